@@ -1,0 +1,77 @@
+# make demo, make test: each is all that a fresh clone needs; Python 3.11 or newer and pip have to be there.
+# Another interpreter: make demo PYTHON=/path/to/python3.13
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench prove format constraints clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The newest Python from 3.11 on that can fill a virtual environment; python3 if there is none.
+PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
+	if $$name -c 'import venv, importlib.util as u; assert u.find_spec("ensurepip") or u.find_spec("pip")' 2>/dev/null; \
+	then echo $$name; exit; fi; done; echo python3)
+
+help:
+	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
+	@echo "make test         install with the development tools, and run the tests"
+	@echo "make check        ruff, mypy, import-linter"
+	@echo "make bench        run the benchmarks"
+	@echo "make prove        run the slow proofs (races, kills, sizes)"
+	@echo "make format       sort imports and format"
+	@echo "make constraints  write constraints.txt from what is installed"
+	@echo "make clean        remove the environment and caches (not the data of the embedded Postgres)"
+
+demo: $(VENV)/.installed
+	@$(BIN)/memory-sql demo
+
+test: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/.installed-dev
+	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
+	@$(BIN)/python -m benchmarks
+
+prove: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest -m prove
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints: $(VENV)/.installed-dev
+	$(BIN)/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# Debian's python3 can have pip without ensurepip: then the environment gets no pip, and the host's pip fills it.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "memory_sql needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing)." >&2; \
+		echo "Say which one to use: make $(or $(MAKECMDGOALS),demo) PYTHON=/path/to/python3.13" >&2; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then pip=; else pip=--without-pip; fi; \
+		$(PYTHON) -m venv --clear $$pip $(VENV)
+
+define install
+	@echo "installing memory_sql into $(VENV) …"
+	@if $(BIN)/python -c 'import pip' 2>/dev/null; then pip="$(BIN)/python -m pip"; \
+		else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+		$$pip --disable-pip-version-check install --quiet --quiet -c constraints.txt -e ".[$(1)]"
+endef
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,embedded$(comma)openai)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,dev)
+	@touch $(VENV)/.installed $@
+
+comma := ,

@@ -1,0 +1,108 @@
+"""Every default and limit, once; the only reader of the environment.
+
+A value comes from, first wins: an argument, `MEMORY_SQL_…` in the environment, a TOML file (`MEMORY_SQL_CONFIG`, else
+`memory-sql.toml` in the working directory), the default here. Some can differ per scope: see the columns of `scopes`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_data_path
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from memory_sql.errors import ConfigurationError
+
+CONFIG_FILE = "memory-sql.toml"
+
+
+class Settings(BaseSettings):
+    """`memory-sql settings` prints the resolved values and this text."""
+
+    model_config = SettingsConfigDict(env_prefix="MEMORY_SQL_", frozen=True, extra="forbid")
+
+    url: SecretStr | None = Field(None, description="Postgres URL; unset: the embedded Postgres")
+    data_dir: Path | None = Field(
+        None, description="directory of the embedded Postgres; unset: the user's data directory"
+    )
+    pool_size: int = Field(5, ge=1, le=1000, description="connections kept open by one Memory")
+
+    llm: Literal["openai", "offline"] | None = Field(
+        None, description="language model; unset: openai where OPENAI_API_KEY is set, else offline rules"
+    )
+    llm_api: Literal["responses", "chat"] = Field(
+        "responses", description="chat for compatible servers (Ollama, vLLM …)"
+    )
+    llm_timeout_seconds: float = Field(60.0, gt=0, description="time-out of one attempt of a model call")
+    llm_max_retries: int = Field(2, ge=0, le=20, description="the client's own retries on 429, 5xx and time-outs")
+    fast_model: str = Field("gpt-5-mini", description="model for extraction (R018)")
+    slow_model: str = Field("gpt-5.1", description="model for consolidation (R018)")
+
+    message_max_characters: int = Field(200_000, ge=1, description="longest message that add accepts")
+    observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
+    metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")
+
+    formation_messages: int = Field(45, ge=1, description="messages since the last formation that set one off (R003)")
+    formation_tokens: int = Field(1000, ge=1, description="weighted tokens that set one off (R004)")
+    formation_min_messages: int = Field(4, ge=1, description="fewer are never formed unless asked or signalled (R283)")
+    formation_cold_minutes: float = Field(10.0, ge=0, description="silence after which a session is formed (R281)")
+    formation_window_messages: int = Field(50, ge=1, description="messages that one extraction call reads at most")
+    formation_window_characters: int = Field(
+        40_000, ge=1000, description="characters that one extraction call reads at most"
+    )
+    observation_max_items: int = Field(
+        5, ge=0, le=50, description="observations that one call may return per scope (R090)"
+    )
+    observation_max_words: int = Field(50, ge=5, description="words of one observation (R088)")
+    scope_text_max_characters: int = Field(
+        4_000, ge=0, description="how much of a scope's text an extraction prompt shows"
+    )
+
+    consolidation_threshold: int = Field(10, ge=1, description="pending observations that make a scope due (R055)")
+    consolidation_max_words: int = Field(500, ge=20, description="words of a scope's text (R056)")
+    consolidation_batch: int = Field(
+        100, ge=1, le=1000, description="observations that one consolidation absorbs at most"
+    )
+    consolidation_min_ratio: float = Field(
+        0.4, ge=0, le=1, description="a new text with fewer than this share of the old one's words is refused"
+    )
+
+    lease_seconds: float = Field(
+        180.0, gt=0, description="how long a worker may take before another may claim the work"
+    )
+    pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
+    top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
+    context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
+    language: str = Field("english", description="text-search configuration of new scopes")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = Path(os.environ.get("MEMORY_SQL_CONFIG", CONFIG_FILE))
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path))
+
+    @classmethod
+    def load(cls, **given: Any) -> Settings:
+        """The resolved settings; raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        try:
+            return cls(**{name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+            raise ConfigurationError(f"settings: {wrong}") from None
+
+    @property
+    def embedded_data_dir(self) -> Path:
+        return self.data_dir or user_data_path("memory-sql", appauthor=False) / "postgres"
+
+    @property
+    def llm_name(self) -> Literal["openai", "offline"]:
+        return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else "offline")

@@ -1,0 +1,157 @@
+"""Pending observations → the scope's text, a new immutable version that absorbs exactly what was read.
+
+`load` takes a lease and reads; `decide` asks the model and guards the old text; `apply` compares version, epoch and
+fence and writes two rows, however many observations there are. What arrives meanwhile has a higher number and stays
+pending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.runs import RunKey, RunRepository
+from memory_sql.db.scopes import ScopeRepository, ScopeState
+from memory_sql.domain import PendingObservation, Usage
+from memory_sql.errors import BusyError, GuardError, LanguageModelError, NotFoundError, StaleError
+from memory_sql.llm import Answer, LanguageModel
+from memory_sql.llm.tasks import ConsolidationTask, NumberedText
+from memory_sql.text import clean, count_words
+
+RETRY_AFTER = timedelta(minutes=1)
+SHORT_WORDS = 40  # below that a text may shrink as it likes
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    scope: ScopeState
+    run: RunKey
+    inputs: tuple[PendingObservation, ...]
+    reason: str
+    now: datetime
+
+    @property
+    def to_seq(self) -> int:
+        return max(self.scope.done_seq, self.inputs[-1].seq)
+
+    @property
+    def extra_seqs(self) -> list[int]:
+        """Inputs that an earlier version passed over."""
+        return [item.seq for item in self.inputs if item.seq <= self.scope.done_seq]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    content: str
+    words: int
+    usage: Usage
+    prompt_version: str
+
+
+async def load(
+    session: Session, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
+) -> tuple[ScopeState, Loaded | None]:
+    """The scope and what waits in it, leased; None when nothing does. Raises `BusyError`, `NotFoundError`."""
+    scopes, runs = ScopeRepository(session), RunRepository(session)
+    scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
+    if scope is None:
+        if await scopes.exists(agent_key, scope_id):
+            raise BusyError("scope", str(scope_id))
+        raise NotFoundError("scope", str(scope_id))
+    await runs.abandon(agent_key, now, scope_id=scope_id)
+    inputs = await scopes.pending(scope, settings.consolidation_batch)
+    if not inputs or not scope.consolidate or not scope.is_active:
+        await scopes.release(scope)
+        await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
+        return scope, None
+    target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
+    run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
+    return scope, Loaded(scope, run, tuple(inputs), reason, now)
+
+
+def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
+    scope = loaded.scope
+    ordered = sorted(loaded.inputs, key=lambda item: (item.observed_at, item.seq))
+    return ConsolidationTask(
+        kind=scope.kind,
+        who=scope.display_name or scope.ref.owner_id or "everybody",
+        current=scope.consolidation,
+        observations=tuple(NumberedText(n, item.observed_at, item.content) for n, item in enumerate(ordered, 1)),
+        max_words=scope.max_words or settings.consolidation_max_words,
+        now=loaded.now,
+        guidance=scope.consolidation_prompt,
+    )
+
+
+async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
+    """The new text; raises `GuardError` for one that would do harm. One that is too long is asked for once more."""
+    asked = task(loaded, settings)
+    request = asked.request(settings.slow_model)
+    answer = await llm.generate(request)
+    usage = answer.usage
+    if count_words(answer.value) > asked.max_words:
+        answer = await llm.generate(asked.request(settings.slow_model, too_long=count_words(answer.value)))
+        usage = _both(usage, answer.usage)
+    return Decided(_guarded(answer, asked, settings, usage), count_words(answer.value), usage, request.prompt_version)
+
+
+def _guarded(answer: Answer[str], asked: ConsolidationTask, settings: Settings, usage: Usage) -> str:
+    text = clean(answer.value)[0].strip()
+    words, before = count_words(text), count_words(asked.current or "")
+    if not words:
+        problem = "the new text is empty"
+    elif words > asked.max_words:
+        problem = f"the new text has {words} words, {asked.max_words} are allowed"
+    elif before > SHORT_WORDS and words < before * settings.consolidation_min_ratio:
+        problem = f"the new text has {words} words where the old one has {before}"
+    else:
+        return text
+    error = GuardError(problem, raw=answer.raw)
+    error.usage = usage
+    raise error
+
+
+def _both(first: Usage, second: Usage) -> Usage:
+    def total(a: int | None, b: int | None) -> int | None:
+        return None if a is None and b is None else (a or 0) + (b or 0)
+
+    return Usage(
+        second.model,
+        total(first.input_tokens, second.input_tokens),
+        total(first.output_tokens, second.output_tokens),
+        first.latency_seconds + second.latency_seconds,
+    )
+
+
+async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> int:
+    """The version that was written; raises `StaleError` when the scope has moved on."""
+    scopes, scope = ScopeRepository(session), loaded.scope
+    version = await scopes.commit_version(
+        scope,
+        content=decided.content,
+        words=decided.words,
+        to_seq=loaded.to_seq,
+        extra_seqs=loaded.extra_seqs,
+        model=decided.usage.model,
+        prompt_version=decided.prompt_version,
+        reason=loaded.reason,
+        run_id=loaded.run.run_id,
+        now=now,
+    )
+    if version is None:
+        raise StaleError("scope", str(scope.scope_id), "its text, or the lease on it, has changed meanwhile")
+    await scopes.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
+    await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    runs = RunRepository(session)
+    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
+    await runs.succeed(loaded.run, now, observations=len(loaded.inputs))
+    return version
+
+
+async def fail(session: Session, loaded: Loaded, error: BaseException, now: datetime) -> None:
+    """Records why and gives the lease back; the old text stays. After a model's failure there is a pause."""
+    await RunRepository(session).fail(loaded.run, error, now)
+    retry_at = now + RETRY_AFTER if isinstance(error, LanguageModelError) else None
+    await ScopeRepository(session).release(loaded.scope, retry_at)

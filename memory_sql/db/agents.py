@@ -1,0 +1,97 @@
+"""Agents, and what there is of each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, ScalarSelect, bindparam, func, select, true
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from memory_sql.db.scopes import pending_observations
+from memory_sql.db.tables import (
+    AgentRow,
+    Base,
+    ConsolidationRow,
+    MessageRow,
+    ObservationRow,
+    RunRow,
+    ScopeRow,
+    SessionRow,
+)
+from memory_sql.domain import Stats
+
+
+async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
+    return await session.scalar(select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id))
+
+
+async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> int:
+    key = await agent_key_of(session, agent_id)
+    if key is None:
+        await session.execute(upsert(AgentRow).values(agent_id=agent_id, created_at=now).on_conflict_do_nothing())
+        key = await agent_key_of(session, agent_id)
+    assert key is not None  # agents are never deleted between two statements of one transaction
+    return key
+
+
+async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:
+    """None for an agent that was never seen."""
+    key = await agent_key_of(session, agent_id)
+    if key is None:
+        return None
+    counts = (await session.execute(_COUNTS, {"agent_key": key})).mappings().one()
+    scopes = await session.execute(_SCOPES, {"agent_key": key})
+    runs = await session.execute(_RUNS, {"agent_key": key})
+    return Stats(
+        agent_id=agent_id,
+        **counts,
+        scopes={row.kind: row.scopes for row in scopes},
+        runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+    )
+
+
+_key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
+_backlog = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+
+
+def _count(table: type[Base], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+    return (
+        select(func.count())
+        .select_from(table)
+        .where(table.__table__.c.agent_key == _key, *conditions)
+        .scalar_subquery()
+    )
+
+
+def _tokens(column: InstrumentedAttribute[int | None]) -> ScalarSelect[int]:
+    return select(func.coalesce(func.sum(column), 0)).where(RunRow.agent_key == _key).scalar_subquery()
+
+
+_COUNTS = select(
+    _count(SessionRow).label("sessions"),
+    _count(MessageRow).label("messages"),
+    select(func.coalesce(func.sum(SessionRow.unformed_messages), 0))
+    .where(SessionRow.agent_key == _key)
+    .scalar_subquery()
+    .label("unformed_messages"),
+    _count(SessionRow, SessionRow.due_at <= func.now()).label("due_sessions"),
+    _count(ObservationRow).label("observations"),
+    select(func.count())
+    .select_from(ScopeRow)
+    .join(_backlog, true())
+    .where(ScopeRow.agent_key == _key)
+    .scalar_subquery()
+    .label("pending"),
+    _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),
+    _count(ConsolidationRow).label("consolidations"),
+    _tokens(RunRow.input_tokens).label("input_tokens"),
+    _tokens(RunRow.output_tokens).label("output_tokens"),
+)
+_SCOPES = select(ScopeRow.kind, func.count().label("scopes")).where(ScopeRow.agent_key == _key).group_by(ScopeRow.kind)
+_RUNS = (
+    select(RunRow.kind, RunRow.state, func.count().label("runs"))
+    .where(RunRow.agent_key == _key)
+    .group_by(RunRow.kind, RunRow.state)
+)

@@ -1,0 +1,123 @@
+"""Connections: how the library reaches Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from sqlalchemy import URL, column, event, make_url, select, table
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from memory_sql.errors import ConfigurationError, DatabaseError, SchemaError
+
+Session = AsyncSession
+
+# The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
+REVISION = "8c2f4e9d6b03"
+
+VERSION_TABLE = "alembic_version"
+_VERSION = select(table(VERSION_TABLE, column("version_num"), schema="memory").c.version_num)
+
+# Point look-ups with array parameters never switch to a generic plan by themselves, and compiling them costs more than
+# running them (measured; see docs).
+SERVER_SETTINGS = {
+    "application_name": "memory_sql",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "timezone": "UTC",
+}
+
+
+def asyncpg_url(url: str | URL) -> URL:
+    """Any usual way to write a Postgres URL, for asyncpg; raises `ConfigurationError`, without the password."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            "the database URL can't be read; write postgresql://user:password@host:5432/name"
+        ) from None
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise ConfigurationError(f"the database must be Postgres, not {parsed.get_backend_name()}")
+    return parsed.set(drivername="postgresql+asyncpg")
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Turns what the driver raises into errors of ours: the cause is chained, the message has no remembered text."""
+    try:
+        yield
+    except DBAPIError as error:
+        code = getattr(error.orig, "sqlstate", None)
+        if code in ("3F000", "42P01", "42883", "42703"):  # no such schema, table, function, column
+            raise SchemaError("the database has no schema of this release; run `memory-sql db upgrade`") from error
+        raise DatabaseError(f"the database refused: {type(error.orig).__name__} (SQLSTATE {code})") from error
+    except OSError as error:
+        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
+
+
+def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """The server said goodbye while this connection lay in the pool: known without asking, so no ping is needed."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
+
+
+class Database:
+    """An engine for units of work and, on the same pool, one for single statements that commit by themselves."""
+
+    def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
+        self.url = asyncpg_url(url)
+        self.engine: AsyncEngine = create_async_engine(
+            self.url,
+            pool_size=pool_size,
+            hide_parameters=True,  # an error message must not carry remembered text
+            connect_args={"server_settings": SERVER_SETTINGS},
+        )
+        event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
+        self._units = async_sessionmaker(self.engine, expire_on_commit=False)
+        self._statements = async_sessionmaker(
+            self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False
+        )
+
+    @asynccontextmanager
+    async def transaction(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
+        """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits."""
+        if session is not None:
+            yield session
+            return
+        with named_errors():
+            async with self._units.begin() as own:
+                yield own
+
+    @asynccontextmanager
+    async def statement(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
+        """For one statement: without BEGIN and COMMIT around it, or within the host's transaction."""
+        if session is not None:
+            yield session
+            return
+        with named_errors():
+            async with self._statements() as own:
+                yield own
+
+    async def check_schema(self) -> None:
+        """Raises `SchemaError` unless the database is exactly at this release's revision."""
+        async with self.statement() as session:
+            found = await session.scalar(_VERSION)
+        if found != REVISION:
+            raise SchemaError(f"the schema is at {found}, this release needs {REVISION}; run `memory-sql db upgrade`")
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+
+@asynccontextmanager
+async def connect_once(url: str | URL, **connect_args: Any) -> AsyncIterator[AsyncConnection]:
+    """One connection in one transaction, without a pool."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, hide_parameters=True, connect_args=connect_args)
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()

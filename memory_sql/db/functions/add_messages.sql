@@ -1,0 +1,121 @@
+-- memory.add_messages(…): stores the messages that aren't there yet, counts them and says whether the session is due.
+-- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
+-- after its text has gone. Everything is counted under the session's row lock, so that two calls at once can't both miss
+-- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
+-- signal, said_at. Group scopes are made where missing; the user and the writers become members unless they ever were:
+-- somebody who left doesn't come back by a late message.
+CREATE OR REPLACE FUNCTION memory.add_messages(
+    p_agent text, p_session text, p_user text, p_groups text[], p_messages jsonb,
+    p_due_messages integer, p_due_tokens integer, p_min_messages integer, p_cold interval, p_at timestamptz,
+    OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
+    OUT due_at timestamptz, OUT due_reason text
+)
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agent bigint;
+    v_at timestamptz := coalesce(p_at, now());
+    v_users text[];
+    v_tokens real;
+    v_count integer;
+    v_signal boolean;
+    v_session memory.sessions;
+BEGIN
+    SELECT a.agent_key INTO v_agent FROM memory.agents a WHERE a.agent_id = p_agent;
+    IF v_agent IS NULL THEN
+        INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
+        SELECT a.agent_key INTO STRICT v_agent FROM memory.agents a WHERE a.agent_id = p_agent;
+    END IF;
+
+    SELECT s.* INTO v_session
+    FROM memory.sessions s WHERE s.agent_key = v_agent AND s.session_id = p_session FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO memory.sessions (agent_key, session_id, user_id, created_at, last_activity_at)
+        VALUES (v_agent, p_session, p_user, v_at, v_at)
+        ON CONFLICT DO NOTHING;
+        SELECT s.* INTO STRICT v_session
+        FROM memory.sessions s WHERE s.agent_key = v_agent AND s.session_id = p_session FOR NO KEY UPDATE;
+    END IF;
+
+    WITH given AS (
+        SELECT DISTINCT ON (m.id) m.*
+        FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
+            id text, role text, user_id text, speaker text, content text, cleaned text[], weight real,
+            eligible boolean, signal text, said_at timestamptz
+        )) WITH ORDINALITY AS m (id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, n)
+        ORDER BY m.id, m.n
+    ), new AS (
+        SELECT g.*, row_number() OVER (ORDER BY g.n) AS i
+        FROM given g
+        WHERE NOT EXISTS (
+            SELECT FROM memory.messages k
+            WHERE k.agent_key = v_agent AND k.session_id = p_session AND k.message_id = g.id
+        )
+    ), stored AS (
+        INSERT INTO memory.messages (
+            agent_key, session_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
+            said_at, created_at
+        )
+        SELECT v_agent, p_session, v_session.last_number + i, id, role, user_id, speaker, content, cleaned, weight, eligible,
+               signal, coalesce(said_at, v_at), v_at
+        FROM new
+        RETURNING user_id, weight, eligible, signal
+    )
+    SELECT count(*), count(*) FILTER (WHERE eligible), coalesce(sum(weight), 0), bool_or(signal IS NOT NULL),
+           array_agg(DISTINCT user_id) FILTER (WHERE user_id IS NOT NULL)
+    INTO accepted, v_count, v_tokens, v_signal, v_users
+    FROM stored;
+
+    v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_session.participants || v_users || p_user) u WHERE u IS NOT NULL ORDER BY u);
+    last_number := v_session.last_number + accepted;
+    unformed_messages := v_session.unformed_messages + v_count;
+    unformed_tokens := v_session.unformed_tokens + v_tokens;
+    due_reason := CASE
+        WHEN v_signal OR v_session.due_reason IN ('signal', 'retry') THEN coalesce(nullif(v_session.due_reason, 'cold'), 'signal')
+        WHEN unformed_messages >= p_due_messages THEN 'messages'
+        WHEN unformed_messages >= p_min_messages AND unformed_tokens >= p_due_tokens THEN 'tokens'
+        WHEN unformed_messages >= p_min_messages THEN 'cold'
+    END;
+    due_at := CASE
+        WHEN due_reason = 'cold' THEN v_at + p_cold
+        WHEN due_reason = v_session.due_reason THEN v_session.due_at
+        WHEN due_reason IS NOT NULL THEN v_at
+    END;
+    IF accepted = 0 THEN
+        due_at := v_session.due_at;
+        due_reason := v_session.due_reason;
+    END IF;
+
+    UPDATE memory.sessions s
+    SET last_number = add_messages.last_number,
+        unformed_messages = add_messages.unformed_messages,
+        unformed_tokens = add_messages.unformed_tokens,
+        due_at = add_messages.due_at,
+        due_reason = add_messages.due_reason,
+        participants = v_users,
+        group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
+        last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END
+    WHERE s.agent_key = v_agent AND s.session_id = p_session;
+
+    IF cardinality(p_groups) > 0 THEN
+        INSERT INTO memory.scopes (agent_key, kind, owner, display_name, created_at)
+        SELECT v_agent, 'group', 'g:' || g, g, v_at FROM (SELECT DISTINCT unnest(p_groups) AS g ORDER BY 1) groups
+        ON CONFLICT (agent_key, owner, name) DO NOTHING;
+
+        INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at)
+        SELECT v_agent, s.scope_id, u, v_at
+        FROM memory.scopes s
+        CROSS JOIN unnest(v_users) u
+        WHERE s.agent_key = v_agent AND s.owner = ANY (SELECT 'g:' || g FROM unnest(p_groups) g) AND s.name = ''
+          AND NOT EXISTS (
+              SELECT FROM memory.members m WHERE m.agent_key = v_agent AND m.scope_id = s.scope_id AND m.user_id = u
+          )
+        ON CONFLICT DO NOTHING;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION memory.add_messages(
+    text, text, text, text[], jsonb, integer, integer, integer, interval, timestamptz
+) IS 'Stores the messages that are new, once, and says whether the session is due; one row.';

@@ -1,0 +1,276 @@
+"""Observations, with the evidence and the state that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, and_, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
+from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.domain import Observation, Source, observation_id
+from memory_sql.text import HASH_VERSION, content_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that stands behind an observation: a message, or a user's or the host's word."""
+
+    session_id: str | None = None
+    number: int | None = None
+    user_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An observation that hasn't been stored."""
+
+    scope: NewScope
+    content: str
+    observed_at: datetime
+    source_kind: str
+    evidence: tuple[Evidence, ...]
+    session_id: str | None = None
+    speaker: str | None = None
+    message_ids: tuple[str, ...] = ()
+    confidence: float | None = None
+    sensitivity: str = "private"
+    no_propagate: bool = False
+    confidential: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def related_users(self) -> list[str]:
+        return list(dict.fromkeys(e.user_id for e in self.evidence if e.user_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """`stored` in the order of the drafts; `known` drafts were there already (or twice in the batch)."""
+
+    stored: tuple[tuple[int, int], ...]
+    known: tuple[tuple[int, int], ...]
+
+
+class ObservationRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def save(
+        self,
+        agent_key: int,
+        drafts: Sequence[Draft],
+        scopes: Sequence[ScopeState],
+        *,
+        run_id: int | None,
+        now: datetime,
+    ) -> Saved:
+        """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
+
+        Known is what the scope learnt last, and what stands in the batch already. Anything older is stored again:
+        between "tea" and "tea" somebody may have said "coffee", and the last word counts.
+        """
+        by_owner = {(scope.owner, scope.name): scope for scope in scopes}
+        numbered = [
+            (by_owner[draft.scope.owner, draft.scope.name], draft, content_hash(draft.content)) for draft in drafts
+        ]
+        seen = await self._twins(
+            agent_key, [(scope.scope_id, scope.last_seq, digest) for scope, _, digest in numbered if digest]
+        )
+        next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
+        rows, evidence, stored, known = [], [], [], []
+        for scope, draft, digest in numbered:
+            seq = seen.get((scope.scope_id, digest))
+            if seq is None:
+                seq = next_seq[scope.scope_id] = next_seq[scope.scope_id] + 1
+                rows.append(_row(scope, seq, draft, digest, run_id, now))
+                stored.append((scope.scope_id, seq))
+                if digest is not None:
+                    seen[scope.scope_id, digest] = seq
+            else:
+                known.append((scope.scope_id, seq))
+            evidence += [_evidence_row(scope, seq, item, run_id, now) for item in draft.evidence]
+        if rows:
+            await self._session.execute(insert(ObservationRow), rows)
+            await self._count(agent_key, scopes, next_seq, now)
+        if evidence:
+            await self._session.execute(insert(EvidenceRow), evidence)
+        return Saved(tuple(stored), tuple(known))
+
+    async def _twins(
+        self, agent_key: int, wanted: Iterable[tuple[int, int, bytes]]
+    ) -> dict[tuple[int, bytes | None], int]:
+        """The observations `(scope_id, seq)`, active and of the absorb lane, that have this very normal form."""
+        o, state = ObservationRow, ObservationStateRow
+        found = await self._session.execute(
+            select(o.scope_id, o.content_hash, o.seq)
+            .outerjoin(state, _same_observation(state, o))
+            .where(
+                o.agent_key == agent_key,
+                o.lane == "absorb",
+                or_(state.status.is_(None), state.status == "active"),
+                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted(set(wanted))),
+            )
+        )
+        return {(row.scope_id, row.content_hash): row.seq for row in found}
+
+    async def _count(
+        self, agent_key: int, scopes: Sequence[ScopeState], last_seq: Mapping[int, int], now: datetime
+    ) -> None:
+        for scope in scopes:
+            if last_seq[scope.scope_id] > scope.last_seq:
+                await self._session.execute(
+                    update(ScopeRow)
+                    .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope.scope_id)
+                    .values(last_seq=last_seq[scope.scope_id], last_activity_at=now)
+                )
+
+    async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
+        """In the order of the keys `(scope_id, seq)`."""
+        statement = OBSERVATION.where(
+            ObservationRow.agent_key == agent_key, tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(list(keys))
+        )
+        found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(statement)}
+        return tuple(found[key] for key in keys)
+
+    async def get(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+        found = await self._session.execute(_GET, {**principal, "scope_id": scope_id, "seq": seq})
+        row = found.one_or_none()
+        return None if row is None else to_observation(row)
+
+    async def list(
+        self, principal: Mapping[str, Any], scope_id: int | None, limit: int, before: tuple[datetime, int, int] | None
+    ) -> list[Observation]:
+        """The active observations that the principal may see, newest known first; `before` continues a listing."""
+        statement = _LIST if before is None else _LIST.where(before > _RECENCY)
+        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit})
+        return [to_observation(row) for row in found]
+
+
+def _same_observation(left: Any, right: Any) -> Any:
+    return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
+
+
+def _row(
+    scope: ScopeState, seq: int, draft: Draft, digest: bytes | None, run_id: int | None, now: datetime
+) -> dict[str, Any]:
+    return {
+        "agent_key": scope.agent_key,
+        "scope_id": scope.scope_id,
+        "seq": seq,
+        "content": draft.content,
+        "observed_at": draft.observed_at,
+        "created_at": now,
+        "source_kind": draft.source_kind,
+        "session_id": draft.session_id,
+        "speaker": draft.speaker,
+        "message_ids": list(draft.message_ids),
+        "related_users": draft.related_users,
+        "run_id": run_id,
+        "confidence": draft.confidence,
+        "sensitivity": draft.sensitivity,
+        "no_propagate": draft.no_propagate,
+        "confidential": draft.confidential,
+        "tags": list(draft.tags),
+        "metadata_": dict(draft.metadata),
+        "content_hash": digest,
+        "hash_version": HASH_VERSION,
+        "language": scope.language,
+    }
+
+
+def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | None, now: datetime) -> dict[str, Any]:
+    return {
+        "agent_key": scope.agent_key,
+        "scope_id": scope.scope_id,
+        "seq": seq,
+        "session_id": item.session_id,
+        "number": item.number,
+        "user_id": item.user_id,
+        "run_id": run_id,
+        "created_at": now,
+    }
+
+
+_o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
+STATUS = func.coalesce(_t.status, "active")
+
+OBSERVATION = (
+    select(
+        _o.scope_id,
+        _o.seq,
+        _s.kind.label("scope_kind"),
+        _s.owner,
+        _s.name,
+        _o.content,
+        _o.observed_at,
+        _o.created_at,
+        _o.source_kind,
+        _o.session_id,
+        _o.speaker,
+        _o.message_ids,
+        _o.run_id,
+        _o.category,
+        _o.kind,
+        _o.confidence,
+        _o.importance,
+        _o.sensitivity,
+        _o.tags,
+        _o.metadata_.label("own_metadata"),
+        STATUS.label("status"),
+        and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False))).label(
+            "pending"
+        ),
+    )
+    .join_from(_o, _s, is_visible(_o, _s.__table__))
+    .outerjoin(_t, _same_observation(_t, _o))
+)
+"""Rows for `to_observation`."""
+
+
+def to_observation(row: Any) -> Observation:
+    return Observation(
+        id=observation_id(row.scope_id, row.seq),
+        scope=scope_ref(row.scope_id, row.scope_kind, row.owner, row.name),
+        content=row.content,
+        observed_at=row.observed_at,
+        created_at=row.created_at,
+        status=row.status,
+        pending=row.pending,
+        category=row.category,
+        kind=row.kind,
+        confidence=row.confidence,
+        importance=row.importance,
+        sensitivity=row.sensitivity,
+        tags=tuple(row.tags),
+        metadata=row.own_metadata,
+        source=Source(
+            kind=row.source_kind,
+            session_id=row.session_id,
+            speaker=row.speaker,
+            message_ids=tuple(row.message_ids),
+            run_id=row.run_id,
+        ),
+    )
+
+
+_visible = visible_scopes()
+VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
+_GET = VISIBLE_OBSERVATION.where(
+    _o.scope_id == bindparam("scope_id", type_=BigInteger), _o.seq == bindparam("seq", type_=BigInteger)
+)
+_RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
+_LIST = (
+    VISIBLE_OBSERVATION.where(
+        STATUS == "active",
+        _s.is_active,
+        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
+    )
+    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)

@@ -1,0 +1,135 @@
+"""The ledger of model work: one row per run, from claim to outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.tables import RunRow
+from memory_sql.domain import Usage
+from memory_sql.errors import LanguageModelError, MemorySQLError, StaleError
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    agent_key: int
+    run_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRun:
+    """A run whose answer was stored but not applied: somebody died in between. The answer is paid for."""
+
+    key: RunKey
+    to_number: int
+    answer: str
+    usage: Usage
+    prompt_version: str
+
+
+class RunRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def start(self, agent_key: int, kind: str, fence: int, now: datetime, **target: Any) -> RunKey:
+        """`target`: session_id, from_number, to_number, or scope_id, from_seq, to_seq."""
+        run_id = await self._session.scalar(
+            insert(RunRow)
+            .values(agent_key=agent_key, kind=kind, fence=fence, state="running", started_at=now, **target)
+            .returning(RunRow.run_id)
+        )
+        assert run_id is not None  # RETURNING of an INSERT that didn't raise
+        return RunKey(agent_key, run_id)
+
+    async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> None:
+        """Stores the raw answer before it is applied, so that a retry applies the same one."""
+        await self._session.execute(
+            update(RunRow)
+            .where(*_is(key))
+            .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
+        )
+
+    async def answered_formation(self, agent_key: int, session_id: str, from_number: int) -> AnsweredRun | None:
+        row = (
+            await self._session.execute(
+                select(
+                    RunRow.run_id,
+                    RunRow.to_number,
+                    RunRow.answer,
+                    RunRow.model,
+                    RunRow.input_tokens,
+                    RunRow.output_tokens,
+                    RunRow.latency_seconds,
+                    RunRow.prompt_version,
+                )
+                .where(
+                    RunRow.agent_key == agent_key,
+                    RunRow.session_id == session_id,
+                    RunRow.from_number == from_number,
+                    RunRow.state == "answered",
+                )
+                .order_by(RunRow.run_id.desc())
+                .limit(1)
+            )
+        ).one_or_none()
+        if row is None:
+            return None
+        usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
+        return AnsweredRun(RunKey(agent_key, row.run_id), row.to_number, row.answer, usage, row.prompt_version)
+
+    async def refence(self, key: RunKey, fence: int) -> None:
+        await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
+
+    async def abandon(self, agent_key: int, now: datetime, **target: Any) -> None:
+        """Runs of this target that nobody holds any more: their worker died, or lost its lease."""
+        await self._session.execute(
+            update(RunRow)
+            .where(
+                RunRow.agent_key == agent_key,
+                *(getattr(RunRow, name) == value for name, value in target.items()),
+                RunRow.state == "running",
+            )
+            .values(state="failed", error_code="abandoned", error="the lease ran out before it ended", finished_at=now)
+        )
+
+    async def succeed(self, key: RunKey, now: datetime, **outcome: Any) -> None:
+        """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty."""
+        something = outcome["observations"] or outcome.get("duplicates")
+        await self._session.execute(
+            update(RunRow)
+            .where(*_is(key))
+            .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
+        )
+
+    async def cost(self, key: RunKey, usage: Usage, prompt_version: str) -> None:
+        await self._session.execute(
+            update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
+        )
+
+    async def fail(self, key: RunKey, error: BaseException, now: datetime) -> None:
+        """Our own errors carry no remembered text; of others only the type is kept."""
+        reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
+        message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
+        cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
+        await self._session.execute(
+            update(RunRow)
+            .where(*_is(key), RunRow.state.in_(("running", "answered")))
+            .values(state="failed", answer=None, error_code=reason, error=message, finished_at=now, **cost)
+        )
+
+
+def _is(key: RunKey) -> tuple[Any, ...]:
+    return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id
+
+
+def _cost(usage: Usage) -> dict[str, Any]:
+    return {
+        "model": usage.model,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "latency_seconds": usage.latency_seconds,
+    }

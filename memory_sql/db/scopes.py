@@ -1,0 +1,418 @@
+"""Scopes and the versions of their texts: one aggregate, written under the scope's row lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, bindparam, cast, func, insert, literal, or_, select, true, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, BigInteger, Text
+
+from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.domain import OWNER_PREFIX, Consolidation, PendingObservation, Scope, ScopeKind, ScopeRef
+
+_CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """A scope as a model call sees it. What changes `version` or `epoch` meanwhile makes the call's result void."""
+
+    agent_key: int
+    scope_id: int
+    kind: ScopeKind
+    owner: str
+    name: str
+    display_name: str | None
+    consolidation: str | None
+    version: int
+    epoch: int
+    last_seq: int
+    done_seq: int
+    fence: int
+    extraction_prompt: str | None
+    consolidation_prompt: str | None
+    max_words: int | None
+    max_items: int | None
+    language: str
+    is_active: bool
+    consolidate: bool
+
+    @property
+    def ref(self) -> ScopeRef:
+        return scope_ref(self.scope_id, self.kind, self.owner, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class NewScope:
+    """A scope that may have to be made; `display_name` counts only then."""
+
+    kind: ScopeKind
+    owner: str
+    name: str = ""
+    display_name: str | None = None
+
+
+def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
+    owner_id = owner[2:] if OWNER_PREFIX[kind].endswith(":") else None
+    return ScopeRef(id=scope_id, kind=kind, owner_id=owner_id, name=name or None)
+
+
+def visible_scopes() -> Any:
+    """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `session_id`."""
+    principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id"))
+    return func.memory.visible_scopes(*principal).table_valued("agent_key", "scope_id", name="visible")
+
+
+def is_visible(table: Any, visible: Any) -> Any:
+    return and_(table.agent_key == visible.c.agent_key, table.scope_id == visible.c.scope_id)
+
+
+def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
+    """`memory.pending_observations` as a FROM clause: rows of `observations`."""
+    columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
+        *(item.expression for item in columns), name="pending"
+    )
+
+
+def pending_of(row: Any) -> tuple[PendingObservation, ...]:
+    """What `newest_pending` brought, oldest first."""
+    newest_first = map(PendingObservation, row.pending_seqs or (), row.pending_contents or (), row.pending_times or ())
+    return tuple(sorted(newest_first, key=lambda item: item.seq))
+
+
+_waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+_newest = (
+    select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at)
+    .order_by(_waiting.c.seq.desc())
+    .limit(bindparam("pending_max", type_=BigInteger))
+    .correlate(ScopeRow)
+    .subquery("newest")
+)
+newest_pending = (
+    select(
+        func.array_agg(_newest.c.seq).label("pending_seqs"),
+        func.array_agg(_newest.c.content).label("pending_contents"),
+        func.array_agg(_newest.c.observed_at).label("pending_times"),
+    )
+    .correlate(ScopeRow)
+    .lateral("newest_pending")
+)
+"""For each scope its newest pending observations, at most `pending_max`; one row, to be joined on true."""
+
+_STATE = select(
+    ScopeRow.agent_key,
+    ScopeRow.scope_id,
+    ScopeRow.kind,
+    ScopeRow.owner,
+    ScopeRow.name,
+    ScopeRow.display_name,
+    ScopeRow.consolidation,
+    ScopeRow.version,
+    ScopeRow.epoch,
+    ScopeRow.last_seq,
+    ScopeRow.done_seq,
+    ScopeRow.fence,
+    ScopeRow.extraction_prompt,
+    ScopeRow.consolidation_prompt,
+    ScopeRow.consolidation_max_words.label("max_words"),
+    ScopeRow.observation_max_items.label("max_items"),
+    ScopeRow.language,
+    ScopeRow.is_active,
+    ScopeRow.consolidate,
+)
+
+
+def _state(row: Any) -> ScopeState:
+    return ScopeState(*row[: len(_STATE.selected_columns)])
+
+
+class ScopeRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def ensure(self, agent_key: int, wanted: Iterable[NewScope], language: str, now: datetime) -> None:
+        """Makes those that don't exist, in one order for everybody: two transactions can't wait for each other."""
+        by_key = {(scope.owner, scope.name): scope for scope in wanted}
+        rows = [
+            {"agent_key": agent_key, **asdict(by_key[key]), "language": language, "created_at": now}
+            for key in sorted(by_key)
+        ]
+        if rows:
+            await self._session.execute(upsert(ScopeRow).values(rows).on_conflict_do_nothing())
+
+    async def with_pending(
+        self, agent_key: int, owners: Iterable[str], pending_max: int
+    ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
+        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet."""
+        statement = (
+            _STATE.add_columns(*newest_pending.c)
+            .join(newest_pending, true())
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")
+            .order_by(ScopeRow.scope_id)
+        )
+        found = await self._session.execute(statement, {"pending_max": pending_max})
+        return [(_state(row), pending_of(row)) for row in found]
+
+    async def exists(self, agent_key: int, scope_id: int) -> bool:
+        found = await self._session.scalar(
+            select(ScopeRow.scope_id).where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id)
+        )
+        return found is not None
+
+    async def lock(
+        self, agent_key: int, owners: Iterable[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
+    ) -> list[ScopeState]:
+        """The scopes `(owner, name)` and those with these ids, locked in id order until the transaction ends."""
+        found = await self._session.execute(
+            _STATE.where(
+                ScopeRow.agent_key == agent_key,
+                or_(tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners)), ScopeRow.scope_id.in_(list(scope_ids))),
+            )
+            .order_by(ScopeRow.scope_id)
+            .with_for_update(key_share=True)
+        )
+        return [_state(row) for row in found]
+
+    async def refresh_due(self, agent_key: int, scope_ids: Sequence[int], threshold: int, now: datetime) -> None:
+        await self._session.execute(
+            select(func.memory.refresh_due(agent_key, cast(list(scope_ids), ARRAY(BigInteger)), threshold, now))
+        )
+
+    async def claim(self, agent_key: int, scope_id: int, lease: timedelta) -> ScopeState | None:
+        """A new lease with a new fence; None while another one holds."""
+        claimed = await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, _is_free())
+            .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE.selected_columns)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else _state(row)
+
+    async def due(self, agent_id: str | None, now: datetime, limit: int) -> list[tuple[str, int]]:
+        """`(agent_id, scope_id)` of scopes that can be claimed, longest due first."""
+        statement = (
+            select(AgentRow.agent_id, ScopeRow.scope_id)
+            .join(ScopeRow, AgentRow.agent_key == ScopeRow.agent_key)
+            .where(ScopeRow.due_at <= now, _is_free())
+            .order_by(ScopeRow.due_at)
+            .limit(limit)
+        )
+        if agent_id is not None:
+            statement = statement.where(AgentRow.agent_id == agent_id)
+        return [(row.agent_id, row.scope_id) for row in await self._session.execute(statement)]
+
+    async def release(self, state: ScopeState, retry_at: datetime | None = None) -> None:
+        """Gives the lease back, unless it has passed to somebody else."""
+        values: dict[str, Any] = {"lease_until": None}
+        if retry_at is not None:
+            values["due_at"] = retry_at
+        await self._session.execute(
+            update(ScopeRow)
+            .where(
+                ScopeRow.agent_key == state.agent_key,
+                ScopeRow.scope_id == state.scope_id,
+                ScopeRow.fence == state.fence,
+            )
+            .values(values)
+        )
+
+    async def pending(self, state: ScopeState, limit: int) -> list[PendingObservation]:
+        """What waits for a consolidation, in the order of the numbers."""
+        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
+        found = await self._session.execute(
+            select(pending.c.seq, pending.c.content, pending.c.observed_at).order_by(pending.c.seq).limit(limit)
+        )
+        return [PendingObservation(*row) for row in found]
+
+    async def commit_version(
+        self,
+        state: ScopeState,
+        *,
+        content: str,
+        words: int,
+        to_seq: int,
+        extra_seqs: Sequence[int],
+        model: str,
+        prompt_version: str,
+        reason: str,
+        run_id: int,
+        now: datetime,
+    ) -> int | None:
+        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on."""
+        version: int | None = await self._session.scalar(
+            update(ScopeRow)
+            .where(
+                ScopeRow.agent_key == state.agent_key,
+                ScopeRow.scope_id == state.scope_id,
+                ScopeRow.version == state.version,
+                ScopeRow.epoch == state.epoch,
+                ScopeRow.fence == state.fence,
+            )
+            .values(
+                consolidation=content,
+                version=ScopeRow.version + 1,
+                done_seq=to_seq,
+                consolidated_at=now,
+                lease_until=None,
+            )
+            .returning(ScopeRow.version)
+        )
+        if version is None:
+            return None
+        await self._session.execute(
+            insert(ConsolidationRow).values(
+                agent_key=state.agent_key,
+                scope_id=state.scope_id,
+                version=version,
+                base=state.version,
+                from_seq=state.done_seq,
+                to_seq=to_seq,
+                extra_seqs=list(extra_seqs),
+                content=content,
+                words=words,
+                model=model,
+                prompt_version=prompt_version,
+                reason=reason,
+                run_id=run_id,
+                created_at=now,
+            )
+        )
+        return version
+
+    async def mark_passed(self, state: ScopeState, to_seq: int, inputs: Sequence[int], now: datetime) -> None:
+        """Rows in the range that the version didn't read wait on; the extra ones that it read don't any more."""
+        row = {"agent_key": state.agent_key, "scope_id": state.scope_id}
+        passed_over = select(
+            literal(state.agent_key), literal(state.scope_id), ObservationRow.seq, literal(True), literal(now)
+        ).where(
+            _in_scope(ObservationRow, state),
+            ObservationRow.seq > state.done_seq,
+            ObservationRow.seq <= to_seq,
+            ObservationRow.lane == "absorb",
+            ObservationRow.seq.not_in(inputs),
+        )
+        await self._session.execute(
+            upsert(ObservationStateRow)
+            .from_select([*row, "seq", "repend", "status_at"], passed_over)
+            .on_conflict_do_update(index_elements=[*row, "seq"], set_={"repend": True})
+        )
+        await self._session.execute(
+            update(ObservationStateRow)
+            .where(
+                _in_scope(ObservationStateRow, state), ObservationStateRow.repend, ObservationStateRow.seq.in_(inputs)
+            )
+            .values(repend=False)
+        )
+
+    async def visible(self, principal: Mapping[str, Any]) -> list[Scope]:
+        """The main scopes first, in the order collective, groups, user."""
+        found = await self._session.execute(_VISIBLE, principal)
+        return [
+            Scope(
+                ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+                **{name: row[name] for name in _SCOPE_FIELDS},
+            )
+            for row in found.mappings()
+        ]
+
+    async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
+        """Versions of the visible scopes' texts, newest first."""
+        found = await self._session.execute(_VERSIONS, {**principal, "scope_id": scope_id, "limit": limit})
+        return [
+            Consolidation(
+                scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+                **{name: row[name] for name in _VERSION_FIELDS},
+            )
+            for row in found.mappings()
+        ]
+
+
+def _is_free() -> Any:
+    return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
+
+
+def _in_scope(table: Any, state: ScopeState) -> Any:
+    return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)
+
+
+KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "session")  # stable bytes first
+SCOPE_ORDER = (func.array_position(cast(list(KIND_ORDER), ARRAY(Text)), ScopeRow.kind), ScopeRow.owner, ScopeRow.name)
+
+_visible = visible_scopes()
+_backlog = (
+    select(func.count().label("pending"))
+    .select_from(pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq))
+    .correlate(ScopeRow)
+    .lateral("backlog")
+)
+_SCOPE_FIELDS = (
+    "display_name",
+    "is_active",
+    "consolidation",
+    "version",
+    "observations",
+    "pending",
+    "created_at",
+    "last_activity_at",
+    "consolidated_at",
+)
+_VISIBLE = (
+    select(
+        ScopeRow.scope_id,
+        ScopeRow.kind,
+        ScopeRow.owner,
+        ScopeRow.name,
+        ScopeRow.display_name,
+        ScopeRow.is_active,
+        ScopeRow.consolidation,
+        ScopeRow.version,
+        ScopeRow.last_seq.label("observations"),
+        _backlog.c.pending,
+        ScopeRow.created_at,
+        ScopeRow.last_activity_at,
+        ScopeRow.consolidated_at,
+    )
+    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
+    .join(_backlog, true())
+    .order_by(*SCOPE_ORDER)
+)
+
+_VERSION_FIELDS = (
+    "version",
+    "base",
+    "from_seq",
+    "to_seq",
+    "live",
+    "content",
+    "words",
+    "model",
+    "reason",
+    "run_id",
+    "created_at",
+)
+_VERSIONS = (
+    select(
+        ScopeRow.scope_id,
+        ScopeRow.kind,
+        ScopeRow.owner,
+        ScopeRow.name,
+        *(getattr(ConsolidationRow, f) for f in _VERSION_FIELDS),
+    )
+    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
+    .join(ConsolidationRow, is_visible(ConsolidationRow, ScopeRow.__table__))
+    .where(
+        or_(
+            bindparam("scope_id", type_=BigInteger).is_(None),
+            ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger),
+        )
+    )
+    .order_by(ConsolidationRow.created_at.desc(), ConsolidationRow.version.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)

@@ -1,0 +1,233 @@
+"""Sessions and their messages: one aggregate, written under the session's row lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, bindparam, func, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, DateTime, Integer, Interval, Text
+
+from memory_sql.db.tables import AgentRow, MessageRow, SessionRow
+from memory_sql.errors import NotFoundError
+
+_CLOCK = func.clock_timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    accepted: int
+    due_at: datetime | None
+    due_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session as a formation sees it; a moved cursor, epoch or fence makes the formation's result void."""
+
+    agent_key: int
+    agent_id: str
+    session_id: str
+    user_id: str
+    participants: tuple[str, ...]
+    group_ids: tuple[str, ...]
+    last_number: int
+    formed_number: int
+    epoch: int
+    fence: int
+    due_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedMessage:
+    number: int
+    message_id: str
+    role: str
+    user_id: str | None
+    speaker: str | None
+    content: str | None
+    eligible: bool
+    said_at: datetime
+
+
+_ADD = select(
+    func.memory.add_messages(
+        bindparam("agent_id", type_=Text),
+        bindparam("session_id", type_=Text),
+        bindparam("user_id", type_=Text),
+        bindparam("group_ids", type_=ARRAY(Text)),
+        bindparam("messages", type_=JSONB),
+        bindparam("due_messages", type_=Integer),
+        bindparam("due_tokens", type_=Integer),
+        bindparam("min_messages", type_=Integer),
+        bindparam("cold", type_=Interval),
+        bindparam("now", type_=DateTime(timezone=True)),
+    ).table_valued("accepted", "due_at", "due_reason")
+)
+
+_STATE = (
+    SessionRow.agent_key,
+    AgentRow.agent_id,
+    SessionRow.session_id,
+    SessionRow.user_id,
+    SessionRow.participants,
+    SessionRow.group_ids,
+    SessionRow.last_number,
+    SessionRow.formed_number,
+    SessionRow.epoch,
+    SessionRow.fence,
+    SessionRow.due_reason,
+)
+
+
+def _state(row: Any) -> SessionState:
+    return SessionState(**{**row._mapping, "participants": tuple(row.participants), "group_ids": tuple(row.group_ids)})
+
+
+class SessionRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def add(self, **values: Any) -> Added:
+        """Stores the messages that are new; the parameters are those of `memory.add_messages`."""
+        row = (await self._session.execute(_ADD, values)).one()
+        return Added(*row)
+
+    async def claim(self, agent_id: str, session_id: str, lease: timedelta) -> SessionState | None:
+        """A new lease with a new fence; None while another one holds. Raises `NotFoundError`."""
+        claimed = await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), _is_free())
+            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE)
+        )
+        row = claimed.one_or_none()
+        if row is None and not await self._exists(agent_id, session_id):
+            raise NotFoundError("session", session_id)
+        return None if row is None else _state(row)
+
+    async def _exists(self, agent_id: str, session_id: str) -> bool:
+        found = await self._session.scalar(
+            select(SessionRow.session_id)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(*_is(agent_id, session_id))
+        )
+        return found is not None
+
+    async def due(self, agent_id: str | None, now: datetime, limit: int) -> list[tuple[str, str]]:
+        """`(agent_id, session_id)` of sessions that can be claimed, longest due first."""
+        statement = (
+            select(AgentRow.agent_id, SessionRow.session_id)
+            .join(SessionRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(SessionRow.due_at <= now, _is_free())
+            .order_by(SessionRow.due_at)
+            .limit(limit)
+        )
+        if agent_id is not None:
+            statement = statement.where(AgentRow.agent_id == agent_id)
+        return [(row.agent_id, row.session_id) for row in await self._session.execute(statement)]
+
+    async def unformed(self, agent_id: str) -> list[str]:
+        """The sessions that have messages which no formation has read, oldest first."""
+        found = await self._session.scalars(
+            select(SessionRow.session_id)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(AgentRow.agent_id == agent_id, SessionRow.last_number > SessionRow.formed_number)
+            .order_by(SessionRow.created_at, SessionRow.session_id)
+        )
+        return list(found)
+
+    async def window(self, state: SessionState, max_messages: int, max_characters: int) -> list[BufferedMessage]:
+        """The next messages that no formation has read: whole ones, at least one, in the order of arrival."""
+        m = MessageRow
+        so_far = func.sum(func.coalesce(func.length(m.content), 0)).over(order_by=m.number)
+        messages = (
+            select(
+                m.number,
+                m.message_id,
+                m.role,
+                m.user_id,
+                m.speaker,
+                m.content,
+                m.eligible,
+                m.said_at,
+                so_far.label("characters"),
+            )
+            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > state.formed_number)
+            .order_by(m.number)
+            .limit(max_messages)
+            .subquery()
+        )
+        found = await self._session.execute(
+            select(*[messages.c[name] for name in BufferedMessage.__slots__])
+            .where(or_(messages.c.characters <= max_characters, messages.c.number == state.formed_number + 1))
+            .order_by(messages.c.number)
+        )
+        return [BufferedMessage(*row) for row in found]
+
+    async def lock(self, state: SessionState) -> SessionState | None:
+        """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(
+                _same(state),
+                SessionRow.formed_number == state.formed_number,
+                SessionRow.epoch == state.epoch,
+            )
+            .with_for_update(key_share=True, of=SessionRow)
+        )
+        row = found.one_or_none()
+        return None if row is None else _state(row)
+
+    async def advance(
+        self, state: SessionState, to_number: int, min_messages: int, cold: timedelta, now: datetime
+    ) -> None:
+        """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
+        m = MessageRow
+        left = (
+            select(func.count().label("messages"), func.coalesce(func.sum(m.weight), 0).label("tokens"))
+            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > to_number, m.eligible)
+            .subquery()
+        )
+        row = (await self._session.execute(select(left))).one()
+        waits = row.messages >= min_messages
+        await self._session.execute(
+            update(SessionRow)
+            .where(_same(state))
+            .values(
+                formed_number=to_number,
+                unformed_messages=row.messages,
+                unformed_tokens=row.tokens,
+                due_at=now + cold if waits else None,
+                due_reason="cold" if waits else None,
+                lease_until=None,
+            )
+        )
+
+    async def release(self, state: SessionState, retry_at: datetime | None) -> None:
+        """Gives the lease back, unless it has passed to somebody else; with `retry_at` the session is due then."""
+        values: dict[str, Any] = {"lease_until": None}
+        if retry_at is not None:
+            values |= {"due_at": retry_at, "due_reason": "retry"}
+        await self._session.execute(update(SessionRow).where(_same(state)).values(values))
+
+
+def _is(agent_id: str, session_id: str) -> Sequence[Any]:
+    return AgentRow.agent_id == agent_id, SessionRow.session_id == session_id
+
+
+def _is_free() -> Any:
+    return or_(SessionRow.lease_until.is_(None), SessionRow.lease_until < _CLOCK)
+
+
+def _same(state: SessionState) -> Any:
+    return and_(
+        SessionRow.agent_key == state.agent_key,
+        SessionRow.session_id == state.session_id,
+        SessionRow.fence == state.fence,
+    )

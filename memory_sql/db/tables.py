@@ -1,0 +1,507 @@
+"""The tables of schema `memory`. Their comments are what analysts read; the migrations are their history.
+
+The agent's key leads every primary and foreign key: a row can't refer across agents. Every text column says what
+becomes of it when a person is forgotten (`info["text"]`): `erase` (may hold remembered text), `host_id` (the host's
+own identifier) or `constant` (a word of ours).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    DateTime,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
+
+SCHEMA = "memory"
+
+# Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
+LANGUAGES = (
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "nepali",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "simple",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "yiddish",
+)
+SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        schema=SCHEMA,
+        naming_convention={
+            "pk": "%(table_name)s_pkey",
+            "uq": "%(table_name)s_%(column_0_N_name)s_key",
+            "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+            "ck": "%(table_name)s_%(constraint_name)s_check",
+            "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        },
+    )
+    type_annotation_map = {  # noqa: RUF012 (declarative reads it from the class)
+        int: BigInteger,
+        str: Text,
+        float: REAL,
+        bytes: LargeBinary,
+        datetime: DateTime(timezone=True),
+        list[str]: ARRAY(Text),
+        list[int]: ARRAY(Integer),
+        dict[str, Any]: JSONB,
+    }
+
+
+def column(comment: str, *arguments: Any, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(*arguments, comment=comment, **options)
+
+
+def constant(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "constant"}, **options)
+
+
+def host_id(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "host_id"}, **options)
+
+
+def erase(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "erase"}, **options)
+
+
+def one_of(name: str, *values: str) -> CheckConstraint:
+    return CheckConstraint(f"{name} IN ({', '.join(repr(value) for value in values)})", name=name)
+
+
+def key_of(table: str, *columns: str) -> ForeignKeyConstraint:
+    """A foreign key to `table` by columns of the same names."""
+    return ForeignKeyConstraint(
+        ["agent_key", *columns], [f"{SCHEMA}.{table}.{name}" for name in ("agent_key", *columns)]
+    )
+
+
+def _search_vector() -> str:
+    by_language = " ".join(
+        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left(content, {SEARCHED_CHARACTERS}))"
+        for name in LANGUAGES
+    )
+    extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
+    return f"(CASE language {by_language} END) || {extra}"
+
+
+NOW = text("now()")
+ZERO = text("0")
+NO_TEXTS = text("'{}'::text[]")
+NO_NUMBERS = text("'{}'::integer[]")
+NO_PAIRS = text("'{}'::jsonb")
+TRUE = text("true")
+FALSE = text("false")
+READABLE = "< '9999-01-01 00:00:00+00'::timestamptz"  # later ones can be stored, but not read back by every driver
+
+
+class AgentRow(Base):
+    __tablename__ = "agents"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key"),
+        UniqueConstraint("agent_id"),
+        CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
+        {"comment": "One row per agent: something that converses and remembers."},
+    )
+
+    agent_key: Mapped[int] = column("Our own key of the agent; leads every other key.", Identity(always=False))
+    agent_id: Mapped[str] = host_id("The host's id of the agent.")
+    created_at: Mapped[datetime] = column("When the agent was first seen.", server_default=NOW)
+
+
+class ScopeRow(Base):
+    __tablename__ = "scopes"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id"),
+        key_of("agents"),
+        UniqueConstraint("agent_key", "owner", "name"),
+        one_of("kind", "individual", "group", "collective", "session", "entity", "agent", "guideline"),
+        CheckConstraint(
+            "CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' "
+            "WHEN 'session' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' "
+            "WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END",
+            name="owner",
+        ),
+        CheckConstraint("done_seq BETWEEN 0 AND last_seq", name="done_seq"),
+        CheckConstraint("(version = 0) = (consolidation IS NULL)", name="consolidation"),
+        one_of("language", *LANGUAGES),
+        Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
+        {
+            "comment": "One row per scope: whose memory it is, its consolidated text and how far that has read.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("Our own key of the scope; unique in the database.", Identity(always=False))
+    kind: Mapped[str] = constant("individual (one user), group, collective (all users) or a special kind.")
+    owner: Mapped[str] = host_id("Whose it is: c, u:<user>, g:<group>, s:<session>, e:<entity>, a or p.")
+    name: Mapped[str] = host_id(
+        "Empty for the owner's main scope, else the name of a scope beside it.", server_default=text("''")
+    )
+    display_name: Mapped[str | None] = erase("How a person would call the owner.")
+    is_active: Mapped[bool] = column("False: neither read nor written by the agent any more.", server_default=TRUE)
+    consolidation: Mapped[str | None] = erase("The consolidated text, as of version; null before the first.")
+    version: Mapped[int] = column("Version of the text; only rises.", Integer, server_default=ZERO)
+    epoch: Mapped[int] = column(
+        "Rises when something is taken out; fences off work in flight.", Integer, server_default=ZERO
+    )
+    last_seq: Mapped[int] = column("Number of the newest observation.", Integer, server_default=ZERO)
+    done_seq: Mapped[int] = column(
+        "Number of the last observation that a consolidation has passed.", Integer, server_default=ZERO
+    )
+    extraction_prompt: Mapped[str | None] = erase("What to extract for this scope, beside the base prompt.")
+    consolidation_prompt: Mapped[str | None] = erase("How to consolidate this scope, beside the base prompt.")
+    consolidate: Mapped[bool] = column("False: observations are kept but never consolidated.", server_default=TRUE)
+    consolidation_threshold: Mapped[int | None] = column(
+        "Pending observations that make it due; null: the default.", Integer
+    )
+    consolidation_max_words: Mapped[int | None] = column("Words of its text; null: the default.", Integer)
+    observation_max_items: Mapped[int | None] = column("Observations per formation; null: the default.", Integer)
+    observation_max_words: Mapped[int | None] = column("Words of an observation; null: the default.", Integer)
+    language: Mapped[str] = constant("Text-search configuration of its observations.", server_default=text("'english'"))
+    due_at: Mapped[datetime | None] = column("From when it should be consolidated; null: nothing to do.")
+    fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
+    lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
+    created_at: Mapped[datetime] = column("When the scope was first needed.", server_default=NOW)
+    last_activity_at: Mapped[datetime | None] = column("When it last gained an observation.")
+    consolidated_at: Mapped[datetime | None] = column("When its text last changed.")
+
+
+class MemberRow(Base):
+    __tablename__ = "members"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "user_id", "joined_at"),
+        key_of("scopes", "scope_id"),
+        one_of("source", "host", "import", "inferred"),
+        CheckConstraint("left_at >= joined_at", name="left_at"),
+        Index(
+            "members_scope_id_user_id_key",
+            "agent_key",
+            "scope_id",
+            "user_id",
+            unique=True,
+            postgresql_where=text("left_at IS NULL"),
+        ),
+        Index("members_user_id_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NULL")),
+        {
+            "comment": "One row per time that a user belonged to a group; open ones let the user see its memory."
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The group's scope.")
+    user_id: Mapped[str] = host_id("The user.")
+    joined_at: Mapped[datetime] = column("From when.", server_default=NOW)
+    left_at: Mapped[datetime | None] = column("Until when; null: still a member.")
+    source: Mapped[str] = constant("Who said so: host, import or inferred.", server_default=text("'host'"))
+
+
+class SessionRow(Base):
+    __tablename__ = "sessions"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "session_id"),
+        key_of("agents"),
+        CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
+        CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
+        one_of("due_reason", "signal", "messages", "tokens", "cold", "retry"),
+        Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        {
+            "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    session_id: Mapped[str] = host_id("The host's id of the conversation.")
+    user_id: Mapped[str] = host_id("The user whom the host named with the first message.")
+    participants: Mapped[list[str]] = host_id("All users who have written in it.", server_default=NO_TEXTS)
+    group_ids: Mapped[list[str]] = host_id("The groups in which it takes place.", server_default=NO_TEXTS)
+    last_number: Mapped[int] = column("Number of the newest message.", server_default=ZERO)
+    formed_number: Mapped[int] = column("Number of the last message that a formation has read.", server_default=ZERO)
+    unformed_messages: Mapped[int] = column(
+        "Messages after that, without the skipped ones.", Integer, server_default=ZERO
+    )
+    unformed_tokens: Mapped[float] = column("Their weighted tokens.", server_default=ZERO)
+    epoch: Mapped[int] = column(
+        "Rises when a message is forgotten; fences off work in flight.", Integer, server_default=ZERO
+    )
+    due_at: Mapped[datetime | None] = column("From when observations should be formed; null: nothing to do.")
+    due_reason: Mapped[str | None] = constant("signal, messages, tokens, cold or retry.")
+    fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
+    lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
+    created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
+    last_activity_at: Mapped[datetime] = column("When the newest message arrived.", server_default=NOW)
+
+
+class MessageRow(Base):
+    __tablename__ = "messages"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "session_id", "number"),
+        key_of("sessions", "session_id"),
+        UniqueConstraint("agent_key", "session_id", "message_id"),
+        CheckConstraint("number > 0", name="number"),
+        CheckConstraint(f"said_at {READABLE}", name="said_at"),
+        {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    session_id: Mapped[str] = host_id("The conversation.")
+    number: Mapped[int] = column("1, 2, 3 … in the order of arrival.")
+    message_id: Mapped[str] = host_id("The host's id of the message, or one of ours.")
+    role: Mapped[str] = constant("user, assistant, agent, system, developer, tool or function.")
+    user_id: Mapped[str | None] = host_id("The user who wrote it; null for the agent and its tools.")
+    speaker: Mapped[str | None] = erase("The speaker's name, as the host gave it.")
+    content: Mapped[str | None] = erase("What was said; null once it has been forgotten or its retention has ended.")
+    cleaned: Mapped[list[str]] = constant(
+        "What had to be changed to store it: nul, surrogate, tag_characters.", server_default=NO_TEXTS
+    )
+    weight: Mapped[float] = column("Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.")
+    eligible: Mapped[bool] = column("False: formation skips it (system messages).", server_default=TRUE)
+    signal: Mapped[str | None] = constant("The signal that it gave, if any.")
+    said_at: Mapped[datetime] = column("When it was said.")
+    created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
+
+
+class RunRow(Base):
+    __tablename__ = "runs"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "run_id"),
+        key_of("agents"),
+        key_of("sessions", "session_id"),
+        key_of("scopes", "scope_id"),
+        one_of("kind", "formation", "consolidation"),
+        one_of("state", "running", "answered", "succeeded", "empty", "failed"),
+        CheckConstraint(
+            "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL "
+            "ELSE scope_id IS NOT NULL AND session_id IS NULL END",
+            name="target",
+        ),
+        CheckConstraint("(state = 'failed') = (error_code IS NOT NULL)", name="error_code"),
+        CheckConstraint("(state IN ('running', 'answered')) = (finished_at IS NULL)", name="finished_at"),
+        Index(
+            "runs_session_id_idx",
+            "agent_key",
+            "session_id",
+            "to_number",
+            postgresql_where=text("session_id IS NOT NULL"),
+        ),
+        Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
+        {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
+    kind: Mapped[str] = constant("formation (of a session) or consolidation (of a scope).")
+    session_id: Mapped[str | None] = host_id("The session, for a formation.")
+    from_number: Mapped[int | None] = column("A formation read the messages after this number …")
+    to_number: Mapped[int | None] = column("… up to and including this one.")
+    scope_id: Mapped[int | None] = column("The scope, for a consolidation.")
+    from_seq: Mapped[int | None] = column("A consolidation read the observations after this number …", Integer)
+    to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
+    fence: Mapped[int] = column("The lease under which it ran.")
+    state: Mapped[str] = constant("running, answered, succeeded, empty (nothing worth keeping) or failed.")
+    answer: Mapped[str | None] = erase("The model's raw answer, from when it came until it was applied.")
+    model: Mapped[str | None] = constant("The model that answered.")
+    prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
+    input_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
+    output_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
+    latency_seconds: Mapped[float | None] = column("How long the model took.")
+    observations: Mapped[int | None] = column("Observations that it stored or absorbed.", Integer)
+    duplicates: Mapped[int | None] = column("Observations that were known already and gained evidence.", Integer)
+    refused: Mapped[dict[str, Any]] = column("What the model may not do, counted by reason.", server_default=NO_PAIRS)
+    error_code: Mapped[str | None] = constant("Why it failed, in one word.")
+    error: Mapped[str | None] = constant("Why it failed, in a sentence without remembered text.")
+    started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
+    finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
+
+
+class ObservationRow(Base):
+    __tablename__ = "observations"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
+        key_of("scopes", "scope_id"),
+        key_of("runs", "run_id"),
+        CheckConstraint("seq > 0", name="seq"),
+        CheckConstraint("content ~ '\\S'", name="content"),
+        CheckConstraint(f"observed_at {READABLE}", name="observed_at"),
+        CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+        CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
+        one_of("lane", "absorb", "buffer"),
+        one_of("source_kind", "formation", "observe", "propagation", "import"),
+        one_of("sensitivity", "public", "private", "sensitive"),
+        one_of("language", *LANGUAGES),
+        {"comment": "One row per observation, one remembered thing. Its text never changes."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("1, 2, 3 … in the order in which the scope gained them.", Integer)
+    content: Mapped[str] = erase("What is remembered.")
+    observed_at: Mapped[datetime] = column("When it was said.")
+    created_at: Mapped[datetime] = column("When we came to know it.", server_default=NOW)
+    source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
+    session_id: Mapped[str | None] = host_id("The conversation that it comes from.")
+    speaker: Mapped[str | None] = erase("Who said it, by name.")
+    message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
+    related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
+    run_id: Mapped[int | None] = column("The run that made it.")
+    legacy_ref: Mapped[str | None] = host_id("The document that it was imported from.")
+    lane: Mapped[str] = constant(
+        "absorb (will be consolidated) or buffer (newest are kept, never consolidated).",
+        server_default=text("'absorb'"),
+    )
+    category: Mapped[str | None] = constant("fact, preference, decision …; null: not classified.")
+    kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
+    confidence: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
+    importance: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
+    sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
+    no_propagate: Mapped[bool] = column("True: never leaves its scope.", server_default=FALSE)
+    confidential: Mapped[bool] = column("True: said in confidence; never leaves its scope.", server_default=FALSE)
+    tags: Mapped[list[str]] = erase("The host's tags.", server_default=NO_TEXTS)
+    metadata_: Mapped[dict[str, Any]] = mapped_column(
+        "metadata", JSONB, server_default=NO_PAIRS, comment="The host's own data about it.", info={"text": "erase"}
+    )
+    content_hash: Mapped[bytes | None] = column("SHA-256 of the text's normal form; null: never a duplicate.")
+    hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
+    language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
+    search_extra: Mapped[str] = erase(
+        "What the language's parser would miss: identifiers, n-grams, folded forms.", server_default=text("''")
+    )
+    search: Mapped[Any] = mapped_column(
+        TSVECTOR,
+        Computed(_search_vector(), persisted=True),
+        deferred=True,
+        comment="What full-text search sees.",
+        info={"text": "erase"},
+    )
+
+
+class ObservationStateRow(Base):
+    __tablename__ = "observation_states"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
+        key_of("observations", "scope_id", "seq"),
+        one_of("status", "active", "superseded", "archived", "quarantined", "evicted"),
+        Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
+        {
+            "comment": "One row per observation whose state differs from the defaults: what may change about it.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    status: Mapped[str] = constant(
+        "active, superseded, archived, quarantined or evicted.", server_default=text("'active'")
+    )
+    status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
+    repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
+
+
+class ConsolidationRow(Base):
+    __tablename__ = "consolidations"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "version"),
+        key_of("scopes", "scope_id"),
+        key_of("runs", "run_id"),
+        CheckConstraint("version > base AND base >= 0", name="base"),
+        CheckConstraint("from_seq BETWEEN 0 AND to_seq", name="from_seq"),
+        CheckConstraint("content ~ '\\S'", name="content"),
+        one_of("reason", "threshold", "asked", "undo", "forget", "merge", "import"),
+        Index(
+            "consolidations_from_seq_key",
+            "agent_key",
+            "scope_id",
+            "from_seq",
+            unique=True,
+            postgresql_where=text("live AND to_seq > from_seq"),
+        ),
+        {"comment": "One row per version of a scope's text. Never changed, but for live."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    version: Mapped[int] = column("1, 2, 3 …; never used twice.", Integer)
+    base: Mapped[int] = column("The version that it was written on top of; 0: none.", Integer)
+    from_seq: Mapped[int] = column("It absorbed the observations after this number …", Integer)
+    to_seq: Mapped[int] = column("… up to and including this one.", Integer)
+    extra_seqs: Mapped[list[int]] = column("Earlier observations that it absorbed as well.", server_default=NO_NUMBERS)
+    live: Mapped[bool] = column("False: undone or overtaken by a forgetting.", server_default=TRUE)
+    content: Mapped[str] = erase("The text.")
+    words: Mapped[int] = column("Its length.", Integer)
+    model: Mapped[str | None] = constant("The model that wrote it.")
+    prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
+    reason: Mapped[str] = constant("threshold, asked, undo, forget, merge or import.")
+    run_id: Mapped[int | None] = column("The run that made it.")
+    created_at: Mapped[datetime] = column("When it was written.", server_default=NOW)
+
+
+class EvidenceRow(Base):
+    __tablename__ = "evidence"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "evidence_id"),
+        key_of("observations", "scope_id", "seq"),
+        key_of("messages", "session_id", "number"),
+        key_of("runs", "run_id"),
+        CheckConstraint("(session_id IS NULL) = (number IS NULL)", name="number"),
+        Index("evidence_seq_idx", "agent_key", "scope_id", "seq"),
+        Index("evidence_number_idx", "agent_key", "session_id", "number", postgresql_where=text("number IS NOT NULL")),
+        Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
+        {"comment": "One row per message or person that stands behind an observation; it lives while it has some."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    evidence_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    scope_id: Mapped[int] = column("The observation's scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    session_id: Mapped[str | None] = host_id("The message's conversation; null for what the host stated itself.")
+    number: Mapped[int | None] = column("The message.")
+    user_id: Mapped[str | None] = host_id("The user who said it.")
+    run_id: Mapped[int | None] = column("The run that found it.")
+    created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)

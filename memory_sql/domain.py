@@ -1,0 +1,418 @@
+"""The values that go in and come out: frozen, validated at the edge, printed as they are by `--json`."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
+from memory_sql.text import clean
+
+ID_MAX_CHARACTERS = 255
+EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
+ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function")
+
+ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
+OWNER_PREFIX: Mapping[str, str] = {
+    "individual": "u:",
+    "group": "g:",
+    "collective": "c",
+    "session": "s:",
+    "entity": "e:",
+    "agent": "a",
+    "guideline": "p",
+}
+
+
+def host_id(value: object, name: str = "id") -> str:
+    """The host's own id as text: a string, integer or UUID of 1–255 characters, compared character by character.
+
+    Refused rather than changed when it would not come back as it went in: control characters, leading or trailing
+    white space, anything that Unicode normalisation (NFC) would alter.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
+        raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
+    text = str(value)
+    if not 1 <= len(text) <= ID_MAX_CHARACTERS:
+        raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
+    if text != text.strip() or any(unicodedata.category(c) in ("Cc", "Cs") for c in text) or clean(text)[1]:
+        raise InvalidIdError(name, "holds control characters or white space at an end")
+    if unicodedata.normalize("NFC", text) != text:
+        raise InvalidIdError(name, "is not in Unicode normal form C")
+    return text
+
+
+def owner_key(kind: ScopeKind, owner_id: str | None = None) -> str:
+    """`scopes.owner`: the one key column that says whose scope it is."""
+    prefix = OWNER_PREFIX[kind]
+    return f"{prefix}{owner_id}" if prefix.endswith(":") else prefix
+
+
+def aware(value: datetime, name: str = "time") -> datetime:
+    """The moment in UTC; raises `InputError` for a naive or absurd one."""
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InputError(f"{name} needs a time zone (write 2026-03-02T10:15:00Z)")
+    try:
+        moment = value.astimezone(UTC)
+    except OverflowError:
+        raise InputError(f"{name} is out of range") from None
+    if not EARLIEST <= moment < LATEST:
+        raise InputError(f"{name} is out of range")
+    return moment
+
+
+def _id_or_none(value: object) -> str | None:
+    return None if value is None else host_id(value)
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
+        raise InputError("created_at must be an ISO 8601 time with a zone, or whole seconds since 1970")
+    return value
+
+
+HostId = Annotated[str, BeforeValidator(host_id)]
+OptionalId = Annotated[str | None, BeforeValidator(_id_or_none)]
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Message(BaseModel):
+    """One turn, in the OpenAI chat shape; other keys are ignored.
+
+    `content` may be a list of parts, or null beside `tool_calls`. `user_id` says which user wrote it, where that isn't
+    the user whom `add` names; `name` is how the speaker is called. `cleaned` names what could not be stored as it came.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    role: Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
+    content: str = ""
+    id: OptionalId = None
+    name: str | None = Field(None, max_length=ID_MAX_CHARACTERS)
+    user_id: OptionalId = None
+    created_at: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    cleaned: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            raise InputError(f"must be an object, not {type(data).__name__}")
+        text, changes = clean(_text_of(data.get("content"), data.get("tool_calls")))
+        name = data.get("name")
+        if isinstance(name, str):
+            name, name_changes = clean(name)
+            changes = (*changes, *name_changes)
+        kept = {k: data[k] for k in ("role", "id", "user_id", "created_at") if k in data}
+        return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
+
+    @field_validator("created_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        return None if value is None else aware(value, "created_at")
+
+    @classmethod
+    def parse(cls, data: object, position: int, max_characters: int) -> Self:
+        """Raises `InvalidMessageError` or `TooLargeError`, naming the position (from 0) and no text."""
+        try:
+            message = data if isinstance(data, cls) else cls.model_validate(data)
+        except InputError as error:
+            raise InvalidMessageError(position, str(error)) from None
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InvalidMessageError(position, f"{where}: {first['msg']}" if where else first["msg"]) from None
+        if len(message.content) > max_characters:
+            raise TooLargeError(f"message {position}", len(message.content), max_characters)
+        return message
+
+
+def _text_of(content: object, tool_calls: object) -> str:
+    match content:
+        case str():
+            text = content
+        case None:
+            text = ""
+        case list():
+            text = "\n".join(filter(None, map(_text_of_part, content)))
+        case _:
+            raise InputError(f"content must be text, a list of parts or null, not {type(content).__name__}")
+    return "\n".join(filter(None, (text, _text_of_calls(tool_calls))))
+
+
+def _text_of_part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        raise InputError("a content part must be an object with a type")
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else f"[{part['type']}]"
+
+
+def _text_of_calls(tool_calls: object) -> str:
+    if not isinstance(tool_calls, list):
+        return ""
+    functions = [call.get("function") for call in tool_calls if isinstance(call, Mapping)]
+    names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
+    return f"[used tools: {', '.join(names)}]" if names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one model call cost. Tokens are as the provider counts them; None where it doesn't say."""
+
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_seconds: float = 0.0
+
+
+class ScopeRef(Value):
+    """Which scope; `owner_id` is the user's, group's, session's or entity's id, None for the agent's own scopes."""
+
+    id: int
+    kind: ScopeKind
+    owner_id: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        parts = (self.kind, self.owner_id, self.name)
+        return ":".join(part for part in parts if part)
+
+
+class Scope(Value):
+    """A consolidation boundary. `version` 0: nothing consolidated yet. Counts are of observations."""
+
+    ref: ScopeRef
+    display_name: str | None
+    is_active: bool
+    consolidation: str | None
+    version: int
+    observations: int
+    pending: int
+    created_at: datetime
+    last_activity_at: datetime | None
+    consolidated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObservation:
+    """An observation that its scope's text doesn't hold yet."""
+
+    seq: int
+    content: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeText:
+    """A visible scope as the prompt shows it; pending observations oldest first."""
+
+    ref: ScopeRef
+    display_name: str | None
+    consolidation: str | None
+    version: int
+    pending: tuple[PendingObservation, ...]
+
+
+class Source(Value):
+    """Where an observation comes from. `message_ids` are the host's ids, oldest first."""
+
+    kind: str
+    session_id: str | None = None
+    speaker: str | None = None
+    message_ids: tuple[str, ...] = ()
+    run_id: int | None = None
+
+
+class Observation(Value):
+    """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified."""
+
+    id: str
+    scope: ScopeRef
+    content: str
+    observed_at: datetime
+    created_at: datetime
+    status: str
+    pending: bool
+    category: str | None = None
+    kind: str | None = None
+    confidence: float | None = None
+    importance: float | None = None
+    sensitivity: str
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    source: Source
+
+
+class Consolidation(Value):
+    """One immutable version of a scope's text, made of the observations `(from_seq, to_seq]` and of version `base`."""
+
+    scope: ScopeRef
+    version: int
+    base: int
+    from_seq: int
+    to_seq: int
+    live: bool
+    content: str
+    words: int
+    model: str | None
+    reason: str
+    run_id: int | None
+    created_at: datetime
+
+
+class AddResult(Value):
+    """`cleaned` counts messages whose text had to be changed. `trigger` says why the session is due, if it is.
+
+    With `wait=True` a due session was formed: `run_id` and `observations` tell what came of it.
+    """
+
+    session_id: str
+    accepted: int
+    duplicates: int
+    cleaned: int
+    trigger: str | None = None
+    run_id: int | None = None
+    observations: tuple[Observation, ...] = ()
+
+
+class FormResult(Value):
+    """`duplicates` were known already and gained evidence; `refused` counts, by reason, what the model may not do."""
+
+    session_id: str
+    run_ids: tuple[int, ...] = ()
+    messages: int = 0
+    observations: tuple[Observation, ...] = ()
+    duplicates: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)
+    model: str | None = None
+
+
+class ConsolidateResult(Value):
+    """`version` None: nothing was pending, nothing changed."""
+
+    scope: ScopeRef
+    version: int | None = None
+    absorbed: int = 0
+    content: str | None = None
+    run_id: int | None = None
+    model: str | None = None
+
+
+class Hit(Value):
+    observation: Observation
+    score: float
+
+
+class SearchResult(Value):
+    """Best first. `terms` are the words that were looked for; none left means no search was made."""
+
+    results: tuple[Hit, ...] = ()
+    terms: tuple[str, ...] = ()
+    fired: bool = True
+    reason: str = "asked"
+
+
+class ContextPart(Value):
+    """One element of the XML. `sources` are observation ids, or `s<scope>v<version>` for a consolidated text."""
+
+    element: str
+    scope: ScopeRef | None
+    sources: tuple[str, ...]
+    tokens: int
+
+
+class Context(Value):
+    """What goes into the prompt: `str(context)` is the XML. `tokens` is an estimate (characters / 4.5)."""
+
+    xml: str
+    parts: tuple[ContextPart, ...]
+    tokens: int
+    fired: bool
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        return self.xml
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(source for part in self.parts for source in part.sources)
+
+
+class RunDueResult(Value):
+    """`failed` maps a session or scope to the reason; it stays due and is tried again later."""
+
+    formed: tuple[FormResult, ...] = ()
+    consolidated: tuple[ConsolidateResult, ...] = ()
+    failed: dict[str, str] = Field(default_factory=dict)
+
+
+class Stats(Value):
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs."""
+
+    agent_id: str
+    sessions: int
+    messages: int
+    unformed_messages: int
+    due_sessions: int
+    scopes: dict[str, int]
+    observations: int
+    pending: int
+    due_scopes: int
+    consolidations: int
+    runs: dict[str, int]
+    input_tokens: int
+    output_tokens: int
+
+
+_OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")
+
+
+def observation_id(scope_id: int, seq: int) -> str:
+    return f"o{scope_id}-{seq}"
+
+
+def parse_observation_id(value: str) -> tuple[int, int]:
+    """`(scope_id, seq)`; raises `InvalidIdError`."""
+    found = _OBSERVATION_ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidIdError("observation id", "must look like o12-3")
+    return int(found[1]), int(found[2])
+
+
+def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[str, Any]:
+    """The metadata as jsonb can hold it; raises `InputError` for what JSON can't say, `TooLargeError` for too much."""
+    try:
+        encoded = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError("metadata must be a JSON object") from None
+    if len(encoded) > max_characters:
+        raise TooLargeError("metadata", len(encoded), max_characters)
+    cleaned = _clean_json(json.loads(encoded))
+    if not isinstance(cleaned, dict):
+        raise InputError("metadata must be a JSON object")
+    return cleaned
+
+
+def _clean_json(value: Any) -> Any:
+    match value:
+        case str():
+            return clean(value)[0]
+        case list():
+            return [_clean_json(item) for item in value]
+        case dict():
+            return {clean(key)[0]: _clean_json(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,201 @@
+"""From the text of an answer to the value that was asked for, and the schema that asks for it.
+
+Pure. Nothing raised here repeats the answer: it may hold remembered text, and messages end up in logs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from memory_sql.errors import AnswerError, TruncatedError
+
+T = TypeVar("T", bound=BaseModel | str)
+
+MAX_CHARACTERS = 500_000
+MAX_STARTS = 32
+MAX_REPORTED = 3
+
+_THINKING = re.compile(r"<think(?:ing)?>")
+_THOUGHT = re.compile(r"</think(?:ing)?>")
+_THOUGHT_UNOPENED = re.compile(r"^</think(?:ing)?>\s*$", re.MULTILINE)
+_OPENING = re.compile(r"[{\[]")
+# Only used to find where a value ends; `int` refuses more than 4,300 digits.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def read(raw: str, output: type[T]) -> T:
+    """The value that `raw` holds.
+
+    A pydantic type is read from the one JSON object in `raw`, bare, fenced or with prose around it; `str` is the text
+    itself, stripped and without a surrounding fence. What a reasoning model thought aloud first is left out.
+
+    Raises `TruncatedError` where the JSON (or the thinking) was cut off, else `AnswerError` with the reason `empty`,
+    `too_long`, `not_json` or `wrong_shape`.
+    """
+    if len(raw) > MAX_CHARACTERS:
+        raise AnswerError(f"the answer has more than {MAX_CHARACTERS:,} characters", raw=raw, reason="too_long")
+    text = _spoken(raw)
+    if issubclass(output, BaseModel):
+        return cast(T, _validated(_the_object(text, raw), output, raw))
+    return cast(T, _plain(text, raw))
+
+
+def strict_schema(output: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of `output` in the dialect of strict structured output: every property required and no others.
+
+    Raises `TypeError` for a type that the dialect can't say (a dict with free keys).
+    """
+    schema = output.model_json_schema()
+    if "$ref" in schema:  # a type that refers to itself; the root has to be an object
+        schema |= schema["$defs"][schema.pop("$ref").rpartition("/")[2]]
+    return cast(dict[str, Any], _strict(schema))
+
+
+def _spoken(raw: str) -> str:
+    """What is left of the answer without the thinking that servers leave in the text of reasoning models."""
+    text = raw.strip("\ufeff \t\r\n")
+    if _THINKING.match(text):
+        end = _THOUGHT.search(text)
+        if end is None:
+            raise TruncatedError("the answer ends before the thinking does")
+    else:  # many chat templates open the thinking themselves; JSON has no such line, strings can't span lines
+        end = _THOUGHT_UNOPENED.search(text)
+    text = text[end.end() :].strip() if end else text
+    if not text:
+        raise _empty(raw)
+    return text
+
+
+def _plain(text: str, raw: str) -> str:
+    # Postgres can't store NUL, and no language needs it.
+    plain = _unfenced(text).replace("\x00", "").strip()
+    if not plain:
+        raise _empty(raw)
+    return plain
+
+
+def _unfenced(text: str) -> str:
+    if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
+        return text
+    inside = text[3:-3]
+    if "```" in inside:
+        return text
+    language, newline, rest = inside.partition("\n")
+    return rest if newline and " " not in language.strip() else inside
+
+
+def _the_object(text: str, raw: str) -> str:
+    """The text of the only JSON object at the top level of `text`."""
+    found: list[str] = []
+    position = 0
+    lists = False
+    for _ in range(MAX_STARTS):  # bounds the work on hostile text: every start may read to the end
+        start = _OPENING.search(text, position)
+        if start is None:
+            break
+        end = _end_of_json(text, start.start(), raw)
+        if end is None:
+            position = start.end()
+        else:
+            position = end
+            value = text[start.start() : end]
+            if start.group() == "{":
+                found.append(value)
+            else:
+                lists = lists or "{" in value  # and not just a footnote like [1]
+    if len(found) == 1:
+        return found[0]
+    raise _no_object(text, raw, len(found), lists)
+
+
+def _end_of_json(text: str, start: int, raw: str) -> int | None:
+    """Where the JSON value that starts at `start` ends, or None where there is none. Raises when it was cut off."""
+    try:
+        return _DECODER.raw_decode(text, start)[1]
+    except json.JSONDecodeError:
+        if _is_beginning_of_json(text[start:]):
+            raise TruncatedError("the JSON of the answer was cut off") from None
+        return None
+    except RecursionError:
+        raise AnswerError("the JSON of the answer is nested too deeply", raw=raw, reason="not_json") from None
+
+
+def _is_beginning_of_json(text: str) -> bool:
+    try:
+        from_json(text, allow_partial=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _no_object(text: str, raw: str, objects: int, lists: bool) -> AnswerError:
+    if objects > 1:
+        return AnswerError("the answer holds several JSON objects", raw=raw, reason="wrong_shape")
+    if lists or _is_json(_unfenced(text)):
+        return AnswerError("the answer is JSON, but not an object", raw=raw, reason="wrong_shape")
+    return AnswerError("the answer holds no JSON object", raw=raw, reason="not_json")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _validated(text: str, output: type[BaseModel], raw: str) -> BaseModel:
+    try:
+        return output.model_validate_json(text)
+    except ValidationError as error:
+        details = error.errors(include_input=False, include_context=False, include_url=False)
+    # Raised outside of the handler: pydantic's own text quotes the answer, and would be in the traceback as context.
+    if details[0]["type"] == "json_invalid":
+        raise AnswerError("the JSON of the answer is nested too deeply or malformed", raw=raw, reason="not_json")
+    known = _names(output.model_json_schema())
+    wrong = "; ".join(f"{_location(e['loc'], known)}: {e['type']}" for e in details[:MAX_REPORTED])
+    more = f" and {len(details) - MAX_REPORTED:,} more" if len(details) > MAX_REPORTED else ""
+    raise AnswerError(f"the answer has the wrong shape: {wrong}{more}", raw=raw, reason="wrong_shape")
+
+
+def _location(path: tuple[int | str, ...], known: set[str]) -> str:
+    """A path in the answer; a key that isn't the type's own is the model's text and shown as `?`."""
+    return ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in path) or "answer"
+
+
+def _names(schema: object) -> set[str]:
+    if isinstance(schema, list):
+        return set().union(*map(_names, schema))
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", ())).union(*map(_names, schema.values()))
+
+
+def _strict(schema: Any) -> Any:
+    """`schema` without what the dialect refuses: defaults, `oneOf`, and anything beside a `$ref`."""
+    if isinstance(schema, list):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    if schema.get("additionalProperties"):
+        raise TypeError("strict structured output has no objects with free keys")
+    strict: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):  # what is inside is named by the type: a field may be called "default"
+            strict[key] = {name: _strict(inside) for name, inside in value.items()}
+        elif key not in ("default", "title", "discriminator"):
+            strict["anyOf" if key == "oneOf" else key] = _strict(value)
+    if strict.get("type") == "object":
+        strict |= {"required": list(strict.setdefault("properties", {})), "additionalProperties": False}
+    return strict
+
+
+def _empty(raw: str) -> AnswerError:
+    return AnswerError("the answer is empty", raw=raw, reason="empty")

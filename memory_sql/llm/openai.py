@@ -1,0 +1,320 @@
+"""`LanguageModel` over the OpenAI protocol: OpenAI itself and servers compatible with it (Ollama, vLLM, llama.cpp …).
+
+The only module that imports the `openai` package, and imported only when used. What servers answer is read here and not
+by the client: its types promise fields that a garbled or merely compatible answer doesn't have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from memory_sql.errors import ConfigurationError, LanguageModelError, RefusedError, TruncatedError, UnavailableError
+from memory_sql.llm import Answer, Request, Usage, answers
+
+try:
+    import openai
+    from openai import AsyncOpenAI, omit
+    from openai.types.chat.completion_create_params import ResponseFormat
+    from openai.types.responses import ResponseTextConfigParam
+except ModuleNotFoundError as error:
+    raise ConfigurationError('the openai package is missing: pip install "memory-sql[openai]"') from error
+
+T = TypeVar("T", bound=BaseModel | str)
+B = TypeVar("B", bound=BaseModel)
+
+Api = Literal["responses", "chat"]
+
+# Servers on the own machine take any key, but the client wants one.
+PLACEHOLDER_KEY = "not-needed"
+# The longest that the client waits between two attempts on its own account.
+BACKOFF_SECONDS = 8.0
+
+# Codes that may be repeated in a message; any other text of a server may echo the prompt.
+_CODES = frozenset({
+    "billing_hard_limit_reached", "context_length_exceeded", "insufficient_quota", "invalid_api_key",
+    "invalid_json_schema", "invalid_request_error", "model_not_found", "rate_limit_exceeded", "server_error",
+    "unsupported_parameter", "unsupported_value",
+})  # fmt: skip
+_REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
+
+
+class OpenAI:
+    """Asks through the official client, which retries 408, 409, 429, 5xx, time-outs and lost connections by itself.
+
+    Key and base URL default to the client's own OPENAI_API_KEY and OPENAI_BASE_URL. `timeout_seconds` bounds one
+    attempt's wait for the server, `deadline_seconds` a whole call with its retries, also of a server that keeps the
+    connection alive without ever finishing. May be made outside of an event loop, then belongs to the one that uses it.
+    """
+
+    def __init__(
+        self,
+        *,
+        api: Api = "responses",
+        timeout_seconds: float = 60.0,
+        max_retries: int = 2,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        self.api = api
+        self.deadline_seconds = (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
+        self._client = _client(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        """As `LanguageModel.generate`; retries are inside, so a failure is final for now.
+
+        An answer that can't be used was paid for all the same: its error carries the usage.
+        """
+        started = time.perf_counter()
+        body = await self._ask(request)
+        reply = _read_response(body) if self.api == "responses" else _read_completion(body)
+        usage = Usage(
+            model=reply.model or request.model,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            latency_seconds=time.perf_counter() - started,
+        )
+        try:
+            return Answer(value=_value(reply, request.output), raw=reply.text, usage=usage)
+        except LanguageModelError as error:
+            error.usage = usage
+            raise
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _ask(self, request: Request[T]) -> bytes:
+        send = self._send_response if self.api == "responses" else self._send_completion
+        try:
+            async with asyncio.timeout(self.deadline_seconds):
+                return await send(request)
+        except TimeoutError as error:
+            raise UnavailableError("timeout", f"no answer within {self.deadline_seconds:g} seconds") from error
+        except openai.APITimeoutError as error:
+            raise UnavailableError("timeout", f"no answer to any of {self._attempts} attempts") from error
+        except openai.APIConnectionError as error:
+            raise UnavailableError("connection", f"no connection in {self._attempts} attempts") from error
+        except openai.APIStatusError as error:
+            failure = _status_failure(error)
+        # Raised outside of the handler: the client's error quotes the server, which may quote the prompt.
+        raise failure
+
+    async def _send_response(self, request: Request[T]) -> bytes:
+        response = await self._client.responses.with_raw_response.create(
+            model=request.model,
+            instructions=request.instructions,
+            input=request.prompt,
+            text=_text_format(request.output) or omit,
+            store=False,
+        )
+        return response.http_response.content
+
+    async def _send_completion(self, request: Request[T]) -> bytes:
+        response = await self._client.chat.completions.with_raw_response.create(
+            model=request.model,
+            messages=[
+                {"role": "system", "content": request.instructions},
+                {"role": "user", "content": request.prompt},
+            ],
+            response_format=_response_format(request.output) or omit,
+        )
+        return response.http_response.content
+
+    @property
+    def _attempts(self) -> int:
+        return self._client.max_retries + 1
+
+
+def _client(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
+    try:
+        client = AsyncOpenAI(base_url=base_url, api_key=api_key)
+    except openai.OpenAIError:  # no key, neither given nor in the environment
+        client = AsyncOpenAI(base_url=base_url, api_key=PLACEHOLDER_KEY)
+    client.api_key = client.api_key or PLACEHOLDER_KEY  # empty where only an admin key is in the environment
+    url = client.base_url
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+        raise ConfigurationError("the base URL of the language model isn't an http:// or https:// address")
+    if client.api_key == PLACEHOLDER_KEY and f".{url.host}".endswith(".api.openai.com"):
+        raise ConfigurationError("OPENAI_API_KEY isn't set; a server of your own needs OPENAI_BASE_URL")
+    if not (client.api_key.isascii() and client.api_key.isprintable()):
+        raise ConfigurationError("OPENAI_API_KEY holds characters that can't be in a key")
+    return client
+
+
+def _text_format(output: type[T]) -> ResponseTextConfigParam | None:
+    if not issubclass(output, BaseModel):
+        return None
+    schema = answers.strict_schema(output)
+    return {"format": {"type": "json_schema", "name": _name(output), "schema": schema, "strict": True}}
+
+
+def _response_format(output: type[T]) -> ResponseFormat | None:
+    if not issubclass(output, BaseModel):
+        return None
+    schema = answers.strict_schema(output)
+    return {"type": "json_schema", "json_schema": {"name": _name(output), "schema": schema, "strict": True}}
+
+
+def _name(output: type[BaseModel]) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", output.__name__)[:64]
+
+
+# What servers answer
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**31 else None
+
+
+def _storable(text: str | None) -> str:
+    """Postgres can't store NUL."""
+    return (text or "").replace("\x00", "")
+
+
+_Count = Annotated[int | None, BeforeValidator(_count)]
+_Text = Annotated[str, BeforeValidator(lambda value: _storable(value) if isinstance(value, str | None) else value)]
+
+
+class _ResponseUsage(BaseModel):
+    input_tokens: _Count = None
+    output_tokens: _Count = None
+
+
+class _CompletionUsage(BaseModel):
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
+
+
+class _Part(BaseModel):
+    type: str = ""
+    text: _Text = ""
+    refusal: _Text = ""
+
+
+class _Item(BaseModel):
+    type: str = ""
+    content: list[_Part] | None = None
+
+
+class _Error(BaseModel):
+    code: _Text = ""
+
+
+class _Incomplete(BaseModel):
+    reason: _Text = ""
+
+
+class _Response(BaseModel):
+    output: list[_Item]
+    status: str = "completed"
+    error: _Error | None = None
+    incomplete_details: _Incomplete | None = None
+    model: _Text = ""
+    usage: _ResponseUsage | None = None
+
+
+class _Message(BaseModel):
+    content: _Text = ""
+    refusal: _Text = ""
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: _Text = ""
+
+
+class _Completion(BaseModel):
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    model: _Text = ""
+    usage: _CompletionUsage | None = None
+
+
+class _Reply(NamedTuple):
+    """`failure` is set where the server says that `text` isn't the whole answer."""
+
+    text: str
+    model: str
+    input_tokens: int | None
+    output_tokens: int | None
+    failure: LanguageModelError | None
+
+
+def _value(reply: _Reply, output: type[T]) -> T:
+    if reply.failure is not None:
+        raise reply.failure
+    return answers.read(reply.text, output)
+
+
+def _read_response(body: bytes) -> _Reply:
+    response = _parsed(body, _Response)
+    parts = [part for item in response.output if item.type == "message" for part in item.content or ()]
+    text = "".join(part.text for part in parts if part.type == "output_text")
+    usage = response.usage or _ResponseUsage()
+    failure = _refused() if any(part.refusal for part in parts) else _response_failure(response)
+    return _Reply(text, response.model, usage.input_tokens, usage.output_tokens, failure)
+
+
+def _response_failure(response: _Response) -> LanguageModelError | None:
+    if response.status == "completed":
+        return None
+    if response.status == "incomplete":
+        return _incomplete(response.incomplete_details.reason if response.incomplete_details else "")
+    if response.status != "failed":
+        return UnavailableError("bad_response", "the server answered before the response was complete")
+    code = response.error.code if response.error else ""
+    reason = "rate_limit" if code == "rate_limit_exceeded" else "server_error"
+    return _failure(reason, "the response failed on the server", code)
+
+
+def _read_completion(body: bytes) -> _Reply:
+    completion = _parsed(body, _Completion)
+    choice = completion.choices[0]
+    usage = completion.usage or _CompletionUsage()
+    failure = _refused() if choice.message.refusal else _choice_failure(choice)
+    return _Reply(choice.message.content, completion.model, usage.prompt_tokens, usage.completion_tokens, failure)
+
+
+def _choice_failure(choice: _Choice) -> LanguageModelError | None:
+    return _incomplete(choice.finish_reason) if choice.finish_reason in ("length", "content_filter") else None
+
+
+def _parsed(body: bytes, shape: type[B]) -> B:
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_context=False, include_url=False)[0]["type"]
+    # Raised outside of the handler: pydantic's own text quotes the body.
+    raise UnavailableError("bad_response", f"the server's answer doesn't follow the protocol ({first})")
+
+
+# Failures
+
+
+def _status_failure(error: openai.APIStatusError) -> LanguageModelError:
+    return _failure(_reason(error.status_code), f"the server answered HTTP {error.status_code}", error.code or "")
+
+
+def _failure(reason: str, message: str, code: str) -> LanguageModelError:
+    if code in _REFUSALS:
+        return _refused()
+    return UnavailableError(reason, f"{message} ({code})" if code in _CODES else message)
+
+
+def _reason(status: int) -> str:
+    if status >= 500 or status == 409:
+        return "server_error"
+    return {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit"}.get(status, "rejected")
+
+
+def _refused() -> RefusedError:
+    return RefusedError("the model declined to answer")
+
+
+def _incomplete(reason: str) -> LanguageModelError:
+    if reason == "content_filter":
+        return RefusedError("the answer was stopped by a content filter")
+    return TruncatedError("the answer was cut off at a limit on its length")

@@ -1,0 +1,157 @@
+"""The two things asked of a language model, extraction and consolidation: what goes in, what comes out, how it is put.
+
+What people wrote is data: turns go in as JSON, between marks that nobody can guess, so that a text can neither pose
+as a turn nor end its own fence.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from memory_sql.llm import Request, prompts
+from memory_sql.text import one_line
+
+NOTHING_YET = "(nothing yet)"
+
+
+class ExtractedObservation(BaseModel):
+    """Other keys are ignored: what an observation is worth and who may see it isn't the model's to say."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    content: str
+    scope: str | None = None
+    sources: list[int] = Field(default_factory=list)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _only_numbers(cls, value: object) -> object:
+        return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+
+
+class Extraction(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    observations: list[ExtractedObservation]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`n` counts from 1 within the call; it is the only name by which the model can point at a message."""
+
+    n: int
+    role: str
+    speaker: str
+    said_at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedScope:
+    """A scope that the model may choose, by its alias; `knows` is what it holds already."""
+
+    alias: str
+    kind: str
+    who: str
+    knows: tuple[str, ...] = ()
+    guidance: str | None = None
+    max_items: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionTask:
+    turns: tuple[Turn, ...]
+    scopes: tuple[OfferedScope, ...]
+    max_items: int
+    max_words: int
+    now: datetime
+
+    def request(self, model: str) -> Request[Extraction]:
+        prompt = prompts.load("extraction")
+        instructions, text = prompt.render(
+            scopes="\n".join(map(_offer, self.scopes)),
+            memory="\n".join(_known(scope) for scope in self.scopes if scope.knows) or NOTHING_YET,
+            conversation="\n".join(map(_turn, self.turns)),
+            boundary=secrets.token_hex(16),
+            max_items=self.max_items,
+            max_words=self.max_words,
+            now=_minute(self.now),
+        )
+        return Request("extraction", model, instructions, text, Extraction, self, prompt.version)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedText:
+    n: int
+    observed_at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationTask:
+    """`observations` are in the order in which they were observed. `limit` is in words."""
+
+    kind: str
+    who: str
+    current: str | None
+    observations: tuple[NumberedText, ...]
+    max_words: int
+    now: datetime
+    guidance: str | None = None
+
+    def request(self, model: str, too_long: int | None = None) -> Request[str]:
+        """`too_long`: how many words the answer had that is asked for again."""
+        prompt = prompts.load("consolidation")
+        shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
+        instructions, text = prompt.render(
+            scope=f"{self.kind}: {self.who}",
+            current=_data(self.current) if self.current else NOTHING_YET,
+            observations="\n".join(map(_observation, self.observations)),
+            max_words=self.max_words,
+            boundary=secrets.token_hex(16),
+            now=_minute(self.now),
+            guidance="\n".join(filter(None, (self.guidance, shorter))),
+        )
+        return Request("consolidation", model, instructions, text, str, self, prompt.version)
+
+
+def _offer(scope: OfferedScope) -> str:
+    limit = f" (at most {scope.max_items} observations)" if scope.max_items is not None else ""
+    guidance = f" What to look for: {one_line(scope.guidance)}" if scope.guidance else ""
+    return f"- {scope.alias}: {scope.who}{limit}.{guidance}"
+
+
+def _known(scope: OfferedScope) -> str:
+    return _json({"scope": scope.alias, "known": list(scope.knows)})
+
+
+def _turn(turn: Turn) -> str:
+    return _json(
+        {"n": turn.n, "role": turn.role, "speaker": turn.speaker, "at": _minute(turn.said_at), "text": turn.text}
+    )
+
+
+def _observation(item: NumberedText) -> str:
+    return _json({"n": item.n, "observed_at": _minute(item.observed_at), "text": item.text})
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%MZ (%A)}"
+
+
+_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False).translate(_MARKUP)
+
+
+def _data(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).translate(_MARKUP)

@@ -1,0 +1,515 @@
+"""The whole flow on one page: what goes in, what is made of it, what comes out. Read this first.
+
+`Memory` is the only opener of transactions. Work with a language model goes in three steps: load and lease, in a
+transaction; ask the model, holding no connection; apply, in a transaction that re-checks what was loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+from memory_sql import consolidation, context, embedded, formation, intake, retrieval
+from memory_sql.config import Settings
+from memory_sql.db import Database, Session
+from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
+from memory_sql.db.contexts import static_layer
+from memory_sql.db.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.scopes import NewScope, ScopeRepository
+from memory_sql.db.search import search
+from memory_sql.db.sessions import SessionRepository
+from memory_sql.domain import (
+    AddResult,
+    ConsolidateResult,
+    Consolidation,
+    Context,
+    FormResult,
+    Message,
+    Observation,
+    RunDueResult,
+    Scope,
+    ScopeKind,
+    SearchResult,
+    Stats,
+    aware,
+    host_id,
+    owner_key,
+    parse_observation_id,
+    storable_metadata,
+)
+from memory_sql.errors import (
+    BusyError,
+    InputError,
+    LanguageModelError,
+    NotFoundError,
+    SchemaError,
+    StaleError,
+    TooLargeError,
+)
+from memory_sql.llm import LanguageModel
+from memory_sql.llm.select import language_model
+from memory_sql.text import clean
+
+
+class Memory:
+    """Long-term memory in one Postgres.
+
+    `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
+    None: the one of the settings. `clock` gives the present moment, aware; it is there for replays and tests.
+
+    Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
+    asks. A call with `session=` joins the host's transaction, which the host commits.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        llm: LanguageModel | None = None,
+        settings: Settings | None = None,
+        *,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self.settings = settings or Settings.load()
+        self.llm = llm or language_model(self.settings)
+        self._url = url or (self.settings.url.get_secret_value() if self.settings.url else None)
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._opened = AsyncExitStack()
+        self._database: Database | None = None
+
+    async def open(self) -> Self:
+        """Connects. Raises `SchemaError` when the database isn't at this release's revision."""
+        async with AsyncExitStack() as opening:
+            url = self._url or await self._start_embedded(opening)
+            database = Database(url, pool_size=self.settings.pool_size)
+            opening.push_async_callback(database.close)
+            if self._url is None:
+                await _bring_up_to_date(database)
+            await database.check_schema()
+            self._database, self._opened = database, opening.pop_all()
+        return self
+
+    async def _start_embedded(self, opening: AsyncExitStack) -> str:
+        server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
+        opening.push_async_callback(asyncio.to_thread, server.release)
+        return server.url
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+        self._database = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def database(self) -> Database:
+        if self._database is None:
+            raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
+        return self._database
+
+    # What goes in
+
+    async def add(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object,
+        group_ids: Iterable[object] = (),
+        idempotency_key: object | None = None,
+        wait: bool = False,
+        session: Session | None = None,
+    ) -> AddResult:
+        """Buffers the messages of a conversation, each once; they will be formed when a trigger fires.
+
+        A message is known by its id within the session. Without one it is new every time, unless `idempotency_key`
+        names the call. `user_id` is the user who speaks where a message names no other; with `group_ids` the session
+        takes place in these groups and its users belong to them. `wait=True` forms a due session before returning.
+
+        Raises `InputError` (nothing is stored) for a message or an id that can't be accepted.
+        """
+        if wait and session is not None:
+            raise InputError(
+                "wait=True needs a transaction of its own; leave out session=, or call form() after your commit"
+            )
+        agent, user, conversation = _id("agent_id", agent_id), _id("user_id", user_id), _id("session_id", session_id)
+        groups = [_id("group_ids", group) for group in group_ids]
+        parsed = self._parse(messages, idempotency_key)
+        async with self.database.statement(session) as unit:
+            added = await SessionRepository(unit).add(
+                agent_id=agent,
+                session_id=conversation,
+                user_id=user,
+                group_ids=groups,
+                messages=[_buffered(intake.weigh(message), user) for message in parsed],
+                due_messages=self.settings.formation_messages,
+                due_tokens=self.settings.formation_tokens,
+                min_messages=self.settings.formation_min_messages,
+                cold=timedelta(minutes=self.settings.formation_cold_minutes),
+                now=self._now(),
+            )
+        result = AddResult(
+            session_id=conversation,
+            accepted=added.accepted,
+            duplicates=len(parsed) - added.accepted,
+            cleaned=sum(bool(message.cleaned) for message in parsed),
+            trigger=added.due_reason if added.due_at and added.due_at <= self._now() else None,
+        )
+        if not wait or result.trigger is None:
+            return result
+        formed = await self.form(agent_id=agent, session_id=conversation)
+        run_id = formed.run_ids[-1] if formed.run_ids else None
+        return result.model_copy(update={"run_id": run_id, "observations": formed.observations})
+
+    def _parse(self, messages: Iterable[Message | Mapping[str, Any]], idempotency_key: object | None) -> list[Message]:
+        call = None if idempotency_key is None else _id("idempotency_key", idempotency_key)
+        limit = self.settings.message_max_characters
+        parsed = [Message.parse(message, position, limit) for position, message in enumerate(messages)]
+        return [
+            message if message.id else message.model_copy(update={"id": f"{call}#{n}" if call else uuid.uuid4().hex})
+            for n, message in enumerate(parsed)
+        ]
+
+    async def observe(
+        self,
+        text: str,
+        *,
+        agent_id: object,
+        user_id: object | None = None,
+        group_id: object | None = None,
+        collective: bool = False,
+        observed_at: datetime | None = None,
+        session_id: object | None = None,
+        speaker: str | None = None,
+        scope: object | None = None,
+        tags: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """Remembers one thing without a model: for the user, or for a group, or for everybody (`collective=True`).
+
+        Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
+        owner's. What the scope learnt last, word for word, is not stored again; it gains evidence.
+        """
+        agent, now = _id("agent_id", agent_id), self._now()
+        user = None if user_id is None else _id("user_id", user_id)
+        kind, owner_id = _owner(user, group_id, collective)
+        name = "" if scope is None else _id("scope", scope)
+        conversation = None if session_id is None else _id("session_id", session_id)
+        content = _content(text, self.settings.observation_max_characters)
+        draft = Draft(
+            scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
+            content=content,
+            observed_at=now if observed_at is None else aware(observed_at, "observed_at"),
+            source_kind="observe",
+            evidence=(Evidence(user_id=user),),
+            session_id=conversation,
+            speaker=None if speaker is None else clean(speaker)[0],
+            tags=tuple(clean(tag)[0] for tag in tags),
+            metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
+        )
+        async with self.database.transaction(session) as unit:
+            agent_key = await ensure_agent(unit, agent, now)
+            scopes, observations = ScopeRepository(unit), ObservationRepository(unit)
+            await scopes.ensure(agent_key, [draft.scope], self.settings.language, now)
+            locked = await scopes.lock(agent_key, [(draft.scope.owner, name)])
+            saved = await observations.save(agent_key, [draft], locked, run_id=None, now=now)
+            await scopes.refresh_due(
+                agent_key, [s.scope_id for s in locked], self.settings.consolidation_threshold, now
+            )
+            return (await observations.by_keys(agent_key, saved.stored or saved.known))[0]
+
+    # What is made of it
+
+    async def form(self, *, agent_id: object, session_id: object) -> FormResult:
+        """Turns every message of the session that no formation has read into observations, whatever the triggers say.
+
+        Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
+        `NotFoundError`.
+        """
+        agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
+        result = FormResult(session_id=conversation)
+        while True:
+            window = await self._form_window(agent, conversation)
+            if window is None:
+                return result
+            result = _sum(result, window)
+
+    async def _form_window(self, agent_id: str, session_id: str) -> FormResult | None:
+        settings, now = self.settings, self._now()
+        async with self.database.transaction() as unit:
+            loaded = await formation.load(unit, agent_id, session_id, settings, now)
+        if loaded is None:
+            return None
+        try:
+            answered = await formation.decide(self.llm, loaded, settings)  # no connection is held here
+            if loaded.answered is None:
+                async with self.database.transaction() as unit:
+                    await formation.keep(unit, loaded, answered)
+            async with self.database.transaction() as unit:
+                applied = await formation.apply(unit, loaded, answered, settings, self._now())
+                observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._formation_failed(loaded, error))
+            raise
+        return FormResult(
+            session_id=session_id,
+            run_ids=(loaded.run.run_id,),
+            messages=len(loaded.window),
+            observations=observations,
+            duplicates=len(applied.saved.known),
+            refused=applied.refused,
+            model=answered.usage.model,
+        )
+
+    async def _formation_failed(self, loaded: formation.Loaded, error: BaseException) -> None:
+        async with self.database.transaction() as unit:
+            await formation.fail(unit, loaded, error, self._now())
+
+    async def consolidate(self, *, agent_id: object, scope_id: int, reason: str = "asked") -> ConsolidateResult:
+        """Writes what is pending in the scope into its text; several versions where it is more than one batch.
+
+        Raises `LanguageModelError` when the model fails or its text would do harm (the old text stays), `BusyError`,
+        `NotFoundError`, `StaleError`.
+        """
+        agent = _id("agent_id", agent_id)
+        async with self.database.statement() as unit:
+            agent_key = await agent_key_of(unit, agent)
+        if agent_key is None:
+            raise NotFoundError("agent", agent)
+        absorbed, result = 0, None
+        while (step := await self._consolidate_batch(agent_key, scope_id, reason)).version is not None:
+            absorbed += step.absorbed
+            result = step.model_copy(update={"absorbed": absorbed})
+        return result or step
+
+    async def _consolidate_batch(self, agent_key: int, scope_id: int, reason: str) -> ConsolidateResult:
+        settings, now = self.settings, self._now()
+        async with self.database.transaction() as unit:
+            scope, loaded = await consolidation.load(unit, agent_key, scope_id, settings, now, reason)
+        if loaded is None:
+            return ConsolidateResult(scope=scope.ref)
+        try:
+            decided = await consolidation.decide(self.llm, loaded, settings)  # no connection is held here
+            async with self.database.transaction() as unit:
+                version = await consolidation.apply(unit, loaded, decided, settings, self._now())
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._consolidation_failed(loaded, error))
+            raise
+        return ConsolidateResult(
+            scope=scope.ref,
+            version=version,
+            absorbed=len(loaded.inputs),
+            content=decided.content,
+            run_id=loaded.run.run_id,
+            model=decided.usage.model,
+        )
+
+    async def _consolidation_failed(self, loaded: consolidation.Loaded, error: BaseException) -> None:
+        async with self.database.transaction() as unit:
+            await consolidation.fail(unit, loaded, error, self._now())
+
+    async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
+        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes. A failure stops nothing."""
+        agent, now = None if agent_id is None else _id("agent_id", agent_id), self._now()
+        formed, consolidated, failed = [], [], {}
+        async with self.database.statement() as unit:
+            sessions = await SessionRepository(unit).due(agent, now, limit)
+        for owner, conversation in sessions:
+            try:
+                formed.append(await self.form(agent_id=owner, session_id=conversation))
+            except (LanguageModelError, StaleError, BusyError) as error:
+                failed[f"session {conversation}"] = str(error)
+        async with self.database.statement() as unit:
+            scopes = await ScopeRepository(unit).due(agent, now, limit)
+        for owner, scope_id in scopes:
+            try:
+                consolidated.append(await self.consolidate(agent_id=owner, scope_id=scope_id, reason="threshold"))
+            except (LanguageModelError, StaleError, BusyError) as error:
+                failed[f"scope {scope_id}"] = str(error)
+        return RunDueResult(formed=tuple(formed), consolidated=tuple(consolidated), failed=failed)
+
+    # What comes out
+
+    async def context(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        message: str | None = None,
+        retrieve: bool | None = None,
+        session: Session | None = None,
+    ) -> Context:
+        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the XML.
+
+        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never.
+        """
+        principal, now = _principal(agent_id, user_id, session_id), self._now()
+        asked = clean(message or "")[0]
+        async with self.database.statement(session) as unit:
+            scopes = await static_layer(unit, principal, self.settings.pending_max)
+            known = "\n".join(
+                text for scope in scopes for text in (scope.consolidation, context.title_of(scope)) if text
+            )
+            fired = retrieval.Fired("asked") if retrieve else None
+            if retrieve is None and asked:
+                fired = retrieval.should_retrieve(asked, known)
+            terms = retrieval.search_terms(asked) if fired else ()
+            hits = await search(unit, principal, terms, self.settings.context_top_k)
+        return context.render(scopes, hits, now, fired=fired is not None, reason=fired.reason if fired else None)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        top_k: int | None = None,
+        session: Session | None = None,
+    ) -> SearchResult:
+        """The observations that hold any of the query's words, among those that the user may see; best first."""
+        principal = _principal(agent_id, user_id, session_id)
+        terms = retrieval.search_terms(clean(query)[0])
+        async with self.database.statement(session) as unit:
+            hits = await search(unit, principal, terms, _within("top_k", top_k or self.settings.top_k, 100))
+        return SearchResult(results=tuple(hits), terms=terms)
+
+    async def scopes(self, *, agent_id: object, user_id: object, session_id: object | None = None) -> list[Scope]:
+        """The scopes that the user may see: collective, groups, the user's own."""
+        async with self.database.statement() as unit:
+            return await ScopeRepository(unit).visible(_principal(agent_id, user_id, session_id))
+
+    async def get(self, observation_id: str, *, agent_id: object, user_id: object) -> Observation:
+        """Raises `NotFoundError`, also for what exists and this user may not see."""
+        scope_id, seq = parse_observation_id(observation_id)
+        async with self.database.statement() as unit:
+            found = await ObservationRepository(unit).get(_principal(agent_id, user_id, None), scope_id, seq)
+        if found is None:
+            raise NotFoundError("observation", observation_id)
+        return found
+
+    async def list(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        scope_id: int | None = None,
+        limit: int = 50,
+        before: Observation | None = None,
+    ) -> Sequence[Observation]:
+        """The observations that the user may see, newest first; `before` is the last one of the page before."""
+        after = None if before is None else (before.created_at, *parse_observation_id(before.id))
+        async with self.database.statement() as unit:
+            return await ObservationRepository(unit).list(
+                _principal(agent_id, user_id, None), scope_id, _within("limit", limit, 1000), after
+            )
+
+    async def history(
+        self, *, agent_id: object, user_id: object, scope_id: int | None = None, limit: int = 50
+    ) -> Sequence[Consolidation]:
+        """The versions of the texts that the user may see, newest first."""
+        async with self.database.statement() as unit:
+            principal = _principal(agent_id, user_id, None)
+            return await ScopeRepository(unit).versions(principal, scope_id, _within("limit", limit, 1000))
+
+    async def stats(self, *, agent_id: object) -> Stats:
+        """Counts, no content. Raises `NotFoundError`."""
+        agent = _id("agent_id", agent_id)
+        async with self.database.statement() as unit:
+            stats = await read_stats(unit, agent)
+        if stats is None:
+            raise NotFoundError("agent", agent)
+        return stats
+
+    def _now(self) -> datetime:
+        return aware(self._clock(), "clock")
+
+
+async def _bring_up_to_date(database: Database) -> None:
+    try:
+        await database.check_schema()
+    except SchemaError:
+        migrate = import_module("memory_sql.db.migrate")  # Alembic costs time that most processes don't need to spend
+        await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))
+
+
+def _id(name: str, value: object) -> str:
+    return host_id(value, name)
+
+
+def _principal(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:
+    return {
+        "agent_id": _id("agent_id", agent_id),
+        "user_id": _id("user_id", user_id),
+        "session_id": None if session_id is None else _id("session_id", session_id),
+    }
+
+
+def _owner(user: str | None, group_id: object | None, collective: bool) -> tuple[ScopeKind, str | None]:
+    if group_id is not None and collective:
+        raise InputError("say either group_id= or collective=True")
+    if collective:
+        return "collective", None
+    if group_id is not None:
+        return "group", _id("group_id", group_id)
+    if user is None:
+        raise InputError("whose is it? say user_id=, group_id= or collective=True")
+    return "individual", user
+
+
+def _content(text: str, limit: int) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"an observation must be text, not {type(text).__name__}")
+    content = clean(text)[0].strip()
+    if not content:
+        raise InputError("an observation needs some text")
+    if len(content) > limit:
+        raise TooLargeError("the observation", len(content), limit)
+    return content
+
+
+def _within(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{name} must be a whole number from 1 to {most}")
+    return value
+
+
+def _buffered(weighed: intake.Weighed, user_id: str) -> dict[str, Any]:
+    message = weighed.message
+    return {
+        "id": message.id,
+        "role": message.role,
+        "user_id": message.user_id or (user_id if message.role == "user" else None),
+        "speaker": message.name,
+        "content": message.content,
+        "cleaned": list(message.cleaned),
+        "weight": weighed.weight,
+        "eligible": weighed.eligible,
+        "signal": weighed.signal,
+        "said_at": message.created_at.isoformat() if message.created_at else None,
+    }
+
+
+def _sum(a: FormResult, b: FormResult) -> FormResult:
+    return FormResult(
+        session_id=a.session_id,
+        run_ids=a.run_ids + b.run_ids,
+        messages=a.messages + b.messages,
+        observations=a.observations + b.observations,
+        duplicates=a.duplicates + b.duplicates,
+        refused={name: a.refused.get(name, 0) + b.refused.get(name, 0) for name in {**a.refused, **b.refused}},
+        model=b.model,
+    )

@@ -1,0 +1,59 @@
+"""What a text is to memory_sql: cleaned, counted and compared, the same way everywhere.
+
+Pure functions. A cleaned text can be held by Postgres and JSON; whatever was changed is named, so that it can be
+recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import unicodedata
+
+CHARACTERS_PER_TOKEN = 4.5  # R279
+HASH_VERSION = 1
+
+_UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
+_TAG_CHARACTERS = re.compile("[\U000e0000-\U000e007f]")
+_NOT_A_WORD = re.compile(r"[\W_]+")
+
+
+def clean(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text that Postgres can hold, and the names of what had to be changed.
+
+    `nul` and `surrogate` became U+FFFD; `tag_characters` (invisible, used to smuggle instructions) were taken out.
+    """
+    changes = []
+    for name, pattern in _UNSTORABLE.items():
+        text, found = pattern.subn("\N{REPLACEMENT CHARACTER}", text)
+        if found:
+            changes.append(name)
+    text, found = _TAG_CHARACTERS.subn("", text)
+    if found:
+        changes.append("tag_characters")
+    return text, tuple(changes)
+
+
+def count_tokens(text: str) -> int:
+    """An estimate, rounded up (R279)."""
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def normal_form(text: str) -> str:
+    """What two observations must share to be the same one; empty when there is nothing to compare (C15)."""
+    return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def content_hash(text: str) -> bytes | None:
+    """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything."""
+    normal = normal_form(text)
+    return hashlib.sha256(normal.encode()).digest() if normal else None
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,77 @@
+"""Runs the migrations of schema `memory`, on asyncpg, in one transaction, whoever calls and however many at once.
+
+The version table lives in our schema, so that a database may have a history of its own. `alembic upgrade head --sql`
+prints what would be run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from alembic import context
+from sqlalchemy import Connection, text
+
+from memory_sql import embedded
+from memory_sql.config import Settings
+from memory_sql.db.engine import VERSION_TABLE, connect_once
+from memory_sql.db.migrate import LOCK_KEY, is_ours
+from memory_sql.db.tables import SCHEMA, Base
+
+OPTIONS: dict[str, Any] = {
+    "target_metadata": Base.metadata,
+    "version_table": VERSION_TABLE,
+    "version_table_schema": SCHEMA,
+    "include_schemas": True,
+    "include_name": is_ours,
+    "compare_server_default": True,
+}
+PREPARE = (
+    # Waiting for another process that upgrades is fine; queueing behind a long transaction would block all behind us.
+    f"SELECT pg_advisory_xact_lock({LOCK_KEY})",
+    "SET LOCAL lock_timeout = '3s'",
+    f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
+    f"COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).'",
+)
+
+
+def print_sql() -> None:
+    context.configure(dialect_name="postgresql", literal_binds=True, dialect_opts={"paramstyle": "named"}, **OPTIONS)
+    with context.begin_transaction():
+        for statement in PREPARE:
+            context.execute(statement)
+        context.run_migrations()
+
+
+def migrate(connection: Connection) -> None:
+    for statement in PREPARE:
+        connection.execute(text(statement))
+    context.configure(connection=connection, **OPTIONS)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+@contextmanager
+def database_url() -> Iterator[str]:
+    """The database that the caller names, else that of the settings, else the embedded one while it is needed."""
+    settings = Settings.load()
+    url = context.config.attributes.get("url") or (settings.url.get_secret_value() if settings.url else None)
+    if url is not None:
+        yield url
+        return
+    with embedded.acquire(settings.embedded_data_dir) as server:
+        yield server.url
+
+
+async def run() -> None:
+    with database_url() as url:
+        async with connect_once(url) as connection:
+            await connection.run_sync(migrate)
+
+
+if context.is_offline_mode():
+    print_sql()
+else:
+    asyncio.run(run())

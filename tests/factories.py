@@ -1,0 +1,22 @@
+"""Conversations for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+MONDAY = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def message(
+    text: str = "The harbour opens at seven.", *, n: int = 1, role: str = "user", **more: Any
+) -> dict[str, Any]:
+    return {"id": f"m{n}", "role": role, "content": text, "created_at": MONDAY + timedelta(minutes=n), **more}
+
+
+def conversation(count: int, *, first: int = 1, **more: Any) -> list[dict[str, Any]]:
+    """Turns of a user and the assistant, one a minute; nothing in them is a signal."""
+    return [
+        message(f"Turn {n} about the boats.", n=n, role="user" if n % 2 else "assistant", **more)
+        for n in range(first, first + count)
+    ]

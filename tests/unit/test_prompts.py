@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from memory_sql.errors import ConfigurationError
+from memory_sql.llm import prompts
+
+EXTRACTION: dict[str, str | int] = {
+    "scopes": "individual: Mia\ngroup:atlas: project Atlas\ncollective: everybody",
+    "memory": "individual: Mia drinks tea.",
+    "conversation": json.dumps({"n": 3, "role": "user", "speaker": "Mia", "at": "2026-03-02T10:15Z", "text": "Hi"}),
+    "boundary": "b0undary",
+    "max_items": 5,
+    "max_words": 50,
+    "now": "2026-03-02T10:20Z",
+}
+CONSOLIDATION: dict[str, str | int] = {
+    "scope": "individual: Mia",
+    "current": "Nothing yet.",
+    "observations": json.dumps({"n": 1, "observed_at": "2026-03-02T10:15Z", "text": "Mia drinks tea."}),
+    "max_words": 500,
+    "boundary": "b0undary",
+    "now": "2026-03-02T10:20Z",
+    "guidance": "",
+}
+
+
+@pytest.mark.parametrize(("name", "slots"), [("extraction", EXTRACTION), ("consolidation", CONSOLIDATION)])
+def test_a_prompt_has_the_slots_that_its_step_fills(name: str, slots: dict[str, str | int]) -> None:
+    assert prompts.load(name).slots == slots.keys()
+    instructions, prompt = prompts.load(name).render(**slots)
+    assert "{{" not in instructions + prompt
+    for value in slots.values():
+        assert str(value) in instructions + prompt
+
+
+def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> None:
+    for name, slots, fenced in [
+        ("extraction", EXTRACTION, ["memory", "conversation"]),
+        ("consolidation", CONSOLIDATION, ["current", "observations"]),
+    ]:
+        instructions, prompt = prompts.load(name).render(**slots)
+        inside = re.findall(r"^--- b0undary begin \w+\n(.*?)\n--- b0undary end \w+$", prompt, re.DOTALL | re.MULTILINE)
+        assert inside == [slots[slot] for slot in fenced]
+        assert "b0undary" in instructions
+        assert not any(str(slots[slot]) in instructions for slot in fenced)
+
+
+def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
+    instructions, _ = prompts.load("extraction").render(**EXTRACTION)
+    shown = [json.loads(found) for found in re.findall(r"\{\"observations\".*\}", instructions)]
+    assert [set(item) for example in shown for item in example["observations"]] == [{"content", "scope", "sources"}]
+    assert shown[-1] == {"observations": []}
+
+
+def test_guidance_is_an_instruction_and_may_be_empty() -> None:
+    prompt = prompts.load("consolidation")
+    assert prompt.render(**CONSOLIDATION)[0].endswith("these rules.")
+    assert prompt.render(**CONSOLIDATION | {"guidance": "Be brief."})[0].endswith("\n\nBe brief.")
+
+
+def test_rendering_refuses_missing_and_unknown_slots() -> None:
+    prompt = prompts.load("extraction")
+    with pytest.raises(TypeError, match=r"missing \['now'\], unknown \[\]"):
+        prompt.render(**{name: value for name, value in EXTRACTION.items() if name != "now"})
+    with pytest.raises(TypeError, match=r"missing \[\], unknown \['nwo'\]"):
+        prompt.render(**EXTRACTION, nwo="")
+
+
+def test_a_value_that_looks_like_a_slot_stays_text() -> None:
+    slots = EXTRACTION | {"conversation": r"{{memory}} {{nonsense}} \g<0> \1", "memory": "{{boundary}}"}
+    _, prompt = prompts.load("extraction").render(**slots)
+    assert r"{{memory}} {{nonsense}} \g<0> \1" in prompt
+    assert "begin memory\n{{boundary}}\n" in prompt
+
+
+def test_the_version_names_the_file_and_changes_with_it() -> None:
+    assert re.fullmatch(r"extraction@1\+[0-9a-f]{8}", prompts.load("extraction").version)
+    text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
+    prompt = prompts.parse("say", text)
+    assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")
+    assert prompt.version.startswith("say@2+")
+    assert prompts.parse("say", text.replace("Say", "Tell")).version != prompt.version
+    assert prompts.parse("say", text.replace("\n", "\r\n")).version == prompt.version
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "../extraction", "__init__", "extraction.md"])
+def test_an_unknown_prompt_is_a_wrong_setting(name: str) -> None:
+    with pytest.raises(ConfigurationError):
+        prompts.load(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "version: 1", "## instructions\n\na\n\n## prompt\n\nb", "version: 1\n\n## instructions\n\na\n\n## prompt\n"],
+)
+def test_a_file_without_its_parts_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        prompts.parse("broken", text)

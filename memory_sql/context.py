@@ -74,6 +74,15 @@ def render(
     return Context(xml=xml, parts=tuple(p.part for p in pieces), tokens=count_tokens(xml), fired=fired, reason=reason)
 
 
+def words_of(scopes: Sequence[ScopeText]) -> str:
+    """Everything that the static layer says, for rules that ask what the prompt holds anyway."""
+    return "\n".join(
+        text
+        for scope in scopes
+        for text in (title_of(scope), scope.consolidation or "", *(line.content for line in scope.pending))
+    )
+
+
 def title_of(scope: ScopeText) -> str:
     """How the prompt calls the scope's owner."""
     return scope.display_name or scope.ref.owner_id or ""

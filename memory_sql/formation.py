@@ -107,8 +107,7 @@ async def load(session: Session, agent_id: str, session_id: str, settings: Setti
         await sessions.release(state, None)
         return None
     if answered is not None and window[-1].number == answered.to_number:
-        run = answered.key
-        await runs.refence(run, state.fence)
+        run = await runs.take_over(answered.key, state.fence)
     else:
         answered = None
         target = {"session_id": session_id, "from_number": state.formed_number, "to_number": window[-1].number}
@@ -195,9 +194,9 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Answ
 
 async def keep(session: Session, loaded: Loaded, answered: Answered) -> None:
     """Stores the raw answer before it is applied, so that whoever goes on applies the same one."""
-    await RunRepository(session).keep_answer(
-        loaded.run, clean(answered.raw)[0], answered.usage, answered.prompt_version
-    )
+    raw = clean(answered.raw)[0]
+    if not await RunRepository(session).keep_answer(loaded.run, raw, answered.usage, answered.prompt_version):
+        raise StaleError("session", loaded.session.session_id, "another worker has taken over")
 
 
 async def apply(session: Session, loaded: Loaded, answered: Answered, settings: Settings, now: datetime) -> Applied:

@@ -360,12 +360,9 @@ class Memory:
         asked = clean(message or "")[0]
         async with self.database.statement(session) as unit:
             scopes = await static_layer(unit, principal, self.settings.pending_max)
-            known = "\n".join(
-                text for scope in scopes for text in (scope.consolidation, context.title_of(scope)) if text
-            )
             fired = retrieval.Fired("asked") if retrieve else None
             if retrieve is None and asked:
-                fired = retrieval.should_retrieve(asked, known)
+                fired = retrieval.should_retrieve(asked, context.words_of(scopes))
             terms = retrieval.search_terms(asked) if fired else ()
             hits = await search(unit, principal, terms, self.settings.context_top_k)
         return context.render(scopes, hits, now, fired=fired is not None, reason=fired.reason if fired else None)

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
+from memory_sql.db.engine import asyncpg_url
 from memory_sql.memory import Memory
 from tests.fakes import Scripted
 from tests.servers import choose, docker_answers, serve
@@ -47,7 +48,7 @@ def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 async def administer(url: str, *statements: str) -> None:
-    engine = create_async_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
         for statement in statements:
             await connection.execute(text(statement))
@@ -55,7 +56,7 @@ async def administer(url: str, *statements: str) -> None:
 
 
 def named(url: str, database: str) -> str:
-    return make_url(url).set(database=database).render_as_string(hide_password=False)
+    return asyncpg_url(url).set(database=database).render_as_string(hide_password=False)
 
 
 @pytest.fixture(scope="session")

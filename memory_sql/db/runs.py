@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,11 @@ from memory_sql.errors import LanguageModelError, MemorySQLError, StaleError
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
+    """A run and the lease that it was under; once another lease has taken it over, the key opens nothing."""
+
     agent_key: int
     run_id: int
+    fence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +46,24 @@ class RunRepository:
             .returning(RunRow.run_id)
         )
         assert run_id is not None  # RETURNING of an INSERT that didn't raise
-        return RunKey(agent_key, run_id)
+        return RunKey(agent_key, run_id, fence)
 
-    async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> None:
-        """Stores the raw answer before it is applied, so that a retry applies the same one."""
-        await self._session.execute(
+    async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> bool:
+        """Stores the raw answer before it is applied, so that a retry applies the same one; False: another lease holds."""
+        kept = await self._session.scalar(
             update(RunRow)
-            .where(*_is(key))
+            .where(*_is(key), RunRow.state == "running")
             .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
+            .returning(RunRow.run_id)
         )
+        return kept is not None
 
     async def answered_formation(self, agent_key: int, session_id: str, from_number: int) -> AnsweredRun | None:
         row = (
             await self._session.execute(
                 select(
                     RunRow.run_id,
+                    RunRow.fence,
                     RunRow.to_number,
                     RunRow.answer,
                     RunRow.model,
@@ -79,10 +85,14 @@ class RunRepository:
         if row is None:
             return None
         usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
-        return AnsweredRun(RunKey(agent_key, row.run_id), row.to_number, row.answer, usage, row.prompt_version)
+        return AnsweredRun(
+            RunKey(agent_key, row.run_id, row.fence), row.to_number, row.answer, usage, row.prompt_version
+        )
 
-    async def refence(self, key: RunKey, fence: int) -> None:
+    async def take_over(self, key: RunKey, fence: int) -> RunKey:
+        """The run under a new lease."""
         await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
+        return replace(key, fence=fence)
 
     async def abandon(self, agent_key: int, now: datetime, **target: Any) -> None:
         """Runs of this target that nobody holds any more: their worker died, or lost its lease."""
@@ -123,7 +133,7 @@ class RunRepository:
 
 
 def _is(key: RunKey) -> tuple[Any, ...]:
-    return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id
+    return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id, RunRow.fence == key.fence
 
 
 def _cost(usage: Usage) -> dict[str, Any]:

@@ -228,9 +228,7 @@ class MemberRow(Base):
             postgresql_where=text("left_at IS NULL"),
         ),
         Index("members_user_id_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NULL")),
-        {
-            "comment": "One row per time that a user belonged to a group; open ones let the user see its memory."
-        },
+        {"comment": "One row per time that a user belonged to a group; open ones let the user see its memory."},
     )
 
     agent_key: Mapped[int] = column("The agent.")

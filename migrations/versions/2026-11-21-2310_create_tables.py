@@ -37,7 +37,7 @@ def upgrade() -> None:
             nullable=False,
             comment="When the agent was first seen.",
         ),
-        sa.CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agents_agent_id_check"),
+        sa.CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name=op.f("agents_agent_id_check")),
         sa.PrimaryKeyConstraint("agent_key", name="agents_pkey"),
         sa.UniqueConstraint("agent_id", name="agents_agent_id_key"),
         schema="memory",
@@ -190,18 +190,18 @@ def upgrade() -> None:
         sa.Column("consolidated_at", sa.DateTime(timezone=True), nullable=True, comment="When its text last changed."),
         sa.CheckConstraint(
             "CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' WHEN 'session' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END",
-            name="scopes_owner_check",
+            name=op.f("scopes_owner_check"),
         ),
         sa.CheckConstraint(
             "kind IN ('individual', 'group', 'collective', 'session', 'entity', 'agent', 'guideline')",
-            name="scopes_kind_check",
+            name=op.f("scopes_kind_check"),
         ),
         sa.CheckConstraint(
             "language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')",
-            name="scopes_language_check",
+            name=op.f("scopes_language_check"),
         ),
-        sa.CheckConstraint("(version = 0) = (consolidation IS NULL)", name="scopes_consolidation_check"),
-        sa.CheckConstraint("done_seq BETWEEN 0 AND last_seq", name="scopes_done_seq_check"),
+        sa.CheckConstraint("(version = 0) = (consolidation IS NULL)", name=op.f("scopes_consolidation_check")),
+        sa.CheckConstraint("done_seq BETWEEN 0 AND last_seq", name=op.f("scopes_done_seq_check")),
         sa.ForeignKeyConstraint(["agent_key"], ["memory.agents.agent_key"], name="scopes_agent_key_fkey"),
         sa.PrimaryKeyConstraint("agent_key", "scope_id", name="scopes_pkey"),
         sa.UniqueConstraint("agent_key", "owner", "name", name="scopes_agent_key_owner_name_key"),
@@ -302,10 +302,10 @@ def upgrade() -> None:
             comment="When the newest message arrived.",
         ),
         sa.CheckConstraint(
-            "due_reason IN ('signal', 'messages', 'tokens', 'cold', 'retry')", name="sessions_due_reason_check"
+            "due_reason IN ('signal', 'messages', 'tokens', 'cold', 'retry')", name=op.f("sessions_due_reason_check")
         ),
-        sa.CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="sessions_due_check"),
-        sa.CheckConstraint("formed_number BETWEEN 0 AND last_number", name="sessions_formed_number_check"),
+        sa.CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name=op.f("sessions_due_check")),
+        sa.CheckConstraint("formed_number BETWEEN 0 AND last_number", name=op.f("sessions_formed_number_check")),
         sa.ForeignKeyConstraint(["agent_key"], ["memory.agents.agent_key"], name="sessions_agent_key_fkey"),
         sa.PrimaryKeyConstraint("agent_key", "session_id", name="sessions_pkey"),
         schema="memory",
@@ -340,8 +340,8 @@ def upgrade() -> None:
             nullable=False,
             comment="Who said so: host, import or inferred.",
         ),
-        sa.CheckConstraint("source IN ('host', 'import', 'inferred')", name="members_source_check"),
-        sa.CheckConstraint("left_at >= joined_at", name="members_left_at_check"),
+        sa.CheckConstraint("source IN ('host', 'import', 'inferred')", name=op.f("members_source_check")),
+        sa.CheckConstraint("left_at >= joined_at", name=op.f("members_left_at_check")),
         sa.ForeignKeyConstraint(
             ["agent_key", "scope_id"],
             ["memory.scopes.agent_key", "memory.scopes.scope_id"],
@@ -349,7 +349,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("agent_key", "scope_id", "user_id", "joined_at", name="members_pkey"),
         schema="memory",
-        comment="One row per time that a user belonged to a group; a user sees a group's memory while left_at is null.",
+        comment="One row per time that a user belonged to a group; open ones let the user see its memory.",
     )
     op.create_index(
         "members_scope_id_user_id_key",
@@ -415,8 +415,8 @@ def upgrade() -> None:
             nullable=False,
             comment="When it was stored.",
         ),
-        sa.CheckConstraint("said_at < '9999-01-01 00:00:00+00'::timestamptz", name="messages_said_at_check"),
-        sa.CheckConstraint("number > 0", name="messages_number_check"),
+        sa.CheckConstraint("said_at < '9999-01-01 00:00:00+00'::timestamptz", name=op.f("messages_said_at_check")),
+        sa.CheckConstraint("number > 0", name=op.f("messages_number_check")),
         sa.ForeignKeyConstraint(
             ["agent_key", "session_id"],
             ["memory.sessions.agent_key", "memory.sessions.session_id"],
@@ -427,7 +427,7 @@ def upgrade() -> None:
             "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
         ),
         schema="memory",
-        comment="One row per message. When its text has gone, the row stays as a stub, so that it isn't taken twice.",
+        comment="One row per message. When its text has gone, the row stays, so that it isn't taken twice.",
     )
     op.create_table(
         "runs",
@@ -494,14 +494,18 @@ def upgrade() -> None:
         sa.Column(
             "finished_at", sa.DateTime(timezone=True), nullable=True, comment="When it ended; null while it runs."
         ),
-        sa.CheckConstraint("(state = 'failed') = (error_code IS NOT NULL)", name="runs_error_code_check"),
-        sa.CheckConstraint("(state IN ('running', 'answered')) = (finished_at IS NULL)", name="runs_finished_at_check"),
+        sa.CheckConstraint("(state = 'failed') = (error_code IS NOT NULL)", name=op.f("runs_error_code_check")),
+        sa.CheckConstraint(
+            "(state IN ('running', 'answered')) = (finished_at IS NULL)", name=op.f("runs_finished_at_check")
+        ),
         sa.CheckConstraint(
             "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL ELSE scope_id IS NOT NULL AND session_id IS NULL END",
-            name="runs_target_check",
+            name=op.f("runs_target_check"),
         ),
-        sa.CheckConstraint("kind IN ('formation', 'consolidation')", name="runs_kind_check"),
-        sa.CheckConstraint("state IN ('running', 'answered', 'succeeded', 'empty', 'failed')", name="runs_state_check"),
+        sa.CheckConstraint("kind IN ('formation', 'consolidation')", name=op.f("runs_kind_check")),
+        sa.CheckConstraint(
+            "state IN ('running', 'answered', 'succeeded', 'empty', 'failed')", name=op.f("runs_state_check")
+        ),
         sa.ForeignKeyConstraint(
             ["agent_key", "scope_id"],
             ["memory.scopes.agent_key", "memory.scopes.scope_id"],
@@ -568,12 +572,13 @@ def upgrade() -> None:
             nullable=False,
             comment="When it was written.",
         ),
-        sa.CheckConstraint("content ~ '\\S'", name="consolidations_content_check"),
+        sa.CheckConstraint("content ~ '\\S'", name=op.f("consolidations_content_check")),
         sa.CheckConstraint(
-            "reason IN ('threshold', 'asked', 'undo', 'forget', 'merge', 'import')", name="consolidations_reason_check"
+            "reason IN ('threshold', 'asked', 'undo', 'forget', 'merge', 'import')",
+            name=op.f("consolidations_reason_check"),
         ),
-        sa.CheckConstraint("from_seq BETWEEN 0 AND to_seq", name="consolidations_from_seq_check"),
-        sa.CheckConstraint("version > base AND base >= 0", name="consolidations_base_check"),
+        sa.CheckConstraint("from_seq BETWEEN 0 AND to_seq", name=op.f("consolidations_from_seq_check")),
+        sa.CheckConstraint("version > base AND base >= 0", name=op.f("consolidations_base_check")),
         sa.ForeignKeyConstraint(
             ["agent_key", "run_id"],
             ["memory.runs.agent_key", "memory.runs.run_id"],
@@ -708,22 +713,25 @@ def upgrade() -> None:
             nullable=False,
             comment="What full-text search sees.",
         ),
-        sa.CheckConstraint("content ~ '\\S'", name="observations_content_check"),
-        sa.CheckConstraint("lane IN ('absorb', 'buffer')", name="observations_lane_check"),
+        sa.CheckConstraint("content ~ '\\S'", name=op.f("observations_content_check")),
+        sa.CheckConstraint("lane IN ('absorb', 'buffer')", name=op.f("observations_lane_check")),
         sa.CheckConstraint(
             "language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')",
-            name="observations_language_check",
+            name=op.f("observations_language_check"),
         ),
         sa.CheckConstraint(
-            "observed_at < '9999-01-01 00:00:00+00'::timestamptz", name="observations_observed_at_check"
+            "observed_at < '9999-01-01 00:00:00+00'::timestamptz", name=op.f("observations_observed_at_check")
         ),
-        sa.CheckConstraint("sensitivity IN ('public', 'private', 'sensitive')", name="observations_sensitivity_check"),
         sa.CheckConstraint(
-            "source_kind IN ('formation', 'observe', 'propagation', 'import')", name="observations_source_kind_check"
+            "sensitivity IN ('public', 'private', 'sensitive')", name=op.f("observations_sensitivity_check")
         ),
-        sa.CheckConstraint("confidence BETWEEN 0 AND 1", name="observations_confidence_check"),
-        sa.CheckConstraint("importance BETWEEN 0 AND 1", name="observations_importance_check"),
-        sa.CheckConstraint("seq > 0", name="observations_seq_check"),
+        sa.CheckConstraint(
+            "source_kind IN ('formation', 'observe', 'propagation', 'import')",
+            name=op.f("observations_source_kind_check"),
+        ),
+        sa.CheckConstraint("confidence BETWEEN 0 AND 1", name=op.f("observations_confidence_check")),
+        sa.CheckConstraint("importance BETWEEN 0 AND 1", name=op.f("observations_importance_check")),
+        sa.CheckConstraint("seq > 0", name=op.f("observations_seq_check")),
         sa.ForeignKeyConstraint(
             ["agent_key", "run_id"],
             ["memory.runs.agent_key", "memory.runs.run_id"],
@@ -736,7 +744,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("agent_key", "scope_id", "seq", name="observations_pkey"),
         schema="memory",
-        comment="One row per observation: one remembered thing. Its text never changes; a correction supersedes it.",
+        comment="One row per observation, one remembered thing. Its text never changes.",
     )
     op.create_table(
         "evidence",
@@ -760,7 +768,7 @@ def upgrade() -> None:
             nullable=False,
             comment="When it was found.",
         ),
-        sa.CheckConstraint("(session_id IS NULL) = (number IS NULL)", name="evidence_number_check"),
+        sa.CheckConstraint("(session_id IS NULL) = (number IS NULL)", name=op.f("evidence_number_check")),
         sa.ForeignKeyConstraint(
             ["agent_key", "run_id"],
             ["memory.runs.agent_key", "memory.runs.run_id"],
@@ -825,7 +833,7 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint(
             "status IN ('active', 'superseded', 'archived', 'quarantined', 'evicted')",
-            name="observation_states_status_check",
+            name=op.f("observation_states_status_check"),
         ),
         sa.ForeignKeyConstraint(
             ["agent_key", "scope_id", "seq"],

@@ -368,7 +368,7 @@ SELECT
     p.oldest_at,
     now() - p.oldest_at AS oldest_age,
     s.due_at,
-    s.lease_until > clock_timestamp() AS in_progress,
+    coalesce(s.lease_until > clock_timestamp(), false) AS in_progress,
     s.version,
     s.consolidated_at
 FROM memory.scopes s

@@ -1,0 +1,353 @@
+"""Commands that write: add, form, observe, consolidate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from memory_sql.cli import output
+from memory_sql.cli.options import (
+    Agent, AnyUser, AsJson, Data, ScopeId, Url, resolve, run, scope_number,
+)  # fmt: skip
+from memory_sql.errors import BusyError, InputError, LanguageModelError, StaleError
+
+if TYPE_CHECKING:
+    from memory_sql.cli.files import ConversationFile
+    from memory_sql.domain import AddResult, ConsolidateResult, FormResult, RunDueResult
+    from memory_sql.memory import Memory
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="ID", help="A group that the conversation belongs to; repeatable.")
+]
+FileUser = Annotated[
+    str | None,
+    typer.Option(
+        "--user", metavar="ID", help="Whose conversation it is; else the first user_id among a session's messages."
+    ),
+]
+FileSession = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="The session of messages that name none; else the file's name."),
+]
+
+
+def add(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Conversation files; - reads stdin.")],
+    agent: Agent,
+    user: FileUser = None,
+    group: Groups = None,
+    session: FileSession = None,
+    form: Annotated[
+        bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
+    ] = True,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stores conversation files and forms observations from them.
+
+    \b
+    memory-sql add monday.jsonl --agent ada --user mia
+    cat chat.json | memory-sql add - --agent ada --user mia --session chat-17
+
+    A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, session, user_id,
+    group_ids. Or of documents: {"messages": […], "session_id": …}. A number as session counts the sessions of the
+    file. A file with a mistake is not stored at all, nor is any file beside it.
+
+    Adding a file again adds nothing: a message is known by its id, and without one by file, line and text.
+    """
+    from memory_sql.cli.files import Defaults, read_file
+
+    defaults = Defaults(user, session, tuple(group or ()), resolve(url, data).message_max_characters)
+    read = [read_file(name, defaults) for name in files]
+    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, as_json))):
+        raise typer.Exit(1)
+
+
+async def _add_files(
+    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
+) -> list[bool]:
+    """For each file whether something failed."""
+    return [await _add_file(memory, file, agent, form, as_json) for file in files]
+
+
+async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bool, as_json: bool) -> bool:
+    added = []
+    with output.Progress(f"{file.name}: storing sessions", len(file.conversations)) as progress:
+        for talk in file.conversations:
+            added.append(
+                await memory.add(
+                    talk.messages, agent_id=agent, user_id=talk.user_id, session_id=talk.session_id,
+                    group_ids=talk.group_ids,
+                )
+            )  # fmt: skip
+            progress.step()
+    done = await _finish(memory, agent, [result.session_id for result in added]) if form else None
+    report = _report(file, added, done)
+    if as_json:
+        output.json_line(report)
+    else:
+        print(_report_text(report, agent))
+    output.complain_of(report["failed"])
+    return bool(report["failed"])
+
+
+async def _finish(memory: Memory, agent: str, sessions: Sequence[str]) -> RunDueResult:
+    """A file holds conversations that are over: forms them, then does what has become due."""
+    from memory_sql.domain import RunDueResult
+
+    unformed = set(await memory.unformed_sessions(agent_id=agent))
+    formed, failed = await form_each(memory, agent, [session for session in sessions if session in unformed])
+    due = await memory.run_due(agent_id=agent)
+    return RunDueResult(
+        formed=(*formed, *due.formed), consolidated=due.consolidated, failed={**failed, **due.failed}
+    )
+
+
+async def form_each(memory: Memory, agent: str, sessions: Sequence[str]) -> tuple[list[FormResult], dict[str, str]]:
+    """What was formed, and of which session it failed and why."""
+    return await _each(
+        "forming sessions", sessions, lambda s: memory.form(agent_id=agent, session_id=s), "session {}".format
+    )
+
+
+async def consolidate_each(
+    memory: Memory, agent: str, scopes: Sequence[int]
+) -> tuple[list[ConsolidateResult], dict[str, str]]:
+    return await _each(
+        "consolidating scopes", scopes, lambda s: memory.consolidate(agent_id=agent, scope_id=s), "scope s{}".format
+    )
+
+
+async def _each(
+    what: str, keys: Sequence[K], work: Callable[[K], Awaitable[T]], name: Callable[[K], str]
+) -> tuple[list[T], dict[str, str]]:
+    """One failure stops no other."""
+    done, failed = [], {}
+    with output.Progress(what, len(keys)) as progress:
+        for key in keys:
+            try:
+                done.append(await work(key))
+            except (LanguageModelError, StaleError, BusyError) as error:
+                failed[name(key)] = str(error)
+            progress.step()
+    return done, failed
+
+
+def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None) -> dict[str, Any]:
+    formed = done.formed if done else ()
+    return {
+        "file": file.name,
+        "messages": file.messages,
+        "accepted": sum(result.accepted for result in added),
+        "duplicates": sum(result.duplicates for result in added),
+        "cleaned": sum(result.cleaned for result in added),
+        "sessions": len(added),
+        "formed": sum(result.messages for result in formed),
+        "observations": sum(len(result.observations) for result in formed),
+        "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
+        "refused": refused(formed),
+        "failed": done.failed if done else {},
+        "model": model_of(formed),
+        "due": {} if done else {result.session_id: result.trigger for result in added if result.trigger},
+    }
+
+
+def refused(formed: Sequence[FormResult]) -> dict[str, int]:
+    """By reason, over all."""
+    reasons = dict.fromkeys(reason for result in formed for reason in result.refused)
+    return {reason: sum(result.refused.get(reason, 0) for result in formed) for reason in reasons}
+
+
+def model_of(formed: Sequence[FormResult]) -> str | None:
+    """`none` is what formations say that had nothing to ask."""
+    models = [result.model for result in formed if result.model]
+    return next((model for model in models if model != "none"), models[0] if models else None)
+
+
+def _report_text(report: dict[str, Any], agent: str) -> str:
+    many = output.many
+    lines = [
+        f"{report['file']}: {many(report['messages'], 'message')} in {many(report['sessions'], 'session')}: "
+        f"{report['accepted']:,} new, {report['duplicates']:,} known already"
+        + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
+    ]
+    if report["formed"]:
+        lines.append(
+            f"formed {many(report['formed'], 'message')} into {many(report['observations'], 'observation')}"
+            f" ({report['model']})"
+        )
+    if report["consolidated"]:
+        lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
+    if report["refused"]:
+        lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
+    if report["due"]:
+        lines.append(f"due: {_reasons(report['due'])}; form it with: memory-sql form --agent {agent}")
+    return output.plain("\n".join(lines))
+
+
+def _reasons(due: dict[str, str]) -> str:
+    return ", ".join(f"{session} ({reason})" for session, reason in due.items())
+
+
+def form(
+    agent: Agent,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only this session; else every one with new messages.")
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forms observations from buffered messages, now, whatever the triggers say.
+
+    \b
+    memory-sql form --agent ada
+    memory-sql form --agent ada --session monday
+
+    Where the language model fails the messages stay and can be formed later; other sessions go on.
+    """
+
+    async def work(memory: Memory) -> tuple[list[FormResult], dict[str, str]]:
+        sessions = [session] if session else await memory.unformed_sessions(agent_id=agent)
+        return await form_each(memory, agent, sessions)
+
+    formed, failed = run(url, data, work)
+    if as_json:
+        output.json_line({"formed": formed, "failed": failed})
+    else:
+        print("\n".join(map(_formed_text, formed)) or ("nothing was formed" if failed else "nothing to form"))
+    _end(failed)
+
+
+def _formed_text(result: FormResult) -> str:
+    if not result.messages:
+        return f"{result.session_id}: nothing to form"
+    known = f", {result.duplicates} known already" if result.duplicates else ""
+    head = (
+        f"{result.session_id}: {output.many(result.messages, 'message')} → "
+        f"{output.many(len(result.observations), 'observation')}{known} ({result.model})"
+    )
+    more = [f"  {output.observation_line(observation)}" for observation in result.observations]
+    more += [f"  refused: {count} × {reason}" for reason, count in result.refused.items()]
+    return "\n".join((head, *more))
+
+
+def observe(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
+    agent: Agent,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="ID", help="Whose it is; beside --group or --collective, who said it."),
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
+    collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
+    observed_at: Annotated[
+        str | None, typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="The conversation that it comes from.")
+    ] = None,
+    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it, by name.")] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="NAME", help="A scope of its own beside the owner's main one.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Repeatable.")] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stores one observation as it stands; no language model is asked.
+
+    \b
+    memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
+    memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
+    """
+    moment, extra = _moment(observed_at), _metadata(metadata)
+    observation = run(
+        url,
+        data,
+        lambda memory: memory.observe(
+            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=moment,
+            session_id=session, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
+        ),
+    )  # fmt: skip
+    if as_json:
+        output.json_line(observation)
+    else:
+        print(output.observation_line(observation))
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--observed-at must be an ISO 8601 time with a zone: 2026-03-02T10:15:00Z") from None
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    try:
+        metadata = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"--metadata is not JSON: {error}") from None
+    if not isinstance(metadata, dict):
+        raise InputError("--metadata must be a JSON object")
+    return metadata
+
+
+def consolidate(
+    agent: Agent,
+    user: AnyUser = None,
+    scope_id: ScopeId = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Writes what is pending in a scope into its text; without --scope-id, in every scope that the user sees.
+
+    \b
+    memory-sql consolidate --agent ada --user mia
+    memory-sql consolidate --agent ada --scope-id s12
+
+    A text that fails its checks isn't used; the old one stays and the exit code is 1.
+    """
+    if scope_id is None and user is None:
+        raise InputError("which scopes? say --user, or --scope-id")
+
+    async def work(memory: Memory) -> tuple[list[ConsolidateResult], dict[str, str]]:
+        if scope_id is not None:
+            return await consolidate_each(memory, agent, [scope_number(scope_id)])
+        scopes = await memory.scopes(agent_id=agent, user_id=user)
+        return await consolidate_each(memory, agent, [scope.ref.id for scope in scopes if scope.pending])
+
+    consolidated, failed = run(url, data, work)
+    if as_json:
+        output.json_line({"consolidated": consolidated, "failed": failed})
+    else:
+        print("\n".join(map(_consolidated_text, consolidated)) or ("" if failed else "nothing is pending"))
+    _end(failed)
+
+
+def _consolidated_text(result: ConsolidateResult) -> str:
+    head = f"s{result.scope.id}  {result.scope}"
+    if result.version is None:
+        return f"{head}  nothing is pending"
+    absorbed = output.many(result.absorbed, "observation")
+    text = output.indented(result.content or "")
+    return f"{head}  v{result.version}, {absorbed} absorbed ({result.model})\n{text}"
+
+
+def _end(failed: dict[str, str]) -> None:
+    output.complain_of(failed)
+    if failed:
+        raise typer.Exit(1)

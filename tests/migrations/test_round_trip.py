@@ -1,0 +1,168 @@
+"""Upgrade and downgrade, on databases that hold something."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy.exc import DBAPIError
+
+from memory_sql.config import Settings
+from memory_sql.db import migrate
+from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.tables import Base
+from memory_sql.memory import Memory
+from tests.factories import conversation
+from tests.fakes import Scripted, extracted
+from tests.migrations.databases import downgrade, dump, execute, fetch, schema_of, upgrade
+
+WHO = {"agent_id": "ada", "user_id": "mia"}
+SETTINGS = Settings(llm="offline")
+HISTORY: list[Script] = list(
+    reversed(list(ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions()))
+)
+OURS = """
+SELECT relname FROM pg_class WHERE relnamespace = 'memory'::regnamespace
+UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'memory'::regnamespace
+UNION ALL SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'memory'::regnamespace AND typelem = 0 AND typrelid = 0
+ORDER BY 1
+"""
+
+
+async def fill(url: str) -> None:
+    """Gives every table a row."""
+    llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group:harbor")), "Tea.")
+    async with Memory(url, llm, SETTINGS) as memory:
+        await memory.add(conversation(4), **WHO, session_id="s", group_ids=["harbor"])
+        formed = await memory.form(agent_id="ada", session_id="s")
+        await memory.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+    await execute(
+        url,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) "
+        "SELECT agent_key, scope_id, seq, 'archived' FROM memory.observations",
+    )
+
+
+async def counts(url: str) -> dict[str, int]:
+    tables = [table.fullname for table in Base.metadata.sorted_tables]
+    query = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in tables)  # noqa: S608
+    return dict(map(tuple, await fetch(url, query)))
+
+
+@pytest.fixture
+async def filled(database_url: str) -> str:
+    await fill(database_url)
+    assert all((await counts(database_url)).values())
+    return database_url
+
+
+async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
+    before = schema_of(filled)
+    await downgrade(filled)
+    await upgrade(filled)
+    assert schema_of(filled) == before
+    assert not any((await counts(filled)).values())
+    await fill(filled)  # and works like a new one
+    assert all((await counts(filled)).values())
+
+
+async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:
+    await downgrade(filled)
+    assert [name for (name,) in await fetch(filled, OURS)] == ["alembic_version", "alembic_version_pkc"]
+    assert await fetch(filled, "SELECT version_num FROM memory.alembic_version") == []
+
+
+@pytest.mark.parametrize("script", HISTORY, ids=lambda script: script.revision)
+async def test_downgrade_is_the_inverse_of_its_upgrade(empty_database: str, script: Script) -> None:
+    url, below = empty_database, script.down_revision or "base"
+    assert isinstance(below, str)
+    await upgrade(url, below)
+    before = dump(url, "--schema-only")
+    await upgrade(url, script.revision)
+    after = dump(url, "--schema-only")
+    await downgrade(url, below)
+    assert dump(url, "--schema-only") == before
+    await upgrade(url, script.revision)
+    assert dump(url, "--schema-only") == after
+    assert after != before
+
+
+@pytest.fixture
+async def host(empty_database: str) -> str:
+    """A database in use: its own history, tables named like ours, and a search path that starts with its schema."""
+    await execute(
+        empty_database,
+        "CREATE TABLE public.alembic_version (version_num varchar(32) PRIMARY KEY)",
+        "INSERT INTO public.alembic_version VALUES ('0af1e5d9c2b7')",
+        "CREATE SCHEMA app",
+        "CREATE TABLE app.agents (agent_key int PRIMARY KEY, name text NOT NULL CHECK (name <> ''))",
+        "INSERT INTO app.agents VALUES (7, 'Bond')",
+        "CREATE VIEW app.v_observations AS SELECT name FROM app.agents",
+        "CREATE FUNCTION public.refuse_change() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = app, public', current_database()); END $$",
+    )
+    return empty_database
+
+
+async def test_what_belongs_to_the_host_is_left_alone(host: str) -> None:
+    theirs = dump(host, "--exclude-schema=memory")
+    assert "Bond" in theirs
+    assert "0af1e5d9c2b7" in theirs
+    await upgrade(host)
+    assert dump(host, "--exclude-schema=memory") == theirs
+    assert await fetch(host, "SELECT version_num FROM memory.alembic_version") == [(REVISION,)]
+    await fill(host)
+    await downgrade(host)
+    assert dump(host, "--exclude-schema=memory") == theirs
+
+
+async def test_same_schema_whatever_the_host_has(host: str, database_url: str) -> None:
+    await upgrade(host)
+    assert schema_of(host) == schema_of(database_url)
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A database on which somebody holds a lock, and what it looked like before."""
+
+    url: str
+    schema: str
+    rows: dict[str, int]
+
+    async def is_as_before(self) -> bool:
+        return schema_of(self.url) == self.schema and await counts(self.url) == self.rows
+
+    async def version(self) -> str:
+        return str((await fetch(self.url, "SELECT version_num FROM memory.alembic_version"))[0][0])
+
+
+@pytest.fixture
+async def blocked(filled: str) -> AsyncIterator[Blocked]:
+    """Somebody reads the table that a downgrade drops last."""
+    before = Blocked(filled, schema_of(filled), await counts(filled))
+    async with connect_once(filled) as reader:
+        await reader.exec_driver_sql("SELECT FROM memory.agents")
+        yield before
+
+
+async def test_downgrade_gives_up_on_a_lock_with_nothing_half_done(blocked: Blocked) -> None:
+    with pytest.raises(DBAPIError, match="lock timeout"):
+        await downgrade(blocked.url)
+    assert await blocked.version() == REVISION
+    assert await blocked.is_as_before()
+
+
+async def test_upgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) -> None:
+    await downgrade(filled, HISTORY[0].revision)
+    before = Blocked(filled, schema_of(filled), await counts(filled))
+    async with connect_once(filled) as writer:
+        await writer.exec_driver_sql("LOCK TABLE memory.consolidations IN ROW EXCLUSIVE MODE")
+        with pytest.raises(DBAPIError, match="lock timeout"):
+            await upgrade(filled)
+    assert await before.version() == HISTORY[0].revision
+    assert await before.is_as_before()
+    await upgrade(filled)
+    assert await counts(filled) == before.rows

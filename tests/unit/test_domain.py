@@ -1,0 +1,135 @@
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from memory_sql.domain import Message, aware, host_id, owner_key, parse_observation_id, storable_metadata
+from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
+
+LIMIT = 1000
+
+
+def parse(**data: Any) -> Message:
+    return Message.parse({"role": "user", **data}, 3, LIMIT)
+
+
+@pytest.mark.parametrize("value", ["a", "*", "%", "_", '{"$ne": ""}', "日本", "a b", "'; DROP TABLE x; --", "x" * 255])
+def test_id_is_taken_as_it_is(value: str) -> None:
+    assert host_id(value) == value
+
+
+def test_id_may_be_an_integer_or_a_uuid() -> None:
+    assert host_id(42) == "42"
+    assert host_id(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x" * 256, "abc\n", " abc", "a\x00b", "a\tb", "\ud83d", None, True, 1.5, b"x", {"$ne": ""}, ["a"], "cafe\u0301"],
+    ids=repr,
+)
+def test_id_that_would_not_come_back_as_it_went_in_is_refused(value: object) -> None:
+    with pytest.raises(InvalidIdError):
+        host_id(value)
+
+
+def test_content_may_be_parts() -> None:
+    parts = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "https://x"}}, "plain"]
+    assert parse(content=parts).content == "Look:\n[image_url]\nplain"
+
+
+def test_content_may_be_null_beside_tool_calls() -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "find_boat", "arguments": "{}"}}]
+    assert parse(role="assistant", content=None, tool_calls=calls).content == "[used tools: find_boat]"
+    assert parse(role="assistant", content=None, tool_calls=[{"weird": 1}, None]).content == ""
+
+
+def test_other_keys_of_the_chat_shape_are_ignored() -> None:
+    assert parse(content="Hi", refusal=None, annotations=[], logprobs={}).content == "Hi"
+
+
+def test_cleaning_is_recorded() -> None:
+    message = parse(content="a\x00b", name="Mi\ud83da")
+    assert (message.content, message.name) == ("a\ufffdb", "Mi\ufffda")
+    assert message.cleaned == ("nul", "surrogate")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"role": "wizard", "content": "x"},
+        {"role": None, "content": "x"},
+        {"content": "x"},
+        {"role": "user", "content": 5},
+        {"role": "user", "content": {"text": "x"}},
+        {"role": "user", "content": [5]},
+        {"role": "user", "content": [{"no": "type"}]},
+        {"role": "user", "content": "x", "id": ""},
+        {"role": "user", "content": "x", "id": {"$ne": ""}},
+        {"role": "user", "content": "x", "name": 5},
+        {"role": "user", "content": "x", "name": "n" * 256},
+        {"role": "user", "content": "x", "created_at": "yesterday"},
+        {"role": "user", "content": "x", "created_at": "2026-03-02T10:00:00"},
+        {"role": "user", "content": "x", "created_at": datetime(2026, 3, 2)},  # noqa: DTZ001 (that is what is tested)
+        {"role": "user", "content": "x", "created_at": "2026-03-02T10:00:00+25:00"},
+        {"role": "user", "content": "x", "created_at": "10000-01-01T00:00:00Z"},
+        {"role": "user", "content": "x", "created_at": "0000-01-01T00:00:00Z"},
+        {"role": "user", "content": "x", "created_at": "9999-12-31T23:59:59-12:00"},
+        {"role": "user", "content": "x", "created_at": "infinity"},
+        {"role": "user", "content": "x", "created_at": 1e300},
+        {"role": "user", "content": "x", "created_at": True},
+        "just text",
+        None,
+        [],
+    ],
+    ids=repr,
+)
+def test_bad_message_is_named_by_its_position_without_its_text(data: object) -> None:
+    with pytest.raises(InvalidMessageError, match="^message 3: ") as caught:
+        Message.parse(data, 3, LIMIT)
+    assert caught.value.position == 3
+    assert "wizard" not in str(caught.value)
+
+
+def test_time_is_kept_in_utc() -> None:
+    assert parse(content="x", created_at="2026-03-02T10:00:00+02:00").created_at == datetime(2026, 3, 2, 8, tzinfo=UTC)
+    assert parse(content="x", created_at=1772445600).created_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
+
+
+def test_message_over_the_limit() -> None:
+    with pytest.raises(TooLargeError, match="message 3 has 1,001 characters; the limit is 1,000"):
+        parse(content="x" * 1001)
+
+
+def test_aware_refuses_a_naive_time() -> None:
+    with pytest.raises(InputError, match="time zone"):
+        aware(datetime(2026, 3, 2))  # noqa: DTZ001 (that is what is tested)
+
+
+def test_owner_key() -> None:
+    assert owner_key("individual", "mia") == "u:mia"
+    assert owner_key("collective") == "c"
+
+
+@pytest.mark.parametrize("value", ["", "o1", "o0-1", "o1-0", "o1-1 ", "o-1-1", "O1-1", "o1-99999999999", "s1", None, 7])
+def test_observation_id_is_read_strictly(value: Any) -> None:
+    with pytest.raises(InvalidIdError):
+        parse_observation_id(value)
+    assert parse_observation_id("o12-3") == (12, 3)
+
+
+def test_metadata_is_cleaned_and_kept() -> None:
+    metadata = {"a\x00": ["b\ud83d", 1, None, {"c": True}]}
+    assert storable_metadata(metadata, 100) == {"a\ufffd": ["b\ufffd", 1, None, {"c": True}]}
+
+
+def test_metadata_that_is_not_json_or_too_much_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(10_000):
+        deep = {"d": deep}
+    for bad in ({"x": float("nan")}, {"x": object()}, deep, ["list"]):
+        with pytest.raises(InputError):
+            storable_metadata(bad, 1_000_000)  # type: ignore[arg-type]
+    with pytest.raises(TooLargeError):
+        storable_metadata({"x": "y" * 1000}, 1000)

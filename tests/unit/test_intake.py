@@ -1,0 +1,65 @@
+import pytest
+
+from memory_sql.domain import Message
+from memory_sql.intake import signal_in, weigh
+
+
+def said(text: str, role: str = "user") -> Message:
+    return Message(role=role, content=text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("role", "weight"), [("user", 10.0), ("tool", 5.0), ("function", 5.0), ("assistant", 2.0), ("agent", 2.0)]
+)
+def test_weight_is_tokens_by_who_said_it(role: str, weight: float) -> None:
+    """R279, R280: characters / 4.5, times 1.0, 0.5 or 0.2."""
+    weighed = weigh(said("x" * 45, role))
+    assert weighed.weight == weight
+    assert weighed.eligible
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_to_the_agent_are_not_read(role: str) -> None:
+    weighed = weigh(said("Please remember that I like tea.", role))
+    assert (weighed.weight, weighed.eligible, weighed.signal) == (0.0, False, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Actually, I've stopped drinking coffee.",
+        "That's not right.",
+        "Please remember that the gate is closed on Mondays.",
+        "From now on write to me in Swedish.",
+        "I prefer tea.",
+        "I never eat fish.",
+        "My name is Mia.",
+        "I work at the harbour.",
+        "We decided to ship on 17 April.",
+        "The decision was to wait.",
+        "For the record, Elin joins us.",
+        "FYI the port is closed.",
+    ],
+)
+def test_statement_that_asks_to_be_remembered_is_a_signal(text: str) -> None:
+    assert signal_in(said(text)) is not None
+    assert signal_in(said(text, "assistant")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you write a haiku about boats?",
+        "I need a table of berths.",
+        "I want you to shorten this.",
+        "What is the capital of Norway?",
+        "Thanks! Great work.",
+        "Show me the whole candid photo.",
+        "Why did the build fail?",
+        "Fyis are not a word.",
+        "Make it blue.",
+        "",
+    ],
+)
+def test_ordinary_request_is_no_signal(text: str) -> None:
+    assert signal_in(said(text)) is None

@@ -1,0 +1,78 @@
+from memory_sql.llm import Request
+from memory_sql.llm.offline import NAME, NOTICE, Offline, consolidate, extract
+from memory_sql.llm.tasks import ConsolidationTask, Extraction, ExtractionTask, NumberedText, OfferedScope, Turn
+from memory_sql.text import count_words
+from tests.factories import MONDAY
+
+MIA = OfferedScope("individual:Mia", "individual", "Mia")
+JONAS = OfferedScope("individual:Jonas", "individual", "Jonas")
+TEAM = OfferedScope("group:harbor", "group", "the team")
+ALL = OfferedScope("collective", "collective", "everybody")
+
+
+def task(*said: tuple[str, str], scopes: tuple[OfferedScope, ...] = (MIA, JONAS, TEAM, ALL), items: int = 5) -> ExtractionTask:
+    turns = tuple(Turn(n, "user", speaker, MONDAY, text) for n, (speaker, text) in enumerate(said, 1))
+    return ExtractionTask(turns, scopes, items, 50, MONDAY)
+
+
+def found(asked: ExtractionTask) -> list[tuple[str | None, str, list[int]]]:
+    return [(item.scope, item.content, item.sources) for item in extract(asked).observations]
+
+
+def test_statements_go_to_whom_they_concern() -> None:
+    asked = task(
+        ("Mia", "Good morning! I prefer green tea. Can you make a list?"),
+        ("Jonas", "We decided to ship in April."),
+        ("Jonas", "In general, large exports fail unless they are split."),
+        ("Jonas", "I live in Marstrand, keep this to yourself."),
+    )
+    assert found(asked) == [
+        ("individual:Mia", "Mia said: I prefer green tea.", [1]),
+        ("group:harbor", "Jonas said: We decided to ship in April.", [2]),
+        ("collective", "Jonas said: In general, large exports fail unless they are split.", [3]),
+        ("individual:Jonas", "Jonas said: I live in Marstrand, keep this to yourself.", [4]),
+    ]
+
+
+def test_what_the_assistant_says_and_what_is_known_is_left_out() -> None:
+    turns = (Turn(1, "assistant", "Ada", MONDAY, "I prefer green tea."), Turn(2, "user", "Mia", MONDAY, "I prefer green tea."))
+    knows = OfferedScope("individual", "individual", "Mia", knows=("Mia said: I prefer green tea.",))
+    assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).observations == []
+
+
+def test_limits_hold() -> None:
+    many = " ".join(f"I like the number {n} best." for n in range(9))
+    assert len(found(task(("Mia", many), items=2))) == 2
+    long = "I like " + "very " * 100 + "much."
+    assert count_words(found(task(("Mia", long)))[0][1]) == 50
+
+
+def merge(current: str | None, *texts: str, words: int = 500) -> str:
+    observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(texts, 1))
+    return consolidate(ConsolidationTask("individual", "Mia", current, observations, words, MONDAY))
+
+
+def test_consolidation_says_that_it_is_offline_once() -> None:
+    first = merge(None, "Mia said: I prefer coffee.")
+    assert first == f"{NOTICE}\nMia said: I prefer coffee."
+    assert merge(first, "Mia said: My boat is blue.").count(NOTICE) == 1
+
+
+def test_change_replaces_what_it_changes() -> None:
+    text = merge(None, "Mia said: I drink coffee at nine.", "Mia said: My boat is blue.", "Mia said: I've stopped drinking coffee.")
+    assert text.splitlines()[1:] == ["Mia said: My boat is blue.", "Mia said: I've stopped drinking coffee."]
+
+
+def test_oldest_quotes_make_room() -> None:
+    text = merge(None, *(f"Mia said: I like the number {n}." for n in range(50)), words=60)
+    assert count_words(text) <= 60
+    assert text.endswith("49.")
+
+
+async def test_same_question_same_answer_under_its_own_name() -> None:
+    request = task(("Mia", "I prefer green tea.")).request("any")
+    first, second = await Offline().generate(request), await Offline().generate(request)
+    assert first == second
+    assert first.usage.model == NAME
+    assert isinstance(first.value, Extraction)
+    assert isinstance(request, Request)

@@ -1,0 +1,50 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_sql.text import clean, content_hash, count_tokens, normal_form, one_line
+
+
+def test_clean_leaves_good_text_alone() -> None:
+    assert clean("Blåbær & <b> 日本 👍🏽\n\t") == ("Blåbær & <b> 日本 👍🏽\n\t", ())
+
+
+def test_clean_replaces_what_postgres_cannot_hold_and_says_so() -> None:
+    assert clean("a\x00b\ud83dc") == ("a\ufffdb\ufffdc", ("nul", "surrogate"))
+
+
+def test_clean_takes_out_invisible_tag_characters() -> None:
+    hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey")
+    assert clean(f"Hello{hidden}") == ("Hello", ("tag_characters",))
+
+
+@given(st.text())
+def test_cleaned_text_is_clean_and_encodable(text: str) -> None:
+    cleaned, _ = clean(text)
+    assert clean(cleaned) == (cleaned, ())
+    assert "\x00" not in cleaned.encode().decode()
+
+
+@given(st.text())
+def test_normal_form_is_stable(text: str) -> None:
+    assert normal_form(normal_form(text)) == normal_form(text)
+
+
+def test_hash_ignores_case_punctuation_and_width() -> None:
+    assert content_hash("Mia likes  TEA!") == content_hash("mia likes tea")
+    assert content_hash("\uff2d\uff29\uff21") == content_hash("mia")  # full-width letters
+    assert content_hash("Mia likes tea") != content_hash("Mia likes coffee")
+
+
+def test_hash_keeps_scripts_apart_and_knows_when_there_is_nothing_to_compare() -> None:
+    """C15: the seed's normal form is empty for every text that isn't Latin, so that all of them collide."""
+    assert content_hash("日本茶が好き") != content_hash("コーヒーが好き")
+    assert content_hash("Привет") is not None
+    assert content_hash("!?… 👍") is None
+
+
+def test_tokens_are_characters_by_four_and_a_half_rounded_up() -> None:
+    assert [count_tokens("x" * n) for n in (0, 1, 9, 10)] == [0, 1, 2, 3]  # R279
+
+
+def test_one_line() -> None:
+    assert one_line(" a\n\n b\tc ") == "a b c"

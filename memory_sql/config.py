@@ -71,8 +71,9 @@ class Settings(BaseSettings):
     )
 
     lease_seconds: float = Field(
-        180.0, gt=0, description="how long a worker may take before another may claim the work"
+        600.0, gt=0, description="how long work may take before another worker may claim it; longer than any model call"
     )
+
     pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")

@@ -16,7 +16,7 @@ from memory_sql.db.runs import RunKey, RunRepository
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.domain import PendingObservation, Usage
 from memory_sql.errors import BusyError, GuardError, LanguageModelError, NotFoundError, StaleError
-from memory_sql.llm import Answer, LanguageModel
+from memory_sql.llm import LanguageModel
 from memory_sql.llm.tasks import ConsolidationTask, NumberedText
 from memory_sql.text import clean, count_words
 
@@ -92,25 +92,30 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     answer = await llm.generate(request)
     usage = answer.usage
     if count_words(answer.value) > asked.max_words:
-        answer = await llm.generate(asked.request(settings.slow_model, too_long=count_words(answer.value)))
+        request = asked.request(settings.slow_model, too_long=count_words(answer.value))
+        answer = await llm.generate(request)
         usage = _both(usage, answer.usage)
-    return Decided(_guarded(answer, asked, settings, usage), count_words(answer.value), usage, request.prompt_version)
-
-
-def _guarded(answer: Answer[str], asked: ConsolidationTask, settings: Settings, usage: Usage) -> str:
     text = clean(answer.value)[0].strip()
+    problem = harm_in(text, asked, request.boundary, settings.consolidation_min_ratio)
+    if problem is not None:
+        error = GuardError(problem, raw=answer.raw)
+        error.usage = usage
+        raise error
+    return Decided(text, count_words(text), usage, request.prompt_version)
+
+
+def harm_in(text: str, asked: ConsolidationTask, boundary: str, min_ratio: float) -> str | None:
+    """Why the text must not replace the old one; None when it may."""
     words, before = count_words(text), count_words(asked.current or "")
     if not words:
-        problem = "the new text is empty"
-    elif words > asked.max_words:
-        problem = f"the new text has {words} words, {asked.max_words} are allowed"
-    elif before > SHORT_WORDS and words < before * settings.consolidation_min_ratio:
-        problem = f"the new text has {words} words where the old one has {before}"
-    else:
-        return text
-    error = GuardError(problem, raw=answer.raw)
-    error.usage = usage
-    raise error
+        return "the new text is empty"
+    if words > asked.max_words:
+        return f"the new text has {words} words, {asked.max_words} are allowed"
+    if before > SHORT_WORDS and words < before * min_ratio:
+        return f"the new text has {words} words where the old one has {before}"
+    if boundary in text:
+        return "the new text has copied the marks around its material"
+    return None
 
 
 def _both(first: Usage, second: Usage) -> Usage:

@@ -290,7 +290,7 @@ def _stop(place: _Place) -> bool:
     if pid:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGINT)
-    deadline = time.monotonic() + (_STOP_SECONDS if pid else 0)
+    deadline = time.monotonic() + (0 if pid == 0 else _STOP_SECONDS)  # None: what a crash left of it is ending
     while _alive(place):
         if time.monotonic() > deadline:
             return False
@@ -385,18 +385,15 @@ class _Programs(NamedTuple):
         inherited: Sequence[int] = (),
         output: IO[bytes] | int = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[bytes]:
-        # PGDATA and not --pgdata: pg_ctl would put that through a shell. The host's own PG… settings aren't for us.
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         return subprocess.run(
             [self.binaries / command[0], *command[1:]],
             check=False,
             cwd="/",
-            env=environ | {"PGDATA": cluster},
+            env=os.environ | {"PGDATA": cluster},  # and not --pgdata: pg_ctl would put that through a shell
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             pass_fds=[self.lock.fileno(), *inherited],
-            start_new_session=True,
             umask=0o077,
             user=self.user and self.user.uid,
             group=self.user and self.user.gid,

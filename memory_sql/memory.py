@@ -52,7 +52,7 @@ from memory_sql.errors import (
     StaleError,
     TooLargeError,
 )
-from memory_sql.llm import LanguageModel
+from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
 from memory_sql.text import clean
 
@@ -76,7 +76,8 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        self.llm = llm or language_model(self.settings)
+        self._given_llm = llm
+        self._own_llm: OwnedModel | None = None
         self._url = url or (self.settings.url.get_secret_value() if self.settings.url else None)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._opened = AsyncExitStack()
@@ -101,7 +102,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = None
+        self._database = self._own_llm = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -116,6 +117,16 @@ class Memory:
         if self._database is None:
             raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
         return self._database
+
+    @property
+    def llm(self) -> LanguageModel:
+        """The one of the settings is made when it is first needed: what only reads doesn't pay for its import."""
+        if self._given_llm is not None:
+            return self._given_llm
+        if self._own_llm is None:
+            self._own_llm = language_model(self.settings)
+            self._opened.push_async_callback(self._own_llm.close)
+        return self._own_llm
 
     # What goes in
 
@@ -232,6 +243,12 @@ class Memory:
 
     # What is made of it
 
+    async def unformed_sessions(self, *, agent_id: object) -> Sequence[str]:
+        """The sessions that have messages which no formation has read, oldest first."""
+        agent = _id("agent_id", agent_id)
+        async with self.database.statement() as unit:
+            return await SessionRepository(unit).unformed(agent)
+
     async def form(self, *, agent_id: object, session_id: object) -> FormResult:
         """Turns every message of the session that no formation has read into observations, whatever the triggers say.
 
@@ -247,13 +264,13 @@ class Memory:
             result = _sum(result, window)
 
     async def _form_window(self, agent_id: str, session_id: str) -> FormResult | None:
-        settings, now = self.settings, self._now()
+        settings, now, llm = self.settings, self._now(), self.llm
         async with self.database.transaction() as unit:
             loaded = await formation.load(unit, agent_id, session_id, settings, now)
         if loaded is None:
             return None
         try:
-            answered = await formation.decide(self.llm, loaded, settings)  # no connection is held here
+            answered = await formation.decide(llm, loaded, settings)  # no connection is held here
             if loaded.answered is None:
                 async with self.database.transaction() as unit:
                     await formation.keep(unit, loaded, answered)
@@ -295,13 +312,13 @@ class Memory:
         return result or step
 
     async def _consolidate_batch(self, agent_key: int, scope_id: int, reason: str) -> ConsolidateResult:
-        settings, now = self.settings, self._now()
+        settings, now, llm = self.settings, self._now(), self.llm
         async with self.database.transaction() as unit:
             scope, loaded = await consolidation.load(unit, agent_key, scope_id, settings, now, reason)
         if loaded is None:
             return ConsolidateResult(scope=scope.ref)
         try:
-            decided = await consolidation.decide(self.llm, loaded, settings)  # no connection is held here
+            decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
             async with self.database.transaction() as unit:
                 version = await consolidation.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
@@ -321,7 +338,7 @@ class Memory:
             await consolidation.fail(unit, loaded, error, self._now())
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes. A failure stops nothing."""
+        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other."""
         agent, now = None if agent_id is None else _id("agent_id", agent_id), self._now()
         formed, consolidated, failed = [], [], {}
         async with self.database.statement() as unit:

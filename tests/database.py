@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event, text
+from sqlalchemy import CursorResult, event, text
 
 from memory_sql.memory import Memory
 
@@ -14,7 +14,7 @@ from memory_sql.memory import Memory
 async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
     async with memory.database.transaction() as session:
         found = await session.execute(text(sql), parameters)
-        return [tuple(row) for row in found] if found.returns_rows else []
+        return [] if isinstance(found, CursorResult) and not found.returns_rows else [tuple(row) for row in found]
 
 
 @contextmanager

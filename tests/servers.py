@@ -1,6 +1,84 @@
-from contextlib import contextmanager
-def docker_answers(): return False
-def choose(option, environ, docker_answers): return option or ("url" if environ.get("MEMORY_SQL_TEST_URL") else "embedded")
+"""Where the suite gets its Postgres: a URL that it is given, a container, or the embedded server."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import docker  # type: ignore[import-untyped]
+import pytest
+import yaml
+from docker.errors import DockerException  # type: ignore[import-untyped]
+from testcontainers.community.postgres import PostgresContainer
+
+from memory_sql import embedded
+
+URL = "MEMORY_SQL_TEST_URL"
+COMPOSE = Path(__file__).parents[1] / "docker" / "compose.yaml"
+
+Choice = Literal["url", "container", "embedded"]
+
+
+def choose(server_option: str | None, environ: Mapping[str, str], docker_answers: Callable[[], bool]) -> Choice:
+    """What was asked for, or an error where it can't be had; unasked the URL, else a container, else the embedded one."""
+    match server_option:
+        case "embedded":
+            return "embedded"
+        case "url" if environ.get(URL):
+            return "url"
+        case "url":
+            raise pytest.UsageError(f"--server=url: {URL} isn't set")
+        case "container" if docker_answers():
+            return "container"
+        case "container":
+            raise pytest.UsageError("--server=container: no Docker engine answers")
+        case None if environ.get(URL):
+            return "url"
+        case None:
+            return "container" if docker_answers() else "embedded"
+    raise pytest.UsageError(f"--server={server_option}: url, container or embedded")
+
+
+def docker_answers() -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the client forgets its socket where nobody answers
+        try:
+            with closing(docker.from_env(timeout=2)) as client:
+                return bool(client.ping())
+        except (DockerException, OSError):
+            return False
+
+
 @contextmanager
-def serve(choice, environ):
-    yield environ["MEMORY_SQL_TEST_URL"]
+def serve(choice: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """The URL of a database of the server in which others may be created; its server ends with it, save a given one."""
+    if choice == "url":
+        yield environ[URL]
+        return
+    with _container() if choice == "container" else _embedded() as url:
+        yield url
+
+
+@contextmanager
+def _container() -> Iterator[str]:
+    container = PostgresContainer(postgres_image(), driver="asyncpg").with_command("postgres -c fsync=off")
+    with container:
+        yield container.get_connection_url()
+
+
+def postgres_image() -> str:
+    """The one that users are given."""
+    return str(yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]["postgres"]["image"])
+
+
+@contextmanager
+def _embedded() -> Iterator[str]:
+    with (
+        tempfile.TemporaryDirectory(prefix="memory-sql-tests-") as directory,
+        embedded.acquire(Path(directory) / "data", options={"fsync": "off"}) as server,
+    ):
+        yield server.url

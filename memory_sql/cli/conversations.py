@@ -11,7 +11,15 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.options import (
-    Agent, AnyUser, AsJson, Data, ScopeId, Url, resolve, run, scope_number,
+    Agent,
+    AnyUser,
+    AsJson,
+    Data,
+    ScopeId,
+    Url,
+    resolve,
+    run,
+    scope_number,
 )  # fmt: skip
 from memory_sql.errors import BusyError, InputError, LanguageModelError, StaleError
 
@@ -24,7 +32,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="ID", help="A group that the conversation belongs to; repeatable.")
+    list[str] | None,
+    typer.Option("--group", metavar="ID", help="A group that the conversation belongs to; repeatable."),
 ]
 FileUser = Annotated[
     str | None,
@@ -39,7 +48,7 @@ FileSession = Annotated[
 
 
 def add(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Conversation files; - reads stdin.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Conversation files; - reads stdin.")],
     agent: Agent,
     user: FileUser = None,
     group: Groups = None,
@@ -51,7 +60,7 @@ def add(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stores conversation files and forms observations from them.
+    """Stores conversation files and forms observations.
 
     \b
     memory-sql add monday.jsonl --agent ada --user mia
@@ -91,10 +100,7 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
             progress.step()
     done = await _finish(memory, agent, [result.session_id for result in added]) if form else None
     report = _report(file, added, done)
-    if as_json:
-        output.json_line(report)
-    else:
-        print(_report_text(report, agent))
+    output.one(report, lambda r: _report_text(r, agent), as_json)
     output.complain_of(report["failed"])
     return bool(report["failed"])
 
@@ -106,9 +112,7 @@ async def _finish(memory: Memory, agent: str, sessions: Sequence[str]) -> RunDue
     unformed = set(await memory.unformed_sessions(agent_id=agent))
     formed, failed = await form_each(memory, agent, [session for session in sessions if session in unformed])
     due = await memory.run_due(agent_id=agent)
-    return RunDueResult(
-        formed=(*formed, *due.formed), consolidated=due.consolidated, failed={**failed, **due.failed}
-    )
+    return RunDueResult(formed=(*formed, *due.formed), consolidated=due.consolidated, failed={**failed, **due.failed})
 
 
 async def form_each(memory: Memory, agent: str, sessions: Sequence[str]) -> tuple[list[FormResult], dict[str, str]]:
@@ -206,13 +210,14 @@ def form(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forms observations from buffered messages, now, whatever the triggers say.
+    """Forms observations from buffered messages now.
 
     \b
     memory-sql form --agent ada
     memory-sql form --agent ada --session monday
 
-    Where the language model fails the messages stay and can be formed later; other sessions go on.
+    It asks the language model whatever the triggers say. Where the model fails the messages stay and can be formed
+    later; other sessions go on.
     """
 
     async def work(memory: Memory) -> tuple[list[FormResult], dict[str, str]]:
@@ -250,7 +255,8 @@ def observe(
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
     collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
     observed_at: Annotated[
-        str | None, typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone.")
+        str | None,
+        typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone."),
     ] = None,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="The conversation that it comes from.")
@@ -267,7 +273,7 @@ def observe(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stores one observation as it stands; no language model is asked.
+    """Stores one observation, without a language model.
 
     \b
     memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
@@ -282,10 +288,7 @@ def observe(
             session_id=session, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
         ),
     )  # fmt: skip
-    if as_json:
-        output.json_line(observation)
-    else:
-        print(output.observation_line(observation))
+    output.one(observation, output.observation_line, as_json)
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -313,13 +316,14 @@ def consolidate(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes what is pending in a scope into its text; without --scope-id, in every scope that the user sees.
+    """Rewrites a scope's text from what is pending.
 
     \b
     memory-sql consolidate --agent ada --user mia
     memory-sql consolidate --agent ada --scope-id s12
 
-    A text that fails its checks isn't used; the old one stays and the exit code is 1.
+    Without --scope-id: every scope that the user may see and in which something is pending. A text that fails its
+    checks isn't used; the old one stays and the exit code is 1.
     """
     if scope_id is None and user is None:
         raise InputError("which scopes? say --user, or --scope-id")

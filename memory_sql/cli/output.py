@@ -26,14 +26,18 @@ def json_line(value: Any) -> None:
     print(json.dumps(to_jsonable_python(value), ensure_ascii=not utf8))
 
 
+def one(value: T, text: Callable[[T], str], as_json: bool) -> None:
+    if as_json:
+        json_line(value)
+    else:
+        print(text(value))
+
+
 def rows(items: Iterable[T], line: Callable[[T], str], as_json: bool, nothing: str) -> None:
     """A list: one line per row; in text, `nothing` where it is empty."""
     found = list(items)
     for item in found:
-        if as_json:
-            json_line(item)
-        else:
-            print(line(item))
+        one(item, line, as_json)
     if not found and not as_json:
         print(nothing)
 

@@ -8,7 +8,16 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.options import (
-    Agent, AsJson, Data, InSession, Limit, ScopeId, Url, User, run, scope_number,
+    Agent,
+    AsJson,
+    Data,
+    InSession,
+    Limit,
+    ScopeId,
+    Url,
+    User,
+    run,
+    scope_number,
 )  # fmt: skip
 from memory_sql.errors import NotFoundError
 
@@ -35,10 +44,13 @@ def context(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prints the <MemoryContext> that goes into the agent's prompt.
+    """Prints what goes into the agent's prompt.
 
     \b
     memory-sql context --agent ada --user mia --message "What did I say about the harbour master?"
+
+    It is XML, <MemoryContext>: the texts that the user may see, what is pending, and single observations where the
+    message asks for them. No language model is asked.
     """
     found = run(
         url,
@@ -47,10 +59,7 @@ def context(
             agent_id=agent, user_id=user, session_id=session, message=message, retrieve=retrieve
         ),
     )
-    if as_json:
-        output.json_line(found)
-    else:
-        print(found)
+    output.one(found, str, as_json)
 
 
 def search(
@@ -63,7 +72,7 @@ def search(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations that hold any of the words, best first.
+    """Finds observations by their words, best first.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
@@ -85,7 +94,7 @@ def hit_line(hit: Hit) -> str:
 def scopes(
     agent: Agent, user: User, session: InSession = None, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
-    """Lists the scopes that the user may see: collective, groups, the user's own.
+    """Lists the scopes that the user may see.
 
     \b
     memory-sql scopes --agent ada --user mia
@@ -111,7 +120,7 @@ def list_observations(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists observations that the user may see, newest first.
+    """Lists observations, newest first.
 
     \b
     memory-sql list --agent ada --user mia --limit 10
@@ -129,22 +138,19 @@ def show(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shows one observation and where it comes from, or one scope and its text.
+    """Shows an observation and its source, or a scope.
 
     \b
     memory-sql show o12-3 --agent ada --user mia
     memory-sql show s12 --agent ada --user mia
     """
-    found: Observation | Scope
     if key.startswith("s"):
         number = scope_number(key)
-        found = run(url, data, lambda memory: _scope(memory, agent, user, number))
+        scope = run(url, data, lambda memory: _scope(memory, agent, user, number))
+        output.one(scope, _scope_text, as_json)
     else:
-        found = run(url, data, lambda memory: memory.get(key, agent_id=agent, user_id=user))
-    if as_json:
-        output.json_line(found)
-    else:
-        print(_scope_text(found) if hasattr(found, "ref") else _observation_text(found))
+        observation = run(url, data, lambda memory: memory.get(key, agent_id=agent, user_id=user))
+        output.one(observation, _observation_text, as_json)
 
 
 async def _scope(memory: Memory, agent: str, user: str, number: int) -> Scope:
@@ -187,7 +193,7 @@ def history(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the versions of the scopes' texts, newest first.
+    """Lists the versions of scopes' texts, newest first.
 
     \b
     memory-sql history --agent ada --user mia --scope-id s12
@@ -208,16 +214,13 @@ def version_text(version: Consolidation) -> str:
 
 
 def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Counts what there is of an agent: messages, observations, runs, tokens.
+    """Counts messages, observations, runs, tokens.
 
     \b
     memory-sql stats --agent ada
     """
     found = run(url, data, lambda memory: memory.stats(agent_id=agent))
-    if as_json:
-        output.json_line(found)
-    else:
-        print(stats_text(found))
+    output.one(found, stats_text, as_json)
 
 
 def stats_text(stats: Stats) -> str:

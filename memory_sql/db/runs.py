@@ -49,7 +49,7 @@ class RunRepository:
         return RunKey(agent_key, run_id, fence)
 
     async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> bool:
-        """Stores the raw answer before it is applied, so that a retry applies the same one; False: another lease holds."""
+        """Stores the raw answer before it is applied, so that a retry applies the same; False: another lease holds."""
         kept = await self._session.scalar(
             update(RunRow)
             .where(*_is(key), RunRow.state == "running")

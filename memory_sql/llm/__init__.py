@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from memory_sql.domain import Usage
 
-__all__ = ["Answer", "LanguageModel", "Request", "Usage"]
+__all__ = ["Answer", "LanguageModel", "OwnedModel", "Request", "Usage"]
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -19,7 +19,8 @@ class Request(Generic[T]):
     """One question to the model.
 
     `output` is the pydantic type of a structured answer, or `str` for plain text. `material` is what the prompt was
-    rendered from, for models that work by rule and don't read prose.
+    rendered from, for models that work by rule and don't read prose. `boundary` is the mark around what people wrote; it
+    is made for this request alone, so an answer that holds it has copied its surroundings.
     """
 
     purpose: str
@@ -29,6 +30,7 @@ class Request(Generic[T]):
     output: type[T]
     material: object = None
     prompt_version: str = ""
+    boundary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,9 @@ class LanguageModel(Protocol):
     """
 
     async def generate(self, request: Request[T]) -> Answer[T]: ...
+
+
+class OwnedModel(LanguageModel, Protocol):
+    """A model of our own making, which has to be closed."""
+
+    async def close(self) -> None: ...

@@ -66,6 +66,9 @@ class Offline:
                 raise UnavailableError("offline", f"the offline rules can't do {request.purpose}")
         return Answer(cast(T, value), raw, Usage(NAME, input_tokens=0, output_tokens=0))
 
+    async def close(self) -> None:
+        """There is nothing to close."""
+
 
 def extract(task: ExtractionTask) -> Extraction:
     """Sentences in which a user states a preference, a fact about themselves, a decision or a general lesson."""

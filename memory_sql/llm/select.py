@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 
 from memory_sql.config import Settings
-from memory_sql.llm import LanguageModel
+from memory_sql.llm import OwnedModel
 
 
-def language_model(settings: Settings) -> LanguageModel:
-    model: LanguageModel
+def language_model(settings: Settings) -> OwnedModel:
+    model: OwnedModel
     if settings.llm_name == "offline":
         model = import_module("memory_sql.llm.offline").Offline()
     else:

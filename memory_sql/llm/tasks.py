@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator
 
 from memory_sql.llm import Request, prompts
 from memory_sql.text import one_line
@@ -39,7 +40,15 @@ class ExtractedObservation(BaseModel):
 class Extraction(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    observations: list[ExtractedObservation]
+    observations: Sequence[ExtractedObservation]
+
+
+@lru_cache(maxsize=256)
+def _choosing(aliases: tuple[str, ...]) -> type[Extraction]:
+    """`Extraction` whose schema lets the model choose among these scopes only; another one is still read, and refused."""
+    scope = Annotated[str | None, WithJsonSchema({"type": "string", "enum": list(aliases)})]
+    item = create_model("ExtractedObservation", __base__=ExtractedObservation, scope=(scope, None))
+    return create_model("Extraction", __base__=Extraction, observations=(list[item], ...))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +83,18 @@ class ExtractionTask:
     now: datetime
 
     def request(self, model: str) -> Request[Extraction]:
-        prompt = prompts.load("extraction")
+        prompt, boundary = prompts.load("extraction"), secrets.token_hex(16)
         instructions, text = prompt.render(
             scopes="\n".join(map(_offer, self.scopes)),
             memory="\n".join(_known(scope) for scope in self.scopes if scope.knows) or NOTHING_YET,
             conversation="\n".join(map(_turn, self.turns)),
-            boundary=secrets.token_hex(16),
+            boundary=boundary,
             max_items=self.max_items,
             max_words=self.max_words,
             now=_minute(self.now),
         )
-        return Request("extraction", model, instructions, text, Extraction, self, prompt.version)
+        output = _choosing(tuple(scope.alias for scope in self.scopes))
+        return Request("extraction", model, instructions, text, output, self, prompt.version, boundary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +118,18 @@ class ConsolidationTask:
 
     def request(self, model: str, too_long: int | None = None) -> Request[str]:
         """`too_long`: how many words the answer had that is asked for again."""
-        prompt = prompts.load("consolidation")
+        prompt, boundary = prompts.load("consolidation"), secrets.token_hex(16)
         shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
         instructions, text = prompt.render(
             scope=f"{self.kind}: {self.who}",
             current=_data(self.current) if self.current else NOTHING_YET,
             observations="\n".join(map(_observation, self.observations)),
             max_words=self.max_words,
-            boundary=secrets.token_hex(16),
+            boundary=boundary,
             now=_minute(self.now),
             guidance="\n".join(filter(None, (self.guidance, shorter))),
         )
-        return Request("consolidation", model, instructions, text, str, self, prompt.version)
+        return Request("consolidation", model, instructions, text, str, self, prompt.version, boundary)
 
 
 def _offer(scope: OfferedScope) -> str:

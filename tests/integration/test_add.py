@@ -1,5 +1,6 @@
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
-HERE = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
 
 
 async def test_messages_are_stored_once_whoever_sends_them_again(memory: Memory) -> None:
@@ -113,9 +114,9 @@ async def test_bad_message_stores_nothing_of_the_call(memory: Memory) -> None:
     for wrong in ({"agent_id": ""}, {"user_id": None}, {"session_id": {"$ne": ""}}):
         with pytest.raises(InputError):
             await memory.add(conversation(1), **{**HERE, **wrong})
-    assert await rows(memory, "SELECT (SELECT count(*) FROM memory.messages) + (SELECT count(*) FROM memory.agents)") == [
-        (0,)
-    ]
+    assert await rows(
+        memory, "SELECT (SELECT count(*) FROM memory.messages) + (SELECT count(*) FROM memory.agents)"
+    ) == [(0,)]
 
 
 async def test_what_postgres_cannot_hold_is_cleaned_and_the_rest_survives(memory: Memory) -> None:

@@ -12,8 +12,8 @@ from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
-HERE = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
-SESSION = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
 RUNS = "SELECT kind, state, error_code, observations, answer FROM memory.runs ORDER BY run_id"
 
 
@@ -97,7 +97,9 @@ async def test_one_message_over_the_window_is_still_read(database_url: str, llm:
         assert (await memory.form(**SESSION)).messages == 3
 
 
-async def test_scope_that_the_model_invents_falls_back_to_the_speaker_and_is_counted(memory: Memory, llm: Scripted) -> None:
+async def test_scope_that_the_model_invents_falls_back_to_the_speaker_and_is_counted(
+    memory: Memory, llm: Scripted
+) -> None:
     said = [message("Hi", name="Mia"), message("Ho", n=2, user_id="jonas", name="Jonas")]
     await memory.add(said, **HERE)
     llm.then(
@@ -125,9 +127,15 @@ async def test_model_cannot_say_what_a_row_is_worth_nor_exceed_its_limit(memory:
     assert {o.sensitivity for o in result.observations} == {"private"}
 
 
-async def test_failed_call_keeps_the_messages_and_the_next_good_one_forms_them_once(memory: Memory, llm: Scripted) -> None:
+async def test_failed_call_keeps_the_messages_and_the_next_good_one_forms_them_once(
+    memory: Memory, llm: Scripted
+) -> None:
     await memory.add(conversation(4), **HERE)
-    llm.then(UnavailableError("timeout", "no answer"), '{"observations": [{"content": "cut', extracted(("Tea.", "individual")))
+    llm.then(
+        UnavailableError("timeout", "no answer"),
+        '{"observations": [{"content": "cut',
+        extracted(("Tea.", "individual")),
+    )
     for error in (UnavailableError, TruncatedError):
         with pytest.raises(error):
             await memory.form(**SESSION)
@@ -271,4 +279,8 @@ async def test_the_last_thing_said_again_is_evidence_and_older_things_are_said_a
     assert [o.content for o in await memory.list(agent_id="ada", user_id="mia")] == [
         "I like tea.", "I like coffee.", "I like tea.",
     ]  # fmt: skip
-    assert await rows(memory, "SELECT seq, count(*) FROM memory.evidence GROUP BY seq ORDER BY seq") == [(1, 2), (2, 1), (3, 1)]
+    assert await rows(memory, "SELECT seq, count(*) FROM memory.evidence GROUP BY seq ORDER BY seq") == [
+        (1, 2),
+        (2, 1),
+        (3, 1),
+    ]

@@ -1,5 +1,7 @@
 """Memory in the transaction of the application around it."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -11,7 +13,7 @@ from tests.database import rows
 from tests.factories import conversation
 from tests.fakes import Scripted
 
-MIA = {"agent_id": "ada", "user_id": "mia"}
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
 
 @pytest.fixture
@@ -34,12 +36,14 @@ async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: Async
         assert await memory.list(**MIA) == []
         await (host.commit() if commit else host.rollback())
     assert len(await memory.list(**MIA)) == 1
-    assert await rows(memory, "SELECT (SELECT count(*) FROM public.orders), (SELECT count(*) FROM memory.messages)") == [
-        (1, 2)
-    ]
+    assert await rows(
+        memory, "SELECT (SELECT count(*) FROM public.orders), (SELECT count(*) FROM memory.messages)"
+    ) == [(1, 2)]
 
 
-async def test_waiting_for_the_model_within_the_hosts_transaction_is_refused(memory: Memory, host: AsyncSession) -> None:
+async def test_waiting_for_the_model_within_the_hosts_transaction_is_refused(
+    memory: Memory, host: AsyncSession
+) -> None:
     with pytest.raises(InputError, match="wait=True"):
         await memory.add(conversation(9), **MIA, session_id="s", session=host, wait=True)
 
@@ -73,7 +77,9 @@ async def test_memory_that_is_not_open_says_so(llm: Scripted) -> None:
         await Memory("postgresql://localhost/x", llm).stats(agent_id="ada")
 
 
-async def test_connection_that_the_server_closed_is_replaced_without_an_error(memory: Memory, database_url: str) -> None:
+async def test_connection_that_the_server_closed_is_replaced_without_an_error(
+    memory: Memory, database_url: str
+) -> None:
     await memory.observe("Tea.", **MIA)
     engine = create_async_engine(asyncpg_url(database_url))
     async with engine.begin() as other:

@@ -23,7 +23,7 @@ from memory_sql.errors import (
     TruncatedError,
     UnavailableError,
 )
-from memory_sql.llm import LanguageModel, Request, answers
+from memory_sql.llm import LanguageModel, Request, Usage, answers
 from memory_sql.llm.openai import Api, OpenAI
 from tests.loopback import (
     INPUT_TOKENS,
@@ -282,7 +282,7 @@ async def test_no_server_is_no_connection(api: Api) -> None:
 async def test_no_whole_answer(api: Api, reply: Reply, wanted: type[LanguageModelError]) -> None:
     error, _ = await failure(reply, api)
     assert type(error) is wanted
-    assert error.usage is not None
+    assert isinstance(error.usage, Usage)
     assert (error.usage.model, error.usage.output_tokens) == ("small-loopback", OUTPUT_TOKENS)
 
 
@@ -316,7 +316,7 @@ async def test_an_answer_that_is_not_what_was_asked_for(api: Api, reply: Reply, 
     error, _ = await failure(reply, api)
     assert isinstance(error, AnswerError)
     assert error.reason == reason
-    assert error.usage is not None
+    assert isinstance(error.usage, Usage)
     assert error.usage.input_tokens == INPUT_TOKENS
 
 

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -10,13 +11,15 @@ from tests.database import rows, statements
 from tests.factories import MONDAY, conversation
 from tests.fakes import Scripted
 
-MIA = {"agent_id": "ada", "user_id": "mia"}
-JONAS = {"agent_id": "ada", "user_id": "jonas"}
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 
 
 async def group_of(memory: Memory, *users: str, group: str = "harbor") -> None:
     for user in users:
-        await memory.add(conversation(1), agent_id="ada", user_id=user, session_id=f"s-{user}-{group}", group_ids=[group])
+        await memory.add(
+            conversation(1), agent_id="ada", user_id=user, session_id=f"s-{user}-{group}", group_ids=[group]
+        )
 
 
 async def test_context_holds_consolidations_and_what_is_pending(memory: Memory, llm: Scripted) -> None:

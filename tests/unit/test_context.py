@@ -11,7 +11,9 @@ from memory_sql.text import count_tokens
 from tests.factories import MONDAY
 
 
-def scope(kind: ScopeKind, text: str | None = None, *pending: str, owner: str | None = None, number: int = 1) -> ScopeText:
+def scope(
+    kind: ScopeKind, text: str | None = None, *pending: str, owner: str | None = None, number: int = 1
+) -> ScopeText:
     lines = tuple(PendingObservation(n, line, MONDAY) for n, line in enumerate(pending, 1))
     return ScopeText(ScopeRef(id=number, kind=kind, owner_id=owner), None, text, 3 if text else 0, lines)
 
@@ -86,5 +88,7 @@ def test_text_cannot_leave_its_element() -> None:
 def test_escaped_text_is_parsed_as_it_was_but_for_what_xml_cannot_hold(text: str) -> None:
     """Finding 11 of the failure model: escaping alone leaves documents that no parser takes."""
     parsed = ElementTree.fromstring(f"<a {attribute('b', text)}>{escape(text)}</a>")
-    wanted = "".join(c for c in text if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff")
+    wanted = "".join(
+        c for c in text if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff"
+    )
     assert (parsed.text or "", parsed.get("b")) == (wanted, wanted)

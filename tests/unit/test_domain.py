@@ -26,7 +26,22 @@ def test_id_may_be_an_integer_or_a_uuid() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "x" * 256, "abc\n", " abc", "a\x00b", "a\tb", "\ud83d", None, True, 1.5, b"x", {"$ne": ""}, ["a"], "cafe\u0301"],
+    [
+        "",
+        "x" * 256,
+        "abc\n",
+        " abc",
+        "a\x00b",
+        "a\tb",
+        "\ud83d",
+        None,
+        True,
+        1.5,
+        b"x",
+        {"$ne": ""},
+        ["a"],
+        "cafe\u0301",
+    ],
     ids=repr,
 )
 def test_id_that_would_not_come_back_as_it_went_in_is_refused(value: object) -> None:
@@ -86,7 +101,7 @@ def test_cleaning_is_recorded() -> None:
     ids=repr,
 )
 def test_bad_message_is_named_by_its_position_without_its_text(data: object) -> None:
-    with pytest.raises(InvalidMessageError, match="^message 3: ") as caught:
+    with pytest.raises(InvalidMessageError, match=r"^message 3: ") as caught:
         Message.parse(data, 3, LIMIT)
     assert caught.value.position == 3
     assert "wizard" not in str(caught.value)
@@ -98,7 +113,7 @@ def test_time_is_kept_in_utc() -> None:
 
 
 def test_message_over_the_limit() -> None:
-    with pytest.raises(TooLargeError, match="message 3 has 1,001 characters; the limit is 1,000"):
+    with pytest.raises(TooLargeError, match=r"message 3 has 1,001 characters; the limit is 1,000"):
         parse(content="x" * 1001)
 
 

@@ -5,7 +5,7 @@ from memory_sql.intake import signal_in, weigh
 
 
 def said(text: str, role: str = "user") -> Message:
-    return Message(role=role, content=text)  # type: ignore[arg-type]
+    return Message(role=role, content=text)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ TEAM = OfferedScope("group:harbor", "group", "the team")
 ALL = OfferedScope("collective", "collective", "everybody")
 
 
-def task(*said: tuple[str, str], scopes: tuple[OfferedScope, ...] = (MIA, JONAS, TEAM, ALL), items: int = 5) -> ExtractionTask:
+def task(
+    *said: tuple[str, str], scopes: tuple[OfferedScope, ...] = (MIA, JONAS, TEAM, ALL), items: int = 5
+) -> ExtractionTask:
     turns = tuple(Turn(n, "user", speaker, MONDAY, text) for n, (speaker, text) in enumerate(said, 1))
     return ExtractionTask(turns, scopes, items, 50, MONDAY)
 
@@ -35,7 +37,10 @@ def test_statements_go_to_whom_they_concern() -> None:
 
 
 def test_what_the_assistant_says_and_what_is_known_is_left_out() -> None:
-    turns = (Turn(1, "assistant", "Ada", MONDAY, "I prefer green tea."), Turn(2, "user", "Mia", MONDAY, "I prefer green tea."))
+    turns = (
+        Turn(1, "assistant", "Ada", MONDAY, "I prefer green tea."),
+        Turn(2, "user", "Mia", MONDAY, "I prefer green tea."),
+    )
     knows = OfferedScope("individual", "individual", "Mia", knows=("Mia said: I prefer green tea.",))
     assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).observations == []
 
@@ -59,7 +64,12 @@ def test_consolidation_says_that_it_is_offline_once() -> None:
 
 
 def test_change_replaces_what_it_changes() -> None:
-    text = merge(None, "Mia said: I drink coffee at nine.", "Mia said: My boat is blue.", "Mia said: I've stopped drinking coffee.")
+    text = merge(
+        None,
+        "Mia said: I drink coffee at nine.",
+        "Mia said: My boat is blue.",
+        "Mia said: I've stopped drinking coffee.",
+    )
     assert text.splitlines()[1:] == ["Mia said: My boat is blue.", "Mia said: I've stopped drinking coffee."]
 
 

@@ -1,0 +1,22 @@
+"""`make bench`: every benchmark of this folder, or those that are named: `python -m benchmarks hot_paths`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib import import_module
+from pathlib import Path
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem != "server")
+
+
+def main() -> None:
+    for name in sys.argv[1:] or names():
+        print(f"# {name}")
+        asyncio.run(import_module(f"benchmarks.{name}").main())
+
+
+if __name__ == "__main__":
+    main()

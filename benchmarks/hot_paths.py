@@ -1,0 +1,76 @@
+"""What a turn costs beside the model: add, observe, context, search, against `SELECT 1` on the same connection pool.
+
+Ratios in one run count, not the milliseconds of this machine. Shape: one user with a consolidated text of 2,500
+characters, a group and the collective scope, 20 pending observations each, 1,000 absorbed ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sqlalchemy import text
+
+from benchmarks.server import fresh_database
+from memory_sql.llm.offline import Offline
+from memory_sql.memory import Memory
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+ROUNDS = 300
+WORDS = "harbour gate berth boat ferry price kronor report freeze ship tea coffee map list server backup".split()
+
+
+def sentence(n: int) -> str:
+    return f"Fact {n}: the {WORDS[n % 16]} and the {WORDS[n // 16 % 16]} belong to the {WORDS[n // 7 % 16]}."
+
+
+async def fill(memory: Memory) -> None:
+    await memory.add([{"role": "user", "content": "Hello"}], **MIA, session_id="s", group_ids=["harbor"])
+    for n in range(1000):
+        scope = (await memory.observe(sentence(n), **MIA)).scope
+    await memory.consolidate(agent_id="ada", scope_id=scope.id)
+    for n in range(20):
+        await memory.observe(sentence(2000 + n), **MIA)
+        await memory.observe(sentence(3000 + n), agent_id="ada", group_id="harbor")
+        await memory.observe(sentence(4000 + n), agent_id="ada", collective=True)
+    async with memory.database.statement() as session:
+        await session.execute(text("ANALYZE"))
+
+
+async def median_ms(call: Callable[[int], Awaitable[object]]) -> float:
+    for n in range(20):
+        await call(-n)
+    times = []
+    for n in range(ROUNDS):
+        started = time.perf_counter()
+        await call(n)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1000
+
+
+async def main() -> None:
+    async with fresh_database() as url, Memory(url, Offline()) as memory:
+        await fill(memory)
+
+        async def select_one(_: int) -> None:
+            async with memory.database.statement() as session:
+                await session.execute(text("SELECT 1"))
+
+        calls: dict[str, Callable[[int], Awaitable[object]]] = {
+            "SELECT 1": select_one,
+            "add (2 messages)": lambda n: memory.add(
+                [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}],
+                **MIA, session_id=f"b{n}",
+            ),
+            "observe": lambda n: memory.observe(sentence(n), agent_id="ada", user_id=f"u{n}"),
+            "context": lambda _: memory.context(**MIA),
+            "context, retrieving": lambda _: memory.context(**MIA, message="Do you remember the gate and the ferry?"),
+            "search (1,060 rows)": lambda _: memory.search("gate ferry kronor", **MIA),
+        }  # fmt: skip
+        base = 0.0
+        for name, call in calls.items():
+            took = await median_ms(call)
+            base = base or took
+            print(f"{name:24} {took:8.2f} ms   {took / base:6.1f} x")

@@ -1,0 +1,161 @@
+"""Commands about the database itself: its schema, and the embedded server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from memory_sql.cli import output
+from memory_sql.cli.options import AsJson, Data, Url, resolve
+
+db = typer.Typer(help="The schema, and the embedded Postgres.", rich_markup_mode=None)
+
+Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
+
+
+@db.callback(invoke_without_command=True)
+def about(context: typer.Context) -> None:
+    """The schema, and the embedded Postgres."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@contextmanager
+def _reachable(url: str | None, data: Data) -> Iterator[str]:
+    """The URL of the database that is meant; the embedded one runs meanwhile."""
+    from memory_sql import embedded
+
+    settings = resolve(url, data)
+    if settings.url is not None:
+        yield settings.url.get_secret_value()
+        return
+    with embedded.acquire(settings.embedded_data_dir) as server:
+        yield server.url
+
+
+def _tell(revision: str | None, as_json: bool) -> None:
+    output.one({"revision": revision}, lambda r: r["revision"] or "none: the database has no schema of ours", as_json)
+
+
+@db.command()
+def upgrade(
+    revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Up to this revision.")] = "head",
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes the schema, or brings it up to date.
+
+    \b
+    memory-sql db upgrade --url postgresql://me:secret@localhost/app
+
+    Everything lies in the schema `memory`; the rest of the database isn't touched. It can be run by several processes
+    at once. The embedded Postgres is brought up to date by every command anyway.
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        migrate.upgrade(target, revision)
+        _tell(migrate.current(target), as_json)
+
+
+@db.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
+def downgrade(revision: Annotated[str, Revision], url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Takes the schema back to an older revision.
+
+    \b
+    memory-sql db downgrade -1
+    memory-sql db downgrade base       (removes everything that is remembered)
+
+    What the older revision has no place for is lost.
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        migrate.downgrade(target, revision)
+        _tell(migrate.current(target), as_json)
+
+
+@db.command()
+def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Prints the revision that the schema is at.
+
+    \b
+    memory-sql db current
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        _tell(migrate.current(target), as_json)
+
+
+@db.command()
+def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Says whether the schema is what this release needs.
+
+    \b
+    memory-sql db check || memory-sql db upgrade
+
+    If not, the exit code is 1.
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        output.one({"revision": migrate.check(target)}, lambda r: f"{r['revision']}: up to date", as_json)
+
+
+@db.command()
+def start(data: Data = None, as_json: AsJson = False) -> None:
+    """Starts the embedded Postgres and leaves it running.
+
+    \b
+    memory-sql db start
+
+    Prints its URL. Other commands start it for themselves and stop it again; left running it answers them faster.
+    """
+    from memory_sql import embedded
+
+    directory = resolve(None, data).embedded_data_dir
+    output.one({"url": embedded.start(directory), "data_dir": directory}, lambda r: str(r["url"]), as_json)
+
+
+@db.command()
+def stop(
+    data: Data = None,
+    force: Annotated[bool, typer.Option("--force", help="Also while other processes use it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stops the embedded Postgres.
+
+    \b
+    memory-sql db stop
+    """
+    from memory_sql import embedded
+
+    stopped = embedded.stop(resolve(None, data).embedded_data_dir, force=force)
+    output.one({"stopped": stopped}, lambda r: "stopped" if r["stopped"] else "it wasn't running", as_json)
+
+
+@db.command("url")
+def show_url(
+    data: Data = None,
+    psql: Annotated[bool, typer.Option("--psql", help="As psql and other programs read it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prints the URL of the embedded Postgres.
+
+    \b
+    memory-sql db start && psql "$(memory-sql db url --psql)"
+
+    The URL is the same whether it runs or not; commands that use it start it.
+    """
+    from memory_sql import embedded
+
+    directory = resolve(None, data).embedded_data_dir
+    found = embedded.url(directory)
+    shown = found.replace("postgresql+asyncpg://", "postgresql://", 1) if psql else found
+    row = {"url": shown, "running": embedded.running(directory), "data_dir": directory}
+    output.one(row, lambda r: str(r["url"]), as_json)

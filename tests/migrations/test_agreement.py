@@ -1,0 +1,72 @@
+"""Tables, functions and views as the code has them, and as each way to run the migrations builds them: one schema."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from alembic import command
+
+from memory_sql.db import ddl, migrate
+from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.tables import Base
+from tests.migrations.databases import alembic, dump, execute, fetch, psql, run, schema_of
+
+SCHEMA = (
+    "CREATE SCHEMA memory",
+    "COMMENT ON SCHEMA memory IS 'Long-term memory of AI agents (memory_sql).'",
+)
+UPGRADE = (sys.executable, "-c", "import sys; from memory_sql.db import migrate; migrate.upgrade(sys.argv[1])")
+PROCESSES = 6
+WAITING = """
+SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()
+"""
+
+
+async def build_from_the_code(url: str) -> None:
+    await execute(url, *SCHEMA)
+    async with connect_once(url) as connection:
+        await connection.run_sync(Base.metadata.create_all)
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        for script in ddl.statements():
+            await driver.execute(script)
+
+
+async def test_the_code_and_the_migrations_describe_the_same_schema(empty_database: str, database_url: str) -> None:
+    await build_from_the_code(empty_database)
+    assert schema_of(empty_database) == schema_of(database_url)
+
+
+async def test_alembic_in_the_checkout_builds_the_same_database(empty_database: str, database_url: str) -> None:
+    alembic("upgrade", "head", url=empty_database)
+    assert dump(empty_database) == dump(database_url)
+
+
+async def test_printed_sql_builds_the_same_database(empty_database: str, database_url: str) -> None:
+    psql(empty_database, alembic("upgrade", "head", "--sql"))
+    assert dump(empty_database) == dump(database_url)
+
+
+# The server prints the expression of the search column in its own words; pg_dump's comparison sees through that.
+@pytest.mark.filterwarnings("ignore:Computed default on observations.search cannot be modified:UserWarning")
+async def test_alembic_check_finds_nothing_to_do(database_url: str) -> None:
+    await execute(database_url, "CREATE SCHEMA app", "CREATE TABLE app.orders (id int)", "CREATE TABLE orders (id int)")
+    await asyncio.to_thread(command.check, migrate.alembic_config(database_url))
+
+
+async def test_processes_that_upgrade_at_once_take_turns(empty_database: str, database_url: str) -> None:
+    start = partial(asyncio.get_running_loop().run_in_executor, ThreadPoolExecutor(PROCESSES))
+    async with connect_once(empty_database) as gate:
+        await gate.exec_driver_sql(f"SELECT pg_advisory_xact_lock({migrate.LOCK_KEY})")
+        upgrades = [start(partial(run, *UPGRADE, empty_database)) for _ in range(PROCESSES)]
+        async with asyncio.timeout(60):
+            while len(await fetch(empty_database, WAITING)) < PROCESSES:  # noqa: ASYNC110 (no event tells us)
+                await asyncio.sleep(0.05)
+    await asyncio.gather(*upgrades)
+    assert await fetch(empty_database, "SELECT version_num FROM memory.alembic_version") == [(REVISION,)]
+    assert schema_of(empty_database) == schema_of(database_url)

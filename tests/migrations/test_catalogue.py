@@ -1,0 +1,112 @@
+"""What the migrated schema says of itself: comments for analysts, names for whoever reads an error, classes of text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlalchemy import ARRAY, CheckConstraint, Column, LargeBinary, Text
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+
+from memory_sql.db.tables import Base
+from tests.migrations.databases import fetch
+
+WITHOUT_COMMENT = {
+    "tables and views": """
+        SELECT c.relname FROM pg_class c
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+          AND c.relname <> 'alembic_version' AND coalesce(obj_description(c.oid, 'pg_class'), '') = ''""",
+    "columns of tables": """
+        SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0
+          AND NOT a.attisdropped AND c.relname <> 'alembic_version'
+          AND coalesce(col_description(c.oid, a.attnum), '') = ''""",
+    "functions": """
+        SELECT p.proname FROM pg_proc p
+        WHERE p.pronamespace = 'memory'::regnamespace AND coalesce(obj_description(p.oid, 'pg_proc'), '') = ''""",
+    "schema": """
+        SELECT n.nspname FROM pg_namespace n
+        WHERE n.nspname = 'memory' AND coalesce(obj_description(n.oid, 'pg_namespace'), '') = ''""",
+}
+CONSTRAINTS = """
+    SELECT t.relname, c.contype, c.conname,
+        ARRAY(SELECT a.attname FROM unnest(c.conkey) WITH ORDINALITY k (attnum, n)
+              JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum ORDER BY k.n)
+    FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid
+    WHERE t.relnamespace = 'memory'::regnamespace AND t.relname <> 'alembic_version'
+      AND c.contype IN ('p', 'u', 'f', 'c')"""
+INDEXES = """
+    SELECT t.relname, i.relname, x.indisunique, pg_get_expr(x.indpred, x.indrelid),
+        ARRAY(SELECT a.attname FROM unnest(x.indkey::int2[]) WITH ORDINALITY k (attnum, n)
+              JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum ORDER BY k.n)
+    FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
+    WHERE t.relnamespace = 'memory'::regnamespace AND t.relname <> 'alembic_version'
+      AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.oid AND c.contype IN ('p', 'u', 'x'))"""
+VIEWS = """
+    SELECT relname, obj_description(oid, 'pg_class') FROM pg_class
+    WHERE relnamespace = 'memory'::regnamespace AND relkind = 'v'"""
+NAMES = {"p": "{table}_pkey", "u": "{table}_{columns}_key", "f": "{table}_{columns}_fkey"}
+
+OWN_WORDS = {"runs.refused"}  # jsonb: reasons of ours and numbers
+COLUMNS = [column for table in Base.metadata.sorted_tables for column in table.columns]
+CONTAINERS_OF_TEXT = (Text, JSONB, TSVECTOR)
+
+
+def holds_text(column: Column[object]) -> bool:
+    kind = column.type.item_type if isinstance(column.type, ARRAY) else column.type
+    return isinstance(kind, CONTAINERS_OF_TEXT)
+
+
+@pytest.mark.parametrize("what", WITHOUT_COMMENT)
+async def test_everything_has_a_comment(database_url: str, what: str) -> None:
+    assert await fetch(database_url, WITHOUT_COMMENT[what]) == []
+
+
+async def test_every_view_says_its_grain_in_its_comment(database_url: str) -> None:
+    views = await fetch(database_url, VIEWS)
+    assert len(views) >= 3
+    assert [name for name, comment in views if not comment.startswith("One row per ")] == []
+
+
+async def test_keys_are_named_by_the_convention(database_url: str) -> None:
+    found = [row for row in await fetch(database_url, CONSTRAINTS) if row.contype != b"c"]
+    wrong = [
+        row.conname
+        for row in found
+        if row.conname != NAMES[row.contype.decode()].format(table=row.relname, columns="_".join(row[3]))
+    ]
+    assert found
+    assert wrong == []
+
+
+async def test_checks_are_named_as_in_the_code(database_url: str) -> None:
+    found = {row.conname for row in await fetch(database_url, CONSTRAINTS) if row.contype == b"c"}
+    ours = [c for table in Base.metadata.sorted_tables for c in table.constraints if isinstance(c, CheckConstraint)]
+    assert found == {str(constraint.name) for constraint in ours}
+    assert all(re.fullmatch(rf"{c.table.name}_(?!{c.table.name}_)[a-z_]+(?<!_check)_check", str(c.name)) for c in ours)
+
+
+async def test_indexes_are_named_after_table_and_columns(database_url: str) -> None:
+    found = await fetch(database_url, INDEXES)
+    wrong = [name for table, name, *rest in found if not index_name_fits(table, name, *rest)]
+    assert found
+    assert wrong == []
+
+
+def index_name_fits(table: str, name: str, unique: bool, predicate: str | None, columns: list[str]) -> bool:
+    """The agent's key, which leads them all, isn't in the name; a column of the condition may be."""
+    said = name.removeprefix(f"{table}_").removesuffix("_key" if unique else "_idx")
+    return name == f"{table}_{said}_{'key' if unique else 'idx'}" and (
+        f"_{said}_" in f"_{'_'.join(columns)}_" or re.search(rf"\b{said}\b", predicate or "") is not None
+    )
+
+
+def test_every_text_column_says_what_forgetting_does_to_it() -> None:
+    classes = {str(column): column.info.get("text") for column in COLUMNS if holds_text(column)}
+    unclassed = {name.removeprefix("memory.") for name, kind in classes.items() if kind is None}
+    assert unclassed <= OWN_WORDS
+    assert set(classes.values()) - {None} == {"erase", "host_id", "constant"}
+
+
+def test_only_a_hash_is_binary() -> None:
+    assert [column.name for column in COLUMNS if isinstance(column.type, LargeBinary)] == ["content_hash"]

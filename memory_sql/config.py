@@ -71,9 +71,11 @@ class Settings(BaseSettings):
     )
 
     lease_seconds: float = Field(
-        600.0, gt=0, description="how long work may take before another worker may claim it; longer than any model call"
+        120.0, gt=0, description="how long a silent worker keeps its work; a living one extends it every third of that"
     )
 
+    max_errors: int = Field(3, ge=1, description="unusable answers in a row after which work waits for a person")
+    daily_tokens: int | None = Field(None, ge=0, description="tokens of an agent and day (UTC) beyond which work waits")
     pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.runs import RunKey, RunRepository
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.domain import PendingObservation, Usage
-from memory_sql.errors import BusyError, GuardError, LanguageModelError, NotFoundError, StaleError
+from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.tasks import ConsolidationTask, NumberedText
+from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
 
-RETRY_AFTER = timedelta(minutes=1)
 SHORT_WORDS = 40  # below that a text may shrink as it likes
 
 
@@ -51,7 +52,7 @@ class Decided:
 
 
 async def load(
-    session: Session, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
+    session: Session, agent_id: str, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
 ) -> tuple[ScopeState, Loaded | None]:
     """The scope and what waits in it, leased; None when nothing does. Raises `BusyError`, `NotFoundError`."""
     scopes, runs = ScopeRepository(session), RunRepository(session)
@@ -66,6 +67,7 @@ async def load(
         await scopes.release(scope)
         await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
         return scope, None
+    await runs.check_budget(agent_id, agent_key, settings.daily_tokens, now)
     target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
     run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
     return scope, Loaded(scope, run, tuple(inputs), reason, now)
@@ -155,8 +157,13 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     return version
 
 
-async def fail(session: Session, loaded: Loaded, error: BaseException, now: datetime) -> None:
-    """Records why and gives the lease back; the old text stays. After a model's failure there is a pause."""
-    await RunRepository(session).fail(loaded.run, error, now)
-    retry_at = now + RETRY_AFTER if isinstance(error, LanguageModelError) else None
-    await ScopeRepository(session).release(loaded.scope, retry_at)
+async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
+    """Records why, gives the lease back and says when to try again; the old text stays."""
+    verdict = judge(error, loaded.scope.failures, loaded.scope.errors, settings, now)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
+    changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
+    if verdict.gives_up:
+        changes |= {"dead_run_id": loaded.run.run_id, "due_at": None}
+    elif verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
+    await ScopeRepository(session).release(loaded.scope, **changes)

@@ -359,6 +359,19 @@ class RunDueResult(Value):
     failed: dict[str, str] = Field(default_factory=dict)
 
 
+class DeadRun(Value):
+    """Work that was given up after too many unusable answers; `retry` or `discard` it."""
+
+    run_id: int
+    agent_id: str
+    kind: str
+    session_id: str | None
+    scope_id: int | None
+    error_code: str
+    error: str | None
+    finished_at: datetime
+
+
 class Stats(Value):
     """Counts for one agent. `tokens` are what the provider counted, over all recorded runs."""
 

@@ -310,12 +310,13 @@ def _launch(place: _Place, lock: IO[bytes], options: Mapping[str, str]) -> None:
     with place.log.open("wb" if grown else "ab") as log:
         done = programs.start(place, _SETTINGS | dict(options), log)
     if done.returncode != 0:
-        raise EmbeddedError(f"the server in {place.root} doesn't start: {_last_words(place.log)} (see {place.log})")
+        reason = _last_words(place.log.read_bytes())
+        raise EmbeddedError(f"the server in {place.root} doesn't start: {reason} (see {place.log})")
 
 
-def _last_words(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line for line in reversed(lines) if "FATAL:" in line or "PANIC:" in line), "without a word")
+def _last_words(output: bytes) -> str:
+    lines = output.decode(errors="replace").splitlines() or ["without a word"]
+    return next((line for line in reversed(lines) if re.search("FATAL:|PANIC:|error:", line)), lines[-1])
 
 
 def _make_cluster(place: _Place, programs: _Programs, *, durable: bool) -> None:
@@ -326,7 +327,7 @@ def _make_cluster(place: _Place, programs: _Programs, *, durable: bool) -> None:
     _make_private(fresh, programs.user)
     done = programs.initdb(fresh, *(() if durable else ("--no-sync",)))
     if done.returncode != 0:
-        raise EmbeddedError(f"initdb in {place.root}: {done.stdout.decode(errors='replace').strip()}")
+        raise EmbeddedError(f"initdb in {place.root}: {_last_words(done.stdout)}")
     fresh.rename(place.cluster)
     descriptor = os.open(place.root, os.O_RDONLY)
     os.fsync(descriptor)
@@ -360,10 +361,10 @@ class _Programs(NamedTuple):
     def executable(self) -> bool:
         try:
             return self._run(["postgres", "--version"]).returncode == 0
-        except PermissionError as error:
-            if error.errno != errno.EACCES:  # it's not the path: we may not become that user
-                raise
-            return False
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                return False
+            raise EmbeddedError("root may not run Postgres as another user here; set MEMORY_SQL_URL") from error
 
     @contextmanager
     def _named(self, *directories: Path) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
@@ -397,7 +398,7 @@ class _Programs(NamedTuple):
             umask=0o077,
             user=self.user and self.user.uid,
             group=self.user and self.user.gid,
-            extra_groups=self.user and [],
+            extra_groups=None if self.user is None else [],
         )
 
 
@@ -439,14 +440,15 @@ def _installed() -> tuple[str, Path]:
 
 def _copied(package: str, installed: Path) -> Path:
     """The wheel's files where every user can run them; a copy is whole or not there."""
-    _COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _COPIES.mkdir(parents=True, exist_ok=True)
+    _COPIES.chmod(0o755)
     site = installed.parents[1]
     copy = _COPIES / f"{package}-{metadata.version(package)}"
     with _locked(_COPIES / "lock"):
         if not copy.exists():
             fresh = copy.with_name(f"{copy.name}.new")
             shutil.rmtree(fresh, ignore_errors=True)
-            for source in (installed, site / f"{package}.libs"):  # the programs look for their libraries there
+            for source in filter(Path.exists, (installed, site / f"{package}.libs")):  # libraries, looked for beside it
                 shutil.copytree(source, fresh / source.relative_to(site), ignore=_UNUSED)
             for path in (fresh, *fresh.rglob("*")):
                 path.chmod(0o755)

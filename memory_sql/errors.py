@@ -10,6 +10,7 @@
     ├── DatabaseError
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be had or started
+    ├── BudgetError                 the agent has used up its tokens of the day; the work waits
     ├── BusyError                   somebody else holds the lease on this session or scope
     ├── StaleError                  what a model call was based on has changed; nothing was written
     └── LanguageModelError
@@ -23,6 +24,8 @@ Messages name ids, positions, counts and limits, never remembered text: they end
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 
 class MemorySQLError(Exception):
@@ -76,6 +79,16 @@ class SchemaError(DatabaseError):
 
 class EmbeddedError(DatabaseError):
     pass
+
+
+class BudgetError(MemorySQLError):
+    """`until` is when the work goes on."""
+
+    def __init__(self, agent: str, limit: int, until: datetime) -> None:
+        super().__init__(
+            f"agent {agent} has used its {limit:,} tokens of the day; the work waits until {until:%Y-%m-%d %H:%MZ}"
+        )
+        self.until = until
 
 
 class BusyError(MemorySQLError):

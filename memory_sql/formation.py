@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -20,14 +21,14 @@ from memory_sql.db.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.sessions import BufferedMessage, SessionRepository, SessionState
 from memory_sql.domain import ScopeKind, Usage, owner_key
-from memory_sql.errors import BusyError, LanguageModelError, StaleError
+from memory_sql.errors import BusyError, StaleError
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
+from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
 
 NO_MODEL = Usage(model="none", input_tokens=0, output_tokens=0)
-RETRY_AFTER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,22 @@ async def load(session: Session, agent_id: str, session_id: str, settings: Setti
     state = await sessions.claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
     if state is None:
         raise BusyError("session", session_id)
+    if state.excluded:
+        await sessions.release(state)
+        return None
     answered = await runs.answered_formation(state.agent_key, session_id, state.formed_number)
     await runs.abandon(state.agent_key, now, session_id=session_id)
     window = await sessions.window(state, settings.formation_window_messages, settings.formation_window_characters)
     if answered is not None:
         window = [message for message in window if message.number <= answered.to_number]
     if not window:
-        await sessions.release(state, None)
+        await sessions.release(state)
         return None
     if answered is not None and window[-1].number == answered.to_number:
         run = await runs.take_over(answered.key, state.fence)
     else:
         answered = None
+        await runs.check_budget(agent_id, state.agent_key, settings.daily_tokens, now)
         target = {"session_id": session_id, "from_number": state.formed_number, "to_number": window[-1].number}
         run = await runs.start(state.agent_key, "formation", state.fence, now, **target)
     targets = await _targets(session, state, window, settings)
@@ -224,11 +229,16 @@ async def apply(session: Session, loaded: Loaded, answered: Answered, settings: 
     return Applied(saved, dict(refused), state.agent_key, state.last_number - loaded.to_number)
 
 
-async def fail(session: Session, loaded: Loaded, error: BaseException, now: datetime) -> None:
-    """Records why and gives the lease back; the messages stay as they are. After a model's failure there is a pause."""
-    await RunRepository(session).fail(loaded.run, error, now)
-    retry_at = now + RETRY_AFTER if isinstance(error, LanguageModelError) else None
-    await SessionRepository(session).release(loaded.session, retry_at)
+async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
+    """Records why, gives the lease back and says when to try again; the messages stay as they are."""
+    verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
+    changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
+    if verdict.gives_up:
+        changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
+    elif verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
+    await SessionRepository(session).release(loaded.session, **changes)
 
 
 def drafts_of(

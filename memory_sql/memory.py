@@ -7,9 +7,10 @@ transaction; ask the model, holding no connection; apply, in a transaction that 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from types import TracebackType
@@ -21,7 +22,8 @@ from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
-from memory_sql.db.scopes import NewScope, ScopeRepository
+from memory_sql.db.runs import RunRepository, TakenRun
+from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
 from memory_sql.db.sessions import SessionRepository
 from memory_sql.domain import (
@@ -29,6 +31,7 @@ from memory_sql.domain import (
     ConsolidateResult,
     Consolidation,
     Context,
+    DeadRun,
     FormResult,
     Message,
     Observation,
@@ -44,7 +47,9 @@ from memory_sql.domain import (
     storable_metadata,
 )
 from memory_sql.errors import (
+    BudgetError,
     BusyError,
+    DatabaseError,
     InputError,
     LanguageModelError,
     NotFoundError,
@@ -55,6 +60,8 @@ from memory_sql.errors import (
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
 from memory_sql.text import clean
+
+log = logging.getLogger("memory_sql")
 
 
 class Memory:
@@ -139,6 +146,7 @@ class Memory:
         session_id: object,
         group_ids: Iterable[object] = (),
         idempotency_key: object | None = None,
+        excluded: bool | None = None,
         wait: bool = False,
         session: Session | None = None,
     ) -> AddResult:
@@ -146,7 +154,8 @@ class Memory:
 
         A message is known by its id within the session. Without one it is new every time, unless `idempotency_key`
         names the call. `user_id` is the user who speaks where a message names no other; with `group_ids` the session
-        takes place in these groups and its users belong to them. `wait=True` forms a due session before returning.
+        takes place in these groups and its users belong to them. What is said while a session is `excluded` is never
+        formed; None leaves that as it is. `wait=True` forms a due session before returning.
 
         Raises `InputError` (nothing is stored) for a message or an id that can't be accepted.
         """
@@ -169,6 +178,7 @@ class Memory:
                 min_messages=self.settings.formation_min_messages,
                 cold=timedelta(minutes=self.settings.formation_cold_minutes),
                 now=self._now(),
+                excluded=excluded,
             )
         result = AddResult(
             session_id=conversation,
@@ -270,7 +280,8 @@ class Memory:
         if loaded is None:
             return None
         try:
-            answered = await formation.decide(llm, loaded, settings)  # no connection is held here
+            async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
+                answered = await formation.decide(llm, loaded, settings)  # no connection is held here
             if loaded.answered is None:
                 async with self.database.transaction() as unit:
                     await formation.keep(unit, loaded, answered)
@@ -292,7 +303,7 @@ class Memory:
 
     async def _formation_failed(self, loaded: formation.Loaded, error: BaseException) -> None:
         async with self.database.transaction() as unit:
-            await formation.fail(unit, loaded, error, self._now())
+            await formation.fail(unit, loaded, error, self.settings, self._now())
 
     async def consolidate(self, *, agent_id: object, scope_id: int, reason: str = "asked") -> ConsolidateResult:
         """Writes what is pending in the scope into its text; several versions where it is more than one batch.
@@ -306,19 +317,20 @@ class Memory:
         if agent_key is None:
             raise NotFoundError("agent", agent)
         absorbed, result = 0, None
-        while (step := await self._consolidate_batch(agent_key, scope_id, reason)).version is not None:
+        while (step := await self._consolidate_batch(agent, agent_key, scope_id, reason)).version is not None:
             absorbed += step.absorbed
             result = step.model_copy(update={"absorbed": absorbed})
         return result or step
 
-    async def _consolidate_batch(self, agent_key: int, scope_id: int, reason: str) -> ConsolidateResult:
+    async def _consolidate_batch(self, agent_id: str, agent_key: int, scope_id: int, reason: str) -> ConsolidateResult:
         settings, now, llm = self.settings, self._now(), self.llm
         async with self.database.transaction() as unit:
-            scope, loaded = await consolidation.load(unit, agent_key, scope_id, settings, now, reason)
+            scope, loaded = await consolidation.load(unit, agent_id, agent_key, scope_id, settings, now, reason)
         if loaded is None:
             return ConsolidateResult(scope=scope.ref)
         try:
-            decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
+            async with self._keeping(lambda unit: ScopeRepository(unit).extend(scope, self._lease)):
+                decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
             async with self.database.transaction() as unit:
                 version = await consolidation.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
@@ -335,7 +347,32 @@ class Memory:
 
     async def _consolidation_failed(self, loaded: consolidation.Loaded, error: BaseException) -> None:
         async with self.database.transaction() as unit:
-            await consolidation.fail(unit, loaded, error, self._now())
+            await consolidation.fail(unit, loaded, error, self.settings, self._now())
+
+    @property
+    def _lease(self) -> timedelta:
+        return timedelta(seconds=self.settings.lease_seconds)
+
+    @asynccontextmanager
+    async def _keeping(self, extend: Callable[[Session], Awaitable[bool]]) -> AsyncIterator[None]:
+        """Extends a lease every third of it while the model works, so that a short lease can carry a long call."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(self.settings.lease_seconds / 3)
+                try:
+                    async with self.database.transaction() as unit:
+                        if not await extend(unit):
+                            return  # somebody else has it; what comes of the call will be refused
+                except DatabaseError:
+                    log.warning("a lease could not be extended; trying again")
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
         """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other."""
@@ -348,6 +385,10 @@ class Memory:
                 formed.append(await self.form(agent_id=owner, session_id=conversation))
             except (LanguageModelError, StaleError, BusyError) as error:
                 failed[f"session {conversation}"] = str(error)
+            except BudgetError as error:
+                failed[f"session {conversation}"] = str(error)
+                async with self.database.transaction() as unit:
+                    await SessionRepository(unit).postpone(owner, conversation, error.until)
         async with self.database.statement() as unit:
             scopes = await ScopeRepository(unit).due(agent, now, limit)
         for owner, scope_id in scopes:
@@ -355,7 +396,87 @@ class Memory:
                 consolidated.append(await self.consolidate(agent_id=owner, scope_id=scope_id, reason="threshold"))
             except (LanguageModelError, StaleError, BusyError) as error:
                 failed[f"scope {scope_id}"] = str(error)
+            except BudgetError as error:
+                failed[f"scope {scope_id}"] = str(error)
+                async with self.database.transaction() as unit:
+                    await ScopeRepository(unit).postpone(owner, scope_id, error.until)
         return RunDueResult(formed=tuple(formed), consolidated=tuple(consolidated), failed=failed)
+
+    async def undo(self, *, agent_id: object, scope_id: int) -> ConsolidateResult:
+        """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
+
+        It is a new version, not an erasure, and the scope isn't due before it learns something new. Raises
+        `NotFoundError` for an unknown scope and where nothing is left to undo.
+        """
+        async with self.database.transaction() as unit:
+            scopes = ScopeRepository(unit)
+            scope = await self._locked_scope(unit, agent_id, scope_id)
+            newest = await scopes.newest_absorbing(scope)
+            if newest is None:
+                raise NotFoundError("consolidation to undo in scope", str(scope_id))
+            version, text = await scopes.rewind(scope, newest, "undo", self._now())
+            await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self._now())
+        return ConsolidateResult(scope=scope.ref, version=version, content=text)
+
+    async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
+        agent_key = await agent_key_of(unit, _id("agent_id", agent_id))
+        locked = [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[scope_id])
+        if not locked:
+            raise NotFoundError("scope", str(scope_id))
+        return locked[0]
+
+    async def exclude(self, *, agent_id: object, session_id: object, excluded: bool = True) -> None:
+        """From now on nothing that is said in the session is to be remembered, also not when asked to form it.
+
+        What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
+        """
+        agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
+        async with self.database.transaction() as unit:
+            if not await SessionRepository(unit).exclude(agent, conversation, excluded):
+                raise NotFoundError("session", conversation)
+
+    async def dead_runs(self, *, agent_id: object | None = None, limit: int = 100) -> Sequence[DeadRun]:
+        """Work that was given up, oldest first; it waits for `retry` or `discard`."""
+        agent = None if agent_id is None else _id("agent_id", agent_id)
+        async with self.database.statement() as unit:
+            return await RunRepository(unit).dead(agent, _within("limit", limit, 1000))
+
+    async def retry(self, *, agent_id: object, run_id: int) -> None:
+        """Makes work that was given up due again. Raises `NotFoundError`."""
+        async with self.database.transaction() as unit:
+            agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
+            if run.session_id is not None:
+                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self._now())
+            if run.scope_id is not None:
+                await ScopeRepository(unit).revive(agent_key, run.scope_id, run_id, self._now())
+
+    async def discard(self, *, agent_id: object, run_id: int) -> None:
+        """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
+
+        Nothing is deleted. Raises `NotFoundError`.
+        """
+        settings, now = self.settings, self._now()
+        async with self.database.transaction() as unit:
+            agent_key, run = await self._take_dead(unit, agent_id, run_id, "discarded")
+            if run.session_id is not None and run.to_number is not None:
+                sessions = SessionRepository(unit)
+                state = await sessions.locked(agent_key, run.session_id)
+                if state.formed_number < run.to_number:
+                    cold = timedelta(minutes=settings.formation_cold_minutes)
+                    await sessions.advance(state, run.to_number, settings.formation_min_messages, cold, now)
+            if run.scope_id is not None and run.to_seq is not None:
+                scopes = ScopeRepository(unit)
+                (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
+                await scopes.quarantine_pending(scope, run.to_seq, now)
+                await scopes.revive(agent_key, run.scope_id, run_id, None)
+                await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
+
+    async def _take_dead(self, unit: Session, agent_id: object, run_id: int, state: str) -> tuple[int, TakenRun]:
+        agent_key = await agent_key_of(unit, _id("agent_id", agent_id))
+        run = None if agent_key is None else await RunRepository(unit).take_dead(agent_key, run_id, state)
+        if agent_key is None or run is None:
+            raise NotFoundError("run that was given up", str(run_id))
+        return agent_key, run
 
     # What comes out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -64,6 +65,8 @@ def about(
 def main(args: Sequence[str] | None = None) -> int:
     """Runs a command and says its exit code: 1 for an error or a partial failure, 2 for a command that can't be read."""
     signal.signal(signal.SIGTERM, _end)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal can't show is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(args, prog_name="memory-sql", standalone_mode=False)
         sys.stdout.flush()

@@ -84,12 +84,14 @@ async def _add_files(
     memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
 ) -> list[bool]:
     """For each file whether something failed."""
+    if form:
+        _ = memory.llm  # if there is none, that had better be known before anything is stored
     return [await _add_file(memory, file, agent, form, as_json) for file in files]
 
 
 async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bool, as_json: bool) -> bool:
     added = []
-    with output.Progress(f"{file.name}: storing sessions", len(file.conversations)) as progress:
+    with output.Progress("storing sessions", len(file.conversations)) as progress:
         for talk in file.conversations:
             added.append(
                 await memory.add(
@@ -100,7 +102,7 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
             progress.step()
     done = await _finish(memory, agent, [result.session_id for result in added]) if form else None
     report = _report(file, added, done)
-    output.one(report, lambda r: _report_text(r, agent), as_json)
+    output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
     return bool(report["failed"])
 
@@ -176,7 +178,7 @@ def model_of(formed: Sequence[FormResult]) -> str | None:
     return next((model for model in models if model != "none"), models[0] if models else None)
 
 
-def _report_text(report: dict[str, Any], agent: str) -> str:
+def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
     many = output.many
     lines = [
         f"{report['file']}: {many(report['messages'], 'message')} in {many(report['sessions'], 'session')}: "
@@ -192,13 +194,10 @@ def _report_text(report: dict[str, Any], agent: str) -> str:
         lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
     if report["refused"]:
         lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
-    if report["due"]:
-        lines.append(f"due: {_reasons(report['due'])}; form it with: memory-sql form --agent {agent}")
+    if hint:
+        due = f"{len(report['due'])} of {many(report['sessions'], 'session')}"
+        lines.append(f"due: {due}; form whatever is new with: memory-sql form --agent {agent}")
     return output.plain("\n".join(lines))
-
-
-def _reasons(due: dict[str, str]) -> str:
-    return ", ".join(f"{session} ({reason})" for session, reason in due.items())
 
 
 def form(

@@ -28,6 +28,7 @@ ASKS = "mia"
 PRIVATE_OF = "jonas"
 PRIVATE_WORD = "cardiolog"
 PRIVATE_MESSAGES = frozenset({"jonas-2026-03-04-07", "jonas-2026-03-18-07"})
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -51,7 +52,8 @@ class Page:
     def step(self, title: str) -> None:
         self.steps += 1
         if not self.quiet:
-            typer.secho(f"\n{self.steps}  {title}", bold=True)
+            print()
+            typer.secho(f"{self.steps}  {title}", bold=True)
 
     def say(self, text: str, indent: str = "   ", hanging: str = "") -> None:
         if not self.quiet:
@@ -82,6 +84,7 @@ class Story:
         return {
             "agent": AGENT,
             "sessions": len(self.added),
+            "messages": sum(result.accepted + result.duplicates for result in self.added),
             "accepted": self.accepted,
             "duplicates": sum(result.duplicates for result in self.added),
             "formed": self.formed,
@@ -117,8 +120,8 @@ def demo(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     page, clock, settings = Page(quiet=as_json), Clock(), resolve(url, data)
     file = read_file(str(example()), Defaults(max_characters=settings.message_max_characters))
     page.say(
-        f"memory_sql: {file.messages} messages between {' and '.join(_users(file))} and their agent {AGENT}, "
-        "and what becomes of them.",
+        f"memory_sql: {file.messages} messages between {' and '.join(map(str.capitalize, _users(file)))} and their agent "
+        f"{AGENT.capitalize()}, and what becomes of them.",
         indent="",
     )
     page.step("The database")
@@ -212,8 +215,10 @@ async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story
     story.observations = sum(len(result.observations) for result in formed)
     if formed:
         page.say(f"{story.formed} messages of {len(formed)} sessions → {story.observations} observations")
-    else:
+    elif not failed:
         page.say("nothing to form: every message has been read before. What is known:")
+    for session, reason in failed.items():
+        page.say(f"{session} failed, its messages stay: {reason}", hanging="  ")
     for reason, count in story.refused.items():
         page.say(f"refused: {count} × {reason}")
     _list_by_scope(page, await _observations(memory, _users(file)))
@@ -223,8 +228,8 @@ def _model_text(settings: Settings) -> str:
     if settings.llm_name == "offline":
         from memory_sql.llm.offline import NAME
 
-        return f"asked is {NAME}: rules that quote, not a language model (set OPENAI_API_KEY for a real one)"
-    return f"asked is {settings.fast_model}; for the texts below {settings.slow_model}"
+        return f"model: {NAME}: rules that quote, not a language model (OPENAI_API_KEY brings one)"
+    return f"model: {settings.fast_model}, and {settings.slow_model} for the texts below"
 
 
 async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
@@ -245,7 +250,7 @@ def _list_by_scope(page: Page, observations: Iterable[Observation]) -> None:
             scope = o.scope
             page.say(str(scope), indent="     ")
         page.say(
-            f"{o.id:<6} {output.flat(o.content)}  ← {', '.join(o.source.message_ids)}",
+            f"{o.id:<6} {output.flat(o.content)}  ←{_NO_BREAK}{', '.join(o.source.message_ids)}",
             indent="       ",
             hanging=" " * 7,
         )
@@ -272,7 +277,7 @@ async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
 
 
 async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
-    page.step(f"A question of {ASKS}'s: are single observations needed, beside the texts?")
+    page.step(f"A question of {ASKS.capitalize()}'s: are single observations needed, beside the texts?")
     page.say(f"“{question}”", hanging=" ")
     session = file.conversations[-1].session_id
     story.context = await memory.context(agent_id=AGENT, user_id=ASKS, session_id=session, message=question)
@@ -293,18 +298,21 @@ def _list_hits(page: Page, found: SearchResult) -> None:
 async def _context(memory: Memory, page: Page, story: Story) -> None:
     context = story.context
     assert context is not None
-    page.step(f"What goes into the prompt: the context for {ASKS}, about {context.tokens} tokens (lines wrapped here)")
+    page.step(
+        f"What goes into the prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)"
+    )
     page.say(context.xml, indent="     ", hanging="  ")
     visible = await memory.list(agent_id=AGENT, user_id=ASKS, limit=1000)
     leaked = [o.id for o in visible if PRIVATE_MESSAGES & set(o.source.message_ids)]
     own = await memory.context(agent_id=AGENT, user_id=PRIVATE_OF)
     story.private = not leaked and PRIVATE_WORD not in context.xml.casefold()
-    remembered = "stands in his own" if PRIVATE_WORD in own.xml.casefold() else "nothing was remembered of it"
+    whose, who = PRIVATE_OF.capitalize(), ASKS.capitalize()
     page.say("")
     if story.private:
-        page.say(f"{PRIVATE_OF}'s private matter (a {PRIVATE_WORD}ist) isn't in {ASKS}'s context; {remembered}.")
+        own_too = "it stands in his own" if PRIVATE_WORD in own.xml.casefold() else "nothing was remembered of it"
+        page.say(f"{whose}'s private matter (a {PRIVATE_WORD}ist) isn't in {who}'s context; {own_too}.")
     else:
-        page.say(f"{PRIVATE_OF}'s private matter got where {ASKS} can see it: {', '.join(leaked) or 'in a text'}.")
+        page.say(f"{whose}'s private matter got where {who} can see it: {', '.join(leaked) or 'in a text'}.")
         story.failed["privacy"] = "the language model put something private into a shared scope"
 
 
@@ -312,16 +320,15 @@ def _finish(page: Page, story: Story, seconds: float, where: str) -> None:
     stats = story.stats
     assert stats is not None
     page.step("Done" if not story.failed else "Done, but not everything")
-    if not story.accepted:
+    if not (story.accepted or story.formed or story.failed):
         page.say("Everything was there already; nothing was added twice.")
     page.say(
         f"In the database now: {output.many(stats.messages, 'message')}, {output.many(stats.observations, 'observation')}, "
         f"{output.many(stats.consolidations, 'version')} of texts. It took {seconds:.1f} s."
     )
     page.say(f"Try next, each with {where}", hanging="  ")
-    hit = story.hits[0] if story.hits else "o1-1"
     for command in (
-        f"memory-sql show {hit} --agent {AGENT} --user {ASKS}",
+        *(f"memory-sql show {hit} --agent {AGENT} --user {ASKS}" for hit in story.hits[:1]),
         f'memory-sql search "ship date" --agent {AGENT} --user {PRIVATE_OF}',
         f'memory-sql observe "Mia is allergic to nuts." --agent {AGENT} --user {ASKS}',
         f'memory-sql context --agent {AGENT} --user {ASKS} --message "What did we decide about the map?"',

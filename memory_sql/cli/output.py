@@ -61,15 +61,15 @@ def flat(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
-def indented(text: str, indent: str = "  ", width: int = 96, hanging: str = "") -> str:
-    """The lines of the text, wrapped; what a line continues on is moved in by `hanging`."""
+def indented(text: str, indent: str = "  ", width: int = 96, hanging: str = "  ") -> str:
+    """The lines of the text, wrapped, not at no-break spaces; what continues a line is moved in by `hanging`."""
     return "\n".join(
         textwrap.fill(
             plain(line), width, initial_indent=indent, subsequent_indent=indent + hanging, break_long_words=False,
             break_on_hyphens=False,
         )
-        for line in text.splitlines()
-    )  # fmt: skip
+        for line in text.split("\n")
+    ).replace("\N{NO-BREAK SPACE}", " ")  # fmt: skip
 
 
 def day(moment: datetime) -> str:
@@ -94,7 +94,7 @@ class Progress:
     """Says on stderr how far a long work is, to a person who waits there; nothing into a file or a pipe."""
 
     def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
+        self._what, self._total, self._done, self._width = what, total, 0, 0
         self._shown = sys.stderr.isatty() and total > 1
 
     def __enter__(self) -> Progress:
@@ -106,9 +106,13 @@ class Progress:
         self._show()
 
     def __exit__(self, *_: object) -> None:
-        if self._shown:
-            print(f"\r{' ' * 60}\r", end="", file=sys.stderr, flush=True)
+        self._write("")
+        self._write("")
 
     def _show(self) -> None:
+        self._write(f"{self._what}: {self._done} of {self._total}")
+
+    def _write(self, text: str) -> None:
         if self._shown:
-            print(f"\r{self._what}: {self._done} of {self._total} ", end="", file=sys.stderr, flush=True)
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)

@@ -181,7 +181,7 @@ def _observation_text(observation: Observation) -> str:
         "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
     }
     lines = [f"{name:<12} {output.flat(value)}" for name, value in facts.items() if value]
-    return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content), "", *lines))
+    return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content, hanging=""), "", *lines))
 
 
 def history(

@@ -16,7 +16,7 @@ from memory_sql.errors import ConfigurationError, DatabaseError, SchemaError
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "8c2f4e9d6b03"
+REVISION = "c41f7a92d5e8"
 
 VERSION_TABLE = "alembic_version"
 _VERSION = select(table(VERSION_TABLE, column("version_num"), schema="memory").c.version_num)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.tables import RunRow
-from memory_sql.domain import Usage
-from memory_sql.errors import LanguageModelError, MemorySQLError, StaleError
+from memory_sql.db.tables import AgentRow, RunRow
+from memory_sql.domain import DeadRun, Usage
+from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,14 @@ class AnsweredRun:
     answer: str
     usage: Usage
     prompt_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    session_id: str | None
+    to_number: int | None
+    scope_id: int | None
+    to_seq: int | None
 
 
 class RunRepository:
@@ -120,7 +128,7 @@ class RunRepository:
             update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
         )
 
-    async def fail(self, key: RunKey, error: BaseException, now: datetime) -> None:
+    async def fail(self, key: RunKey, error: BaseException, now: datetime, *, gives_up: bool = False) -> None:
         """Our own errors carry no remembered text; of others only the type is kept."""
         reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
@@ -128,8 +136,60 @@ class RunRepository:
         await self._session.execute(
             update(RunRow)
             .where(*_is(key), RunRow.state.in_(("running", "answered")))
-            .values(state="failed", answer=None, error_code=reason, error=message, finished_at=now, **cost)
+            .values(
+                state="dead" if gives_up else "failed",
+                answer=None,
+                error_code=reason,
+                error=message,
+                finished_at=now,
+                **cost,
+            )
         )
+
+    async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
+        """Raises `BudgetError` when the agent's runs of the day (UTC) have cost that many tokens, in and out."""
+        if daily_tokens is None:
+            return
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        used = func.coalesce(RunRow.input_tokens, 0) + func.coalesce(RunRow.output_tokens, 0)
+        total = await self._session.scalar(
+            select(func.coalesce(func.sum(used), 0)).where(RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
+        )
+        if total is not None and total >= daily_tokens:
+            raise BudgetError(agent_id, daily_tokens, midnight + timedelta(days=1))
+
+    async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
+        """What was given up and waits for a person, oldest first."""
+        statement = (
+            select(
+                AgentRow.agent_id,
+                RunRow.run_id,
+                RunRow.kind,
+                RunRow.session_id,
+                RunRow.scope_id,
+                RunRow.error_code,
+                RunRow.error,
+                RunRow.finished_at,
+            )
+            .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
+            .where(RunRow.state == "dead")
+            .order_by(RunRow.run_id)
+            .limit(limit)
+        )
+        if agent_id is not None:
+            statement = statement.where(AgentRow.agent_id == agent_id)
+        return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
+
+    async def take_dead(self, agent_key: int, run_id: int, state: str) -> TakenRun | None:
+        """Turns a dead run into `failed` or `discarded` and says what it was about; None when it isn't dead."""
+        taken = await self._session.execute(
+            update(RunRow)
+            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
+            .values(state=state)
+            .returning(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq)
+        )
+        row = taken.one_or_none()
+        return None if row is None else TakenRun(*row)
 
 
 def _is(key: RunKey) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import OWNER_PREFIX, Consolidation, PendingObservation, Scope, ScopeKind, ScopeRef
+from memory_sql.text import count_words
 
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
@@ -41,6 +42,8 @@ class ScopeState:
     language: str
     is_active: bool
     consolidate: bool
+    failures: int
+    errors: int
 
     @property
     def ref(self) -> ScopeRef:
@@ -125,6 +128,8 @@ _STATE = select(
     ScopeRow.language,
     ScopeRow.is_active,
     ScopeRow.consolidate,
+    ScopeRow.failures,
+    ScopeRow.errors,
 )
 
 
@@ -208,20 +213,120 @@ class ScopeRepository:
             statement = statement.where(AgentRow.agent_id == agent_id)
         return [(row.agent_id, row.scope_id) for row in await self._session.execute(statement)]
 
-    async def release(self, state: ScopeState, retry_at: datetime | None = None) -> None:
-        """Gives the lease back, unless it has passed to somebody else."""
-        values: dict[str, Any] = {"lease_until": None}
-        if retry_at is not None:
-            values["due_at"] = retry_at
+    async def release(self, state: ScopeState, **values: Any) -> None:
+        """Gives the lease back, with these changes, unless it has passed to somebody else."""
+        await self._session.execute(update(ScopeRow).where(_leased(state)).values(lease_until=None, **values))
+
+    async def postpone(self, agent_id: str, scope_id: int, until: datetime) -> None:
+        """It stays due, but later."""
         await self._session.execute(
             update(ScopeRow)
             .where(
-                ScopeRow.agent_key == state.agent_key,
-                ScopeRow.scope_id == state.scope_id,
-                ScopeRow.fence == state.fence,
+                ScopeRow.agent_key == AgentRow.agent_key,
+                AgentRow.agent_id == agent_id,
+                ScopeRow.scope_id == scope_id,
+                ScopeRow.due_at < until,
             )
-            .values(values)
+            .values(due_at=until)
         )
+
+    async def revive(self, agent_key: int, scope_id: int, run_id: int, due_at: datetime | None) -> None:
+        """What was given up with this run goes on; due at that time, or as what is pending says."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, ScopeRow.dead_run_id == run_id)
+            .values(errors=0, dead_run_id=None, due_at=due_at)
+        )
+
+    async def quarantine_pending(self, state: ScopeState, to_seq: int, now: datetime) -> int:
+        """Sets aside what is pending up to this number, and says how much that was; the text isn't touched."""
+        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
+        waiting = select(
+            literal(state.agent_key), literal(state.scope_id), pending.c.seq, literal("quarantined"), literal(now)
+        ).where(pending.c.seq <= to_seq)
+        key = ("agent_key", "scope_id", "seq")
+        set_aside = await self._session.execute(
+            upsert(ObservationStateRow)
+            .from_select([*key, "status", "status_at"], waiting)
+            .on_conflict_do_update(index_elements=key, set_={"status": "quarantined", "status_at": now})
+            .returning(ObservationStateRow.seq)
+        )
+        return len(set_aside.all())
+
+    async def newest_absorbing(self, state: ScopeState) -> int | None:
+        """The newest live version that absorbed something."""
+        version: int | None = await self._session.scalar(
+            select(func.max(ConsolidationRow.version)).where(
+                _in_scope(ConsolidationRow, state),
+                ConsolidationRow.live,
+                or_(
+                    ConsolidationRow.to_seq > ConsolidationRow.from_seq,
+                    func.cardinality(ConsolidationRow.extra_seqs) > 0,
+                ),
+            )
+        )
+        return version
+
+    async def rewind(self, state: ScopeState, before: int, reason: str, now: datetime) -> tuple[int, str | None]:
+        """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
+
+        The text that `before` was written on top of becomes the head under a new version; says that version and text.
+        The caller has locked the scope.
+        """
+        undone = (
+            update(ConsolidationRow)
+            .where(_in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
+            .values(live=False)
+            .returning(
+                ConsolidationRow.version, ConsolidationRow.base, ConsolidationRow.from_seq, ConsolidationRow.extra_seqs
+            )
+        )
+        rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
+        done_seq, base = rows[0].from_seq, rows[0].base
+        extras = [seq for row in rows for seq in row.extra_seqs if seq <= done_seq]
+        for condition, repend in (
+            (ObservationStateRow.seq > done_seq, False),
+            (ObservationStateRow.seq.in_(extras), True),
+        ):
+            await self._session.execute(
+                update(ObservationStateRow)
+                .where(_in_scope(ObservationStateRow, state), condition)
+                .values(repend=repend)
+            )
+        text = await self._session.scalar(
+            select(ConsolidationRow.content).where(_in_scope(ConsolidationRow, state), ConsolidationRow.version == base)
+        )
+        version = state.version + 1
+        await self._session.execute(
+            update(ScopeRow)
+            .where(_in_scope(ScopeRow, state))
+            .values(
+                consolidation=text, version=version, done_seq=done_seq, consolidated_at=now, held_seq=ScopeRow.last_seq
+            )
+        )
+        if text is not None:
+            await self._session.execute(
+                insert(ConsolidationRow).values(
+                    agent_key=state.agent_key,
+                    scope_id=state.scope_id,
+                    version=version,
+                    base=base,
+                    from_seq=done_seq,
+                    to_seq=done_seq,
+                    content=text,
+                    words=count_words(text),
+                    reason=reason,
+                    created_at=now,
+                )
+            )
+        return version, text
+
+    async def extend(self, state: ScopeState, lease: timedelta) -> bool:
+        """The lease goes on; False: it has passed to somebody else."""
+        extended = await self._session.scalar(
+            update(ScopeRow).where(_leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
+        )
+        return extended is not None
 
     async def pending(self, state: ScopeState, limit: int) -> list[PendingObservation]:
         """What waits for a consolidation, in the order of the numbers."""
@@ -248,19 +353,16 @@ class ScopeRepository:
         """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on."""
         version: int | None = await self._session.scalar(
             update(ScopeRow)
-            .where(
-                ScopeRow.agent_key == state.agent_key,
-                ScopeRow.scope_id == state.scope_id,
-                ScopeRow.version == state.version,
-                ScopeRow.epoch == state.epoch,
-                ScopeRow.fence == state.fence,
-            )
+            .where(_leased(state), ScopeRow.version == state.version, ScopeRow.epoch == state.epoch)
             .values(
                 consolidation=content,
                 version=ScopeRow.version + 1,
                 done_seq=to_seq,
                 consolidated_at=now,
                 lease_until=None,
+                failures=0,
+                errors=0,
+                dead_run_id=None,
             )
             .returning(ScopeRow.version)
         )
@@ -336,6 +438,10 @@ class ScopeRepository:
 
 def _is_free() -> Any:
     return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
+
+
+def _leased(state: ScopeState) -> Any:
+    return and_(_in_scope(ScopeRow, state), ScopeRow.fence == state.fence)
 
 
 def _in_scope(table: Any, state: ScopeState) -> Any:

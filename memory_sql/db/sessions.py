@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, DateTime, Integer, Interval, Text
+from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Interval, Text
 
 from memory_sql.db.tables import AgentRow, MessageRow, SessionRow
 from memory_sql.errors import NotFoundError
@@ -40,6 +40,9 @@ class SessionState:
     epoch: int
     fence: int
     due_reason: str | None
+    excluded: bool
+    failures: int
+    errors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ _ADD = select(
         bindparam("min_messages", type_=Integer),
         bindparam("cold", type_=Interval),
         bindparam("now", type_=DateTime(timezone=True)),
+        bindparam("excluded", type_=Boolean),
     ).table_valued("accepted", "due_at", "due_reason")
 )
 
@@ -81,6 +85,9 @@ _STATE = (
     SessionRow.epoch,
     SessionRow.fence,
     SessionRow.due_reason,
+    SessionRow.excluded,
+    SessionRow.failures,
+    SessionRow.errors,
 )
 
 
@@ -136,7 +143,11 @@ class SessionRepository:
         found = await self._session.scalars(
             select(SessionRow.session_id)
             .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
-            .where(AgentRow.agent_id == agent_id, SessionRow.last_number > SessionRow.formed_number)
+            .where(
+                AgentRow.agent_id == agent_id,
+                SessionRow.last_number > SessionRow.formed_number,
+                SessionRow.excluded.is_(False),
+            )
             .order_by(SessionRow.created_at, SessionRow.session_id)
         )
         return list(found)
@@ -206,15 +217,63 @@ class SessionRepository:
                 due_at=now + cold if waits else None,
                 due_reason="cold" if waits else None,
                 lease_until=None,
+                failures=0,
+                errors=0,
+                dead_run_id=None,
             )
         )
 
-    async def release(self, state: SessionState, retry_at: datetime | None) -> None:
-        """Gives the lease back, unless it has passed to somebody else; with `retry_at` the session is due then."""
-        values: dict[str, Any] = {"lease_until": None}
-        if retry_at is not None:
-            values |= {"due_at": retry_at, "due_reason": "retry"}
-        await self._session.execute(update(SessionRow).where(_same(state)).values(values))
+    async def release(self, state: SessionState, **values: Any) -> None:
+        """Gives the lease back, with these changes, unless it has passed to somebody else."""
+        await self._session.execute(update(SessionRow).where(_same(state)).values(lease_until=None, **values))
+
+    async def postpone(self, agent_id: str, session_id: str, until: datetime) -> None:
+        """It stays due, but later."""
+        await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), SessionRow.due_at < until)
+            .values(due_at=until)
+        )
+
+    async def revive(self, agent_key: int, session_id: str, run_id: int, now: datetime) -> None:
+        """What was given up with this run is due again."""
+        await self._session.execute(
+            update(SessionRow)
+            .where(
+                SessionRow.agent_key == agent_key, SessionRow.session_id == session_id, SessionRow.dead_run_id == run_id
+            )
+            .values(errors=0, dead_run_id=None, due_at=now, due_reason="retry")
+        )
+
+    async def locked(self, agent_key: int, session_id: str) -> SessionState:
+        """The session, locked until the transaction ends."""
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
+            .with_for_update(key_share=True, of=SessionRow)
+        )
+        return _state(found.one())
+
+    async def exclude(self, agent_id: str, session_id: str, excluded: bool) -> bool:
+        """Whether there is such a session; an excluded one isn't due."""
+        values: dict[str, Any] = {"excluded": excluded}
+        if excluded:
+            values |= {"due_at": None, "due_reason": None, "epoch": SessionRow.epoch + 1}
+        found = await self._session.scalar(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
+            .values(values)
+            .returning(SessionRow.session_id)
+        )
+        return found is not None
+
+    async def extend(self, state: SessionState, lease: timedelta) -> bool:
+        """The lease goes on; False: it has passed to somebody else."""
+        extended = await self._session.scalar(
+            update(SessionRow).where(_same(state)).values(lease_until=_CLOCK + lease).returning(SessionRow.session_id)
+        )
+        return extended is not None
 
 
 def _is(agent_id: str, session_id: str) -> Sequence[Any]:

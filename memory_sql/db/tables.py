@@ -166,7 +166,8 @@ class ScopeRow(Base):
             name="owner",
         ),
         CheckConstraint("done_seq BETWEEN 0 AND last_seq", name="done_seq"),
-        CheckConstraint("(version = 0) = (consolidation IS NULL)", name="consolidation"),
+        CheckConstraint("version > 0 OR consolidation IS NULL", name="consolidation"),
+        CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("language", *LANGUAGES),
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
@@ -210,6 +211,12 @@ class ScopeRow(Base):
     created_at: Mapped[datetime] = column("When the scope was first needed.", server_default=NOW)
     last_activity_at: Mapped[datetime | None] = column("When it last gained an observation.")
     consolidated_at: Mapped[datetime | None] = column("When its text last changed.")
+    held_seq: Mapped[int] = column(
+        "Not due before it gains an observation after this number (what an undo left).", Integer, server_default=ZERO
+    )
+    failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
+    errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
+    dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
 
 
 class MemberRow(Base):
@@ -246,6 +253,7 @@ class SessionRow(Base):
         key_of("agents"),
         CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
         CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
+        CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("due_reason", "signal", "messages", "tokens", "cold", "retry"),
         Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         {
@@ -274,6 +282,10 @@ class SessionRow(Base):
     lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
     created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
     last_activity_at: Mapped[datetime] = column("When the newest message arrived.", server_default=NOW)
+    excluded: Mapped[bool] = column("True: what is said in it is not to be remembered.", server_default=FALSE)
+    failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
+    errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
+    dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
 
 
 class MessageRow(Base):
@@ -313,13 +325,13 @@ class RunRow(Base):
         key_of("sessions", "session_id"),
         key_of("scopes", "scope_id"),
         one_of("kind", "formation", "consolidation"),
-        one_of("state", "running", "answered", "succeeded", "empty", "failed"),
+        one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL "
             "ELSE scope_id IS NOT NULL AND session_id IS NULL END",
             name="target",
         ),
-        CheckConstraint("(state = 'failed') = (error_code IS NOT NULL)", name="error_code"),
+        CheckConstraint("(state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)", name="error_code"),
         CheckConstraint("(state IN ('running', 'answered')) = (finished_at IS NULL)", name="finished_at"),
         Index(
             "runs_session_id_idx",
@@ -342,7 +354,9 @@ class RunRow(Base):
     from_seq: Mapped[int | None] = column("A consolidation read the observations after this number …", Integer)
     to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
     fence: Mapped[int] = column("The lease under which it ran.")
-    state: Mapped[str] = constant("running, answered, succeeded, empty (nothing worth keeping) or failed.")
+    state: Mapped[str] = constant(
+        "running, answered, succeeded, empty, failed, dead (given up, waits for a person) or discarded."
+    )
     answer: Mapped[str | None] = erase("The model's raw answer, from when it came until it was applied.")
     model: Mapped[str | None] = constant("The model that answered.")
     prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")

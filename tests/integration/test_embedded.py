@@ -177,8 +177,10 @@ def fresh(directory: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def lasting() -> Iterator[Path]:
     """With default options, for all tests that don't stop it."""
-    with tempfile.TemporaryDirectory(prefix="ms-", dir="/tmp") as directory, embedded.acquire(Path(directory)):
-        yield Path(directory)
+    with tempfile.TemporaryDirectory(prefix="ms-", dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        with embedded.acquire(Path(directory)):
+            yield Path(directory)
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
@@ -51,31 +49,26 @@ def test_docker_is_not_asked_without_need(option: str | None) -> None:
     servers.choose(option, GIVEN, lambda: pytest.fail("asked"))
 
 
-@pytest.mark.parametrize("host", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:1", "nonsense://"])
+@pytest.mark.parametrize("host", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:1", "tcp://127.0.0.1:nonsense"])
 def test_engine_that_is_not_there_does_not_answer(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     assert not servers.docker_answers()
 
 
-class Engine(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = json.dumps({"ApiVersion": "1.47"}).encode() if self.path.endswith("/version") else b"OK"
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def engine() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        thread = threading.Thread(target=server.serve_forever)
+    """Says to one caller what an engine says to a ping."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            caller, _ = server.accept()
+            with caller:
+                caller.recv(1024)
+                caller.sendall(b"HTTP/1.0 200 OK\r\nApi-Version: 1.47\r\n\r\nOK")
+
+        thread = threading.Thread(target=answer)
         thread.start()
-        yield f"tcp://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
         thread.join()
 
 

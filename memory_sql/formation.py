@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from math import ceil
 from typing import Any
 
 from memory_sql.config import Settings
@@ -26,8 +27,10 @@ from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
 from memory_sql.retry import judge
-from memory_sql.text import clean, count_words
+from memory_sql.text import clean, count_words, normal_form
 
+AGENT_ROLES = frozenset({"assistant", "agent"})
+ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 NO_MODEL = Usage(model="none", input_tokens=0, output_tokens=0)
 
 
@@ -254,6 +257,9 @@ def drafts_of(
             refused["no_content" if not content else "too_long"] += 1
             continue
         sources = _sources(item, loaded, refused)
+        if all(message.role in AGENT_ROLES for message in sources):
+            refused["agents_own_words"] += 1  # it repeats what it was told, memory included
+            continue
         target = _route(item, sources, loaded, refused)
         limit = (
             target.state.max_items
@@ -271,14 +277,29 @@ def drafts_of(
 
 
 def _sources(item: ExtractedObservation, loaded: Loaded, refused: Counter[str]) -> tuple[BufferedMessage, ...]:
-    """The messages that the model points at; everything that people said, if it points at none of them."""
+    """The messages that the model points at; where it points at none, those that share most words with the text."""
     spoken = loaded.spoken
     named = [n for n in dict.fromkeys(item.sources) if 1 <= n <= len(spoken)]
     if len(named) < len(set(item.sources)):
         refused["unknown_source"] += 1
     if named:
         return tuple(spoken[n - 1] for n in sorted(named))
-    return tuple(m for m in spoken if m.role == "user") or spoken
+    said = tuple(message for message in spoken if message.role == "user")
+    return _closest(item.content, said, 1) or _echoed(item.content, spoken) or said or spoken
+
+
+def _echoed(text: str, spoken: Sequence[BufferedMessage]) -> tuple[BufferedMessage, ...]:
+    """The agent's messages that hold most of the text's words."""
+    most = ceil(len(set(normal_form(text).split())) * ECHO_SHARE)
+    return _closest(text, [message for message in spoken if message.role in AGENT_ROLES], most)
+
+
+def _closest(text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
+    """The messages that share most words with the text; none where that is fewer than `least`."""
+    words = set(normal_form(text).split())
+    shared = [len(words & set(normal_form(message.content or "").split())) for message in messages]
+    best = max(shared, default=0)
+    return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
 
 
 def _route(

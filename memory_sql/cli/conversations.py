@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import (
-    Agent,
-    AnyUser,
-    AsJson,
-    Data,
-    ScopeId,
-    Url,
-    resolve,
-    run,
-    scope_number,
-)  # fmt: skip
-from memory_sql.errors import BusyError, InputError, LanguageModelError, StaleError
+from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, resolve, run, scope_number
+from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError, NotFoundError
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import ConversationFile
@@ -30,6 +20,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+HOPELESS = (ConfigurationError, DatabaseError, InputError, NotFoundError)  # going on would help nothing
 
 Groups = Annotated[
     list[str] | None,
@@ -128,20 +120,22 @@ async def consolidate_each(
     memory: Memory, agent: str, scopes: Sequence[int]
 ) -> tuple[list[ConsolidateResult], dict[str, str]]:
     return await _each(
-        "consolidating scopes", scopes, lambda s: memory.consolidate(agent_id=agent, scope_id=s), "scope s{}".format
+        "consolidating scopes", scopes, lambda s: memory.consolidate(agent_id=agent, scope_id=s), "scope {}".format
     )
 
 
 async def _each(
     what: str, keys: Sequence[K], work: Callable[[K], Awaitable[T]], name: Callable[[K], str]
 ) -> tuple[list[T], dict[str, str]]:
-    """One failure stops no other."""
+    """Each piece of work done, or why not: one that fails stops no other."""
     done, failed = [], {}
     with output.Progress(what, len(keys)) as progress:
         for key in keys:
             try:
                 done.append(await work(key))
-            except (LanguageModelError, StaleError, BusyError) as error:
+            except HOPELESS:
+                raise
+            except MemorySQLError as error:
                 failed[name(key)] = str(error)
             progress.step()
     return done, failed

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import (
-    Agent,
-    AsJson,
-    Data,
-    InSession,
-    Limit,
-    ScopeId,
-    Url,
-    User,
-    run,
-    scope_number,
-)  # fmt: skip
+from memory_sql.cli.options import Agent, AsJson, Data, InSession, Limit, ScopeId, Url, User, run, scope_number
 from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ def filled(server_url: str, template: str) -> Iterator[str]:
     asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
     asyncio.run(fill(named(server_url, name)))
     yield named(server_url, name)
-    asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
+    asyncio.run(administer(server_url, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @pytest.fixture

@@ -101,8 +101,9 @@ def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
 
 def test_several_files_are_a_line_each(run: Run, talk: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", {"role": "user", "content": "Hello"})
-    rows = run("add", talk, other, *MIA, "--json").rows
+    rows = run("add", talk, other, *MIA, "--group", "crew", "--json").rows
     assert [(row["file"], row["accepted"]) for row in rows] == [(str(talk), 3), (str(other), 1)]
+    assert "group" in {row["ref"]["kind"] for row in run("scopes", *MIA, "--json").rows}
 
 
 def test_stdin_is_added_once(run: Run) -> None:

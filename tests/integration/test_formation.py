@@ -24,20 +24,20 @@ async def test_one_call_forms_observations_for_every_scope(memory: Memory, llm: 
         extracted(
             ("Mia likes tea.", "individual", [1]),
             ("The team ships in April.", "group:harbor", [1, 3]),
-            ("Large exports fail.", "collective", [2]),
+            ("Large exports fail.", "collective", [3]),
         )
     )
     result = await memory.form(**SESSION)
     assert [(str(o.scope), o.content, o.source.message_ids) for o in result.observations] == [
         ("individual:mia", "Mia likes tea.", ("m1",)),
         ("group:harbor", "The team ships in April.", ("m1", "m3")),
-        ("collective", "Large exports fail.", ("m2",)),
+        ("collective", "Large exports fail.", ("m3",)),
     ]
     assert len(llm.requests) == 1
     assert all(o.pending and o.source.session_id == "s" for o in result.observations)
     assert await rows(memory, RUNS) == [("formation", "succeeded", None, 3, None)]
     evidence = "SELECT scope_id, number, user_id FROM memory.evidence ORDER BY evidence_id"
-    assert [row[1:] for row in await rows(memory, evidence)] == [(1, "mia"), (1, "mia"), (3, "mia"), (2, None)]
+    assert [row[1:] for row in await rows(memory, evidence)] == [(1, "mia"), (1, "mia"), (3, "mia"), (3, "mia")]
 
 
 async def test_observed_at_is_when_it_was_said(memory: Memory, llm: Scripted) -> None:
@@ -284,3 +284,23 @@ async def test_the_last_thing_said_again_is_evidence_and_older_things_are_said_a
         (2, 1),
         (3, 1),
     ]
+
+
+async def test_agent_that_repeats_its_memory_does_not_make_it_anew(memory: Memory, llm: Scripted) -> None:
+    """Fifty turns of echo, and a model that takes all of it for news."""
+    await memory.observe("Mia moors at berth 12.", agent_id="ada", user_id="mia")
+    sources: list[list[int]] = [[2], []]
+    for n in range(50):
+        known = str(await memory.context(agent_id="ada", user_id="mia"))
+        said = [message("Go on!", n=2 * n), message(f"I know: {known}", n=2 * n + 1, role="assistant")]
+        await memory.add(said, **HERE)
+        llm.then(extracted((f"Mia moors at berth 12 ({n}).", "individual", sources[n % 2])))
+        assert (await memory.form(**SESSION)).refused == {"agents_own_words": 1}
+    assert (await memory.stats(agent_id="ada")).observations == 1
+
+
+async def test_observation_without_sources_is_traced_to_the_closest_message(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("Hello there"), message("I moor at berth 12", n=2), message("Bye", n=3)], **HERE)
+    llm.then(extracted(("Mia moors at berth 12.", "individual", []), ("Nothing alike.", "individual", [])))
+    formed = await memory.form(**SESSION)
+    assert [o.source.message_ids for o in formed.observations] == [("m2",), ("m1", "m2", "m3")]

@@ -166,7 +166,7 @@ async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted)
     async with Memory(database_url, llm, Settings(lease_seconds=0.3)) as memory:
         await memory.add(conversation(4), **HERE)
 
-        async def slow(_: Request[Any]) -> str:
+        async def slow(_request: Request[Any]) -> str:
             for _ in range(4):
                 await asyncio.sleep(0.25)
                 with pytest.raises(BusyError):

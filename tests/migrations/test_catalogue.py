@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import ARRAY, CheckConstraint, Column, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from memory_sql.db.tables import Base
+from tests.conftest import administer, named
 from tests.migrations.databases import fetch
 
 WITHOUT_COMMENT = {
@@ -52,24 +56,33 @@ COLUMNS = [column for table in Base.metadata.sorted_tables for column in table.c
 CONTAINERS_OF_TEXT = (Text, JSONB, TSVECTOR)
 
 
+@pytest.fixture(scope="module")
+def migrated(server_url: str, template: str) -> Iterator[str]:
+    """The URL of a database that nobody writes to."""
+    name = f"memory_sql_catalogue_{os.getpid()}"
+    asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
+    yield named(server_url, name)
+    asyncio.run(administer(server_url, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
 def holds_text(column: Column[object]) -> bool:
     kind = column.type.item_type if isinstance(column.type, ARRAY) else column.type
     return isinstance(kind, CONTAINERS_OF_TEXT)
 
 
 @pytest.mark.parametrize("what", WITHOUT_COMMENT)
-async def test_everything_has_a_comment(database_url: str, what: str) -> None:
-    assert await fetch(database_url, WITHOUT_COMMENT[what]) == []
+async def test_everything_has_a_comment(migrated: str, what: str) -> None:
+    assert await fetch(migrated, WITHOUT_COMMENT[what]) == []
 
 
-async def test_every_view_says_its_grain_in_its_comment(database_url: str) -> None:
-    views = await fetch(database_url, VIEWS)
+async def test_every_view_says_its_grain_in_its_comment(migrated: str) -> None:
+    views = await fetch(migrated, VIEWS)
     assert len(views) >= 3
     assert [name for name, comment in views if not comment.startswith("One row per ")] == []
 
 
-async def test_keys_are_named_by_the_convention(database_url: str) -> None:
-    found = [row for row in await fetch(database_url, CONSTRAINTS) if row.contype != b"c"]
+async def test_keys_are_named_by_the_convention(migrated: str) -> None:
+    found = [row for row in await fetch(migrated, CONSTRAINTS) if row.contype != b"c"]
     wrong = [
         row.conname
         for row in found
@@ -79,15 +92,15 @@ async def test_keys_are_named_by_the_convention(database_url: str) -> None:
     assert wrong == []
 
 
-async def test_checks_are_named_as_in_the_code(database_url: str) -> None:
-    found = {row.conname for row in await fetch(database_url, CONSTRAINTS) if row.contype == b"c"}
+async def test_checks_are_named_as_in_the_code(migrated: str) -> None:
+    found = {row.conname for row in await fetch(migrated, CONSTRAINTS) if row.contype == b"c"}
     ours = [c for table in Base.metadata.sorted_tables for c in table.constraints if isinstance(c, CheckConstraint)]
     assert found == {str(constraint.name) for constraint in ours}
     assert all(re.fullmatch(rf"{c.table.name}_(?!{c.table.name}_)[a-z_]+(?<!_check)_check", str(c.name)) for c in ours)
 
 
-async def test_indexes_are_named_after_table_and_columns(database_url: str) -> None:
-    found = await fetch(database_url, INDEXES)
+async def test_indexes_are_named_after_table_and_columns(migrated: str) -> None:
+    found = await fetch(migrated, INDEXES)
     wrong = [name for table, name, *rest in found if not index_name_fits(table, name, *rest)]
     assert found
     assert wrong == []

@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     )
 
     max_errors: int = Field(3, ge=1, description="unusable answers in a row after which work waits for a person")
+    retry_first_seconds: float = Field(5.0, gt=0, description="pause after a first failure; twice as long each time")
+    retry_longest_seconds: float = Field(600.0, gt=0, description="the longest of these pauses")
     daily_tokens: int | None = Field(None, ge=0, description="tokens of an agent and day (UTC) beyond which work waits")
     pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")

@@ -93,7 +93,7 @@ def _scope(scope: ScopeText, now: datetime) -> Iterable[_Piece]:
     element, owner = ELEMENTS[scope.ref.kind]
     own = scope.ref.kind == "individual"
     lines = _lines(scope, now) if own else []
-    if scope.consolidation is None and not lines:
+    if not scope.consolidation and not lines:
         return
     attributes = [attribute(owner, title_of(scope))] if owner else []
     attributes += [attribute("name", scope.ref.name)] if scope.ref.name else []

@@ -12,9 +12,6 @@ from datetime import datetime, timedelta
 from memory_sql.config import Settings
 from memory_sql.errors import LanguageModelError, UnavailableError
 
-FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(minutes=10)
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -28,14 +25,14 @@ class Verdict:
 
 def judge(error: BaseException, failures: int, errors: int, settings: Settings, now: datetime) -> Verdict:
     if isinstance(error, UnavailableError):
-        return Verdict(failures + 1, errors, now + pause(failures))
+        return Verdict(failures + 1, errors, now + pause(failures, settings))
     if isinstance(error, LanguageModelError):
         if errors + 1 >= settings.max_errors:
             return Verdict(failures, errors + 1, gives_up=True)
-        return Verdict(failures, errors + 1, now + pause(errors))
+        return Verdict(failures, errors + 1, now + pause(errors, settings))
     return Verdict(failures, errors)  # stale, interrupted, database: nobody's fault
 
 
-def pause(before: int) -> timedelta:
-    """5 s after the first failure, then twice as long each time, at most 10 minutes."""
-    return min(FIRST_PAUSE * (1 << min(before, 20)), LONGEST_PAUSE)
+def pause(before: int, settings: Settings) -> timedelta:
+    """After so many failures in a row before this one: twice as long each time, up to a limit."""
+    return timedelta(seconds=min(settings.retry_first_seconds * 2.0 ** min(before, 60), settings.retry_longest_seconds))

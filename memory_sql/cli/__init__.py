@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from memory_sql import __version__
-from memory_sql.cli import configuration, conversations, demo, output, reading
+from memory_sql.cli import configuration, conversations, demo, knowledge, output, reading
 from memory_sql.cli.database import db
 from memory_sql.errors import MemorySQLError
 
@@ -26,8 +26,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "add": conversations.add,
     "form": conversations.form,
-    "observe": conversations.observe,
-    "consolidate": conversations.consolidate,
+    "observe": knowledge.observe,
+    "consolidate": knowledge.consolidate,
     "context": reading.context,
     "search": reading.search,
     "scopes": reading.scopes,

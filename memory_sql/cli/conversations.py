@@ -1,16 +1,14 @@
-"""Commands that write: add, form, observe, consolidate."""
+"""Commands on conversations: add, form."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, resolve, run, scope_number
+from memory_sql.cli.options import Agent, AsJson, Data, Url, resolve, run
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError, NotFoundError
 
 if TYPE_CHECKING:
@@ -222,7 +220,7 @@ def form(
         output.json_line({"formed": formed, "failed": failed})
     else:
         print("\n".join(map(_formed_text, formed)) or ("nothing was formed" if failed else "nothing to form"))
-    _end(failed)
+    end(failed)
 
 
 def _formed_text(result: FormResult) -> str:
@@ -238,113 +236,7 @@ def _formed_text(result: FormResult) -> str:
     return "\n".join((head, *more))
 
 
-def observe(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
-    agent: Agent,
-    user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="ID", help="Whose it is; beside --group or --collective, who said it."),
-    ] = None,
-    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
-    collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
-    observed_at: Annotated[
-        str | None,
-        typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone."),
-    ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="The conversation that it comes from.")
-    ] = None,
-    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it, by name.")] = None,
-    scope: Annotated[
-        str | None, typer.Option("--scope", metavar="NAME", help="A scope of its own beside the owner's main one.")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Repeatable.")] = None,
-    metadata: Annotated[
-        str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
-    ] = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stores one observation, without a language model.
-
-    \b
-    memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
-    memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
-    """
-    moment, extra = _moment(observed_at), _metadata(metadata)
-    observation = run(
-        url,
-        data,
-        lambda memory: memory.observe(
-            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=moment,
-            session_id=session, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
-        ),
-    )  # fmt: skip
-    output.one(observation, output.observation_line, as_json)
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError("--observed-at must be an ISO 8601 time with a zone: 2026-03-02T10:15:00Z") from None
-
-
-def _metadata(text: str | None) -> dict[str, Any]:
-    try:
-        metadata = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"--metadata is not JSON: {error}") from None
-    if not isinstance(metadata, dict):
-        raise InputError("--metadata must be a JSON object")
-    return metadata
-
-
-def consolidate(
-    agent: Agent,
-    user: AnyUser = None,
-    scope_id: ScopeId = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Rewrites a scope's text from what is pending.
-
-    \b
-    memory-sql consolidate --agent ada --user mia
-    memory-sql consolidate --agent ada --scope-id s12
-
-    Without --scope-id: every scope that the user may see and in which something is pending. A text that fails its
-    checks isn't used; the old one stays and the exit code is 1.
-    """
-    if scope_id is None and user is None:
-        raise InputError("which scopes? say --user, or --scope-id")
-
-    async def work(memory: Memory) -> tuple[list[ConsolidateResult], dict[str, str]]:
-        if scope_id is not None:
-            return await consolidate_each(memory, agent, [scope_number(scope_id)])
-        scopes = await memory.scopes(agent_id=agent, user_id=user)
-        return await consolidate_each(memory, agent, [scope.ref.id for scope in scopes if scope.pending])
-
-    consolidated, failed = run(url, data, work)
-    if as_json:
-        output.json_line({"consolidated": consolidated, "failed": failed})
-    else:
-        print("\n".join(map(_consolidated_text, consolidated)) or ("" if failed else "nothing is pending"))
-    _end(failed)
-
-
-def _consolidated_text(result: ConsolidateResult) -> str:
-    head = f"s{result.scope.id}  {result.scope}"
-    if result.version is None:
-        return f"{head}  nothing is pending"
-    absorbed = output.many(result.absorbed, "observation")
-    text = output.indented(result.content or "")
-    return f"{head}  v{result.version}, {absorbed} absorbed ({result.model})\n{text}"
-
-
-def _end(failed: dict[str, str]) -> None:
+def end(failed: dict[str, str]) -> None:
     output.complain_of(failed)
     if failed:
         raise typer.Exit(1)

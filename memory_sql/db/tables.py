@@ -365,7 +365,7 @@ class RunRow(Base):
     latency_seconds: Mapped[float | None] = column("How long the model took.")
     observations: Mapped[int | None] = column("Observations that it stored or absorbed.", Integer)
     duplicates: Mapped[int | None] = column("Observations that were known already and gained evidence.", Integer)
-    refused: Mapped[dict[str, Any]] = column("What the model may not do, counted by reason.", server_default=NO_PAIRS)
+    refused: Mapped[dict[str, Any]] = constant("What the model may not do, counted by reason.", server_default=NO_PAIRS)
     error_code: Mapped[str | None] = constant("Why it failed, in one word.")
     error: Mapped[str | None] = constant("Why it failed, in a sentence without remembered text.")
     started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)

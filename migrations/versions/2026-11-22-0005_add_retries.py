@@ -393,9 +393,12 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # What was given up or put aside is a failure again, and due; an undone first text can't be told from none.
+    # What was given up is a failure again, and due; what was discarded is a failure that stays passed over. A text that
+    # was undone to nothing becomes an empty one: its version must go on rising.
+    op.execute("UPDATE memory.sessions SET due_at = now(), due_reason = 'retry', dead_run_id = NULL WHERE dead_run_id > 0")
+    op.execute("UPDATE memory.scopes SET due_at = now(), dead_run_id = NULL WHERE dead_run_id > 0")
     op.execute("UPDATE memory.runs SET state = 'failed' WHERE state IN ('dead', 'discarded')")
-    op.execute("UPDATE memory.scopes SET version = 0 WHERE consolidation IS NULL")
+    op.execute("UPDATE memory.scopes SET consolidation = '' WHERE consolidation IS NULL AND version > 0")
     op.execute(f"DROP FUNCTION memory.{NEW_ADD}")
     run(ADD_MESSAGES_BEFORE)
     run(REFRESH_DUE_BEFORE)

@@ -51,7 +51,6 @@ VIEWS = """
     WHERE relnamespace = 'memory'::regnamespace AND relkind = 'v'"""
 NAMES = {"p": "{table}_pkey", "u": "{table}_{columns}_key", "f": "{table}_{columns}_fkey"}
 
-OWN_WORDS = {"runs.refused"}  # jsonb: reasons of ours and numbers
 COLUMNS = [column for table in Base.metadata.sorted_tables for column in table.columns]
 CONTAINERS_OF_TEXT = (Text, JSONB, TSVECTOR)
 
@@ -117,7 +116,7 @@ def index_name_fits(table: str, name: str, unique: bool, predicate: str | None, 
 def test_every_text_column_says_what_forgetting_does_to_it() -> None:
     classes = {str(column): column.info.get("text") for column in COLUMNS if holds_text(column)}
     unclassed = {name.removeprefix("memory.") for name, kind in classes.items() if kind is None}
-    assert unclassed <= OWN_WORDS
+    assert unclassed == set()
     assert set(classes.values()) - {None} == {"erase", "host_id", "constant"}
 
 

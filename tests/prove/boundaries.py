@@ -1,0 +1,123 @@
+"""The same small life, killed at every point where it talks to the database, and taken up again.
+
+    python -m tests.prove.boundaries --url postgresql://… [--every 7]
+
+A point is before or after a statement or a commit. Each time an agent of its own adds messages, forms, consolidates,
+undoes and consolidates again; whoever comes after the kill sends the same messages again and lets what is due run. Then
+every message must have been formed once and stand in the text once. `verify` runs at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import event
+
+from memory_sql.config import Settings
+from memory_sql.db import migrate
+from memory_sql.llm import Answer, Usage
+from memory_sql.llm.answers import read
+from memory_sql.memory import Memory
+from tests.prove.kills import SETTINGS, Fickle
+
+QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.05, "formation_cold_minutes": 0.0, "llm": "offline"})
+SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
+
+
+class Sure(Fickle):
+    """Never slow, never wrong."""
+
+    async def generate(self, request: Any) -> Any:
+        raw = self._answer(request)
+        return Answer(read(raw, request.output), raw, Usage("sure", 1, 1))
+
+
+async def live(memory: Memory, agent: str) -> None:
+    await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
+    await memory.form(agent_id=agent, session_id="s")
+    (scope,) = await memory.scopes(agent_id=agent, user_id="u")
+    await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
+    await memory.undo(agent_id=agent, scope_id=scope.ref.id)
+    await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
+
+
+async def live_until(url: str, agent: str, point: int) -> int:
+    """Lives, and kills the process at that point; says how many points there are if there is no such."""
+    passed = 0
+
+    def reach(*_: Any) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async with Memory(url, Sure(0), QUICK) as memory:
+        engine = memory.database.engine.sync_engine
+        event.listen(engine, "before_cursor_execute", reach)
+        event.listen(engine, "after_cursor_execute", reach)
+        commit = engine.dialect.do_commit
+
+        def watched(connection: Any) -> None:
+            reach()
+            commit(connection)
+            reach()
+
+        engine.dialect.do_commit = watched  # type: ignore[method-assign]
+        await live(memory, agent)
+    return passed
+
+
+async def take_up(url: str, agent: str) -> list[str]:
+    """What a client and a worker do after the crash, and what is wrong then."""
+    async with Memory(url, Sure(0), QUICK) as memory:
+        await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
+        await asyncio.sleep(0.06)  # the dead one's lease
+        await memory.form(agent_id=agent, session_id="s")
+        for scope in await memory.scopes(agent_id=agent, user_id="u"):
+            await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
+        facts = Counter(o.content[5:] for o in await memory.list(agent_id=agent, user_id="u", limit=1000))
+        (scope,) = await memory.scopes(agent_id=agent, user_id="u")
+    told = Counter(line[5:] for line in (scope.consolidation or "").splitlines())
+    wanted = Counter(str(message["id"]) for message in SAID)
+    return [f"{name}: {found}" for name, found in (("formed", facts), ("told", told)) if found != wanted]
+
+
+def killed_at(url: str, agent: str, point: int) -> None:
+    pid = os.fork()
+    if not pid:
+        asyncio.run(live_until(url, agent, point))
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), f"point {point} was not reached"
+
+
+async def verify(url: str) -> list[str]:
+    async with Memory(url, Sure(0), QUICK) as memory:
+        return [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--url", required=True)
+    arguments.add_argument("--every", type=int, default=1, help="each how manieth point is tried")
+    given = arguments.parse_args()
+    migrate.upgrade(given.url)
+    points = asyncio.run(live_until(given.url, "whole", 0))
+    tried = range(1, points + 1, given.every)
+    problems = []
+    for point in tried:
+        killed_at(given.url, f"a{point}", point)
+        problems += [f"point {point}: {problem}" for problem in asyncio.run(take_up(given.url, f"a{point}"))]
+    problems += asyncio.run(verify(given.url))
+    print("\n".join(problems) or f"{len(tried)} of {points} points: nothing lost, nothing doubled")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from alembic import context
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db.engine import VERSION_TABLE, connect_once
-from memory_sql.db.migrate import LOCK_KEY, is_ours
+from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_the_host_keeps
 from memory_sql.db.tables import SCHEMA, Base
 
 OPTIONS: dict[str, Any] = {
@@ -28,28 +28,24 @@ OPTIONS: dict[str, Any] = {
     "include_name": is_ours,
     "compare_server_default": True,
 }
-PREPARE = (
-    # Waiting for another process that upgrades is fine; queueing behind a long transaction would block all behind us.
-    f"SELECT pg_advisory_xact_lock({LOCK_KEY})",
-    "SET LOCAL lock_timeout = '3s'",
-    f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-    f"COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).'",
-)
 
 
 def print_sql() -> None:
     context.configure(dialect_name="postgresql", literal_binds=True, dialect_opts={"paramstyle": "named"}, **OPTIONS)
-    with context.begin_transaction():
-        for statement in PREPARE:
-            context.execute(statement)
-        context.run_migrations()
+    run_migrations()
 
 
 def migrate(connection: Connection) -> None:
-    for statement in PREPARE:
-        connection.execute(text(statement))
     context.configure(connection=connection, **OPTIONS)
+    run_migrations(connection)
+
+
+def run_migrations(connection: Connection | None = None) -> None:
     with context.begin_transaction():
+        prepare()
+        if connection is not None:
+            refuse_what_the_host_keeps(connection)
+        context.execute(CREATE_SCHEMA)  # for the version table, which is made before the first migration runs
         context.run_migrations()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import URL, column, event, make_url, select, table
+from sqlalchemy import URL, Select, column, event, func, make_url, select, table, union_all
+from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -19,7 +21,7 @@ Session = AsyncSession
 REVISION = "c41f7a92d5e8"
 
 VERSION_TABLE = "alembic_version"
-_VERSION = select(table(VERSION_TABLE, column("version_num"), schema="memory").c.version_num)
+VERSION_SCHEMA = "memory"
 
 # Point look-ups with array parameters never switch to a generic plan by themselves, and compiling them costs more than
 # running them (measured; see docs).
@@ -104,9 +106,7 @@ class Database:
     async def check_schema(self) -> None:
         """Raises `SchemaError` unless the database is exactly at this release's revision."""
         async with self.statement() as session:
-            found = await session.scalar(_VERSION)
-        if found != REVISION:
-            raise SchemaError(f"the schema is at {found}, this release needs {REVISION}; run `memory-sql db upgrade`")
+            (await recorded(session)).check()
 
     async def close(self) -> None:
         await self.engine.dispose()
@@ -121,3 +121,62 @@ async def connect_once(url: str | URL, **connect_args: Any) -> AsyncIterator[Asy
             yield connection
     finally:
         await engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What Alembic has written down. `own`: in our version table. Else in the host's, ours perhaps among them."""
+
+    own: bool
+    revisions: Sequence[str]
+
+    def check(self) -> None:
+        """Raises `SchemaError` unless this release's revision is among them."""
+        if REVISION in self.revisions:
+            return
+        if not self.revisions:
+            raise SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
+        found = ", ".join(self.revisions)
+        if self.own:
+            raise SchemaError(f"the schema is at {found}, this release needs {REVISION}; run `memory-sql db upgrade`")
+        raise SchemaError(
+            f"no version table lists revision {REVISION}, which this release needs (found: {found}); run `memory-sql db"
+            " upgrade`, or `alembic upgrade heads` where your Alembic keeps our schema"
+        )
+
+
+async def recorded(session: AsyncSession | AsyncConnection) -> Recorded:
+    """How far the schema is, whoever keeps it: we in `memory.alembic_version`, or the host's Alembic in its own table."""
+    if await session.scalar(_HAS_OWN_TABLE):
+        own = (await session.scalars(_listed(VERSION_SCHEMA, VERSION_TABLE))).all()
+        if own:
+            return Recorded(True, own)
+    tables = (await session.execute(_VERSION_TABLES)).all()
+    if not tables:
+        return Recorded(False, ())
+    lists = [_listed(schema, name) for schema, name in tables]
+    return Recorded(False, (await session.scalars(union_all(*lists))).all())
+
+
+def _listed(schema: str, name: str) -> Select[Any]:
+    return select(table(name, column("version_num"), schema=schema).c.version_num)
+
+
+_HAS_OWN_TABLE = select(func.to_regclass(f"{VERSION_SCHEMA}.{VERSION_TABLE}").is_not(None))
+_relation, _schema, _key = pg_catalog.pg_class, pg_catalog.pg_namespace, pg_catalog.pg_constraint
+# Hosts name their version table as they like. Its primary key is called by Alembic, and its only column as well.
+_VERSION_TABLES = (
+    select(_schema.c.nspname, _relation.c.relname)
+    .select_from(_relation)
+    .join(_schema, _schema.c.oid == _relation.c.relnamespace)
+    .join(_key, _key.c.conrelid == _relation.c.oid)
+    .join(pg_catalog.pg_attribute, pg_catalog.pg_attribute.c.attrelid == _relation.c.oid)
+    .where(
+        _key.c.contype == "p",
+        _key.c.conname == _relation.c.relname.concat("_pkc"),
+        pg_catalog.pg_attribute.c.attname == "version_num",
+        func.has_schema_privilege(_schema.c.oid, "USAGE"),
+        func.has_table_privilege(_relation.c.oid, "SELECT"),
+    )
+    .order_by(_schema.c.nspname, _relation.c.relname)
+)

@@ -1,4 +1,8 @@
-"""Alembic, from an installed package as from a checkout. Imported only by commands that need it."""
+"""Alembic, from an installed package as from a checkout. Imported only by commands that need it.
+
+A host whose own Alembic keeps our schema as a branch of its history, or compares the whole database, uses `scripts`,
+`prepare`, `host_include_name` and `host_include_object` in its env.py; see docs/deploying.md.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from alembic import command
+from alembic import command, context
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
-from memory_sql.db.engine import VERSION_TABLE, connect_once, named_errors
+from memory_sql.db.engine import REVISION, VERSION_TABLE, Recorded, connect_once, named_errors, recorded
 from memory_sql.db.tables import SCHEMA
 from memory_sql.errors import SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns
+LOCK_TIMEOUT = "3s"
+# CREATE SCHEMA IF NOT EXISTS asks for a right to create schemas even where there is nothing to create.
+CREATE_SCHEMA = f"""DO $$ BEGIN
+    IF to_regnamespace('{SCHEMA}') IS NULL THEN
+        CREATE SCHEMA {SCHEMA};
+        COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).';
+    END IF;
+END $$"""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -57,29 +69,26 @@ def _named_errors() -> Iterator[None]:
 
 
 def current(url: str) -> str | None:
-    """The revision that the database is at; None without a schema of ours."""
-    return asyncio.run(_current(url))
+    """The revision of ours that the database is at; None without a schema of ours."""
+    found = asyncio.run(_recorded(url))
+    ours = found.revisions if found.own else [revision for revision in found.revisions if revision in _known()]
+    return ours[0] if ours else None
 
 
-async def _current(url: str) -> str | None:
+async def _recorded(url: str) -> Recorded:
     with named_errors():
         async with connect_once(url) as connection:
-            return await connection.run_sync(_revision)
+            return await recorded(connection)
 
 
-def _revision(connection: Connection) -> str | None:
-    options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
-    return MigrationContext.configure(connection, opts=options).get_current_revision()
+def _known() -> set[str]:
+    return {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
 
 
 def check(url: str) -> str:
     """The revision, if it is this release's; else raises `SchemaError`."""
-    found, needed = current(url), head()
-    if found is None:
-        raise SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
-    if found != needed:
-        raise SchemaError(f"the schema is at {found}, this release needs {needed}; run `memory-sql db upgrade`")
-    return found
+    asyncio.run(_recorded(url)).check()
+    return REVISION
 
 
 def head() -> str:
@@ -94,3 +103,34 @@ def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
     if type_ == "schema":
         return name == SCHEMA
     return not (type_ == "table" and name == VERSION_TABLE)
+
+
+def prepare() -> None:
+    """For an env.py, first thing within `context.begin_transaction()`: upgrades at once take turns, and none waits long.
+
+    Waiting for another process that upgrades is fine; queueing behind a long transaction would block all behind us.
+    """
+    context.execute(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
+    context.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
+def refuse_what_the_host_keeps(connection: Connection) -> None:
+    """Raises `SchemaError` where our tables are there and our version table doesn't say so: the host's Alembic does."""
+    options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
+    own = MigrationContext.configure(connection, opts=options).get_current_heads()
+    if not own and connection.scalar(select(func.to_regclass(f"{SCHEMA}.agents").is_not(None))):
+        raise SchemaError(
+            "the schema is there, but `memory-sql db upgrade` hasn't made it: where your Alembic keeps it as a branch,"
+            " run `alembic upgrade heads`"
+        )
+
+
+def host_include_name(name: str | None, type_: str, parent_names: Any) -> bool:
+    """For the host's `include_name`: with `include_schemas`, keeps our schema out of autogenerate, unread."""
+    return not (type_ == "schema" and name == SCHEMA)
+
+
+def host_include_object(object_: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
+    """For the host's `include_object`: keeps our tables out of autogenerate, also those in the host's metadata."""
+    table = object_ if type_ == "table" else object_.table
+    return bool(table.schema != SCHEMA)

@@ -18,8 +18,17 @@ down_revision = None
 branch_labels = ("memory_sql",)
 depends_on = None
 
+# Ours makes it beforehand; the Alembic of a host, where we are a branch of its history, doesn't.
+CREATE_SCHEMA = """DO $$ BEGIN
+    IF to_regnamespace('memory') IS NULL THEN
+        CREATE SCHEMA memory;
+        COMMENT ON SCHEMA memory IS 'Long-term memory of AI agents (memory_sql).';
+    END IF;
+END $$"""
+
 
 def upgrade() -> None:
+    op.execute(CREATE_SCHEMA)
     op.create_table(
         "agents",
         sa.Column(

@@ -1,0 +1,79 @@
+"""A slice of each proof for every run of the tests, the whole under `make prove`."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from memory_sql.llm.offline import Offline
+from memory_sql.memory import Memory
+from tests.prove.state_machine import Life
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(module: str, *arguments: str) -> None:
+    """In a process of its own: it forks, and pytest must not be what is forked."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", f"tests.prove.{module}", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_fifty_kills_lose_and_double_nothing(database_url: str) -> None:
+    run("kills", "--url", database_url, "--kills", "50")
+
+
+@pytest.mark.prove
+def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> None:
+    run("kills", "--embedded", str(tmp_path / "postgres"), "--kills", "1000", "--crashes", "50", "--drain", "300")
+
+
+def test_a_kill_at_every_tenth_point(database_url: str) -> None:
+    run("boundaries", "--url", database_url, "--every", "10")
+
+
+@pytest.mark.prove
+def test_a_kill_at_every_point(database_url: str) -> None:
+    run("boundaries", "--url", database_url)
+
+
+def live_randomly(url: str, lives: int, steps: int) -> int:
+    with asyncio.Runner() as runner:
+        machine = type("Life", (Life,), {"url": url, "runner": runner})
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            machine,
+            settings=settings(
+                max_examples=lives,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+        async def verify() -> None:
+            async with Memory(url, Offline()) as memory:
+                assert list(await memory.verify() if hasattr(memory,"verify") else []) == []
+
+        runner.run(verify())
+    return next(Life.steps)
+
+
+def test_random_lives_are_what_the_model_says(database_url: str) -> None:
+    assert live_randomly(database_url, lives=12, steps=30) > 300
+
+
+@pytest.mark.prove
+def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
+    assert live_randomly(database_url, lives=250, steps=60) > 10_000

@@ -55,22 +55,40 @@ async def load(
     session: Session, agent_id: str, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
 ) -> tuple[ScopeState, Loaded | None]:
     """The scope and what waits in it, leased; None when nothing does. Raises `BusyError`, `NotFoundError`."""
-    scopes, runs = ScopeRepository(session), RunRepository(session)
+    scopes = ScopeRepository(session)
     scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
     if scope is None:
         if await scopes.exists(agent_key, scope_id):
             raise BusyError("scope", str(scope_id))
         raise NotFoundError("scope", str(scope_id))
+    return scope, await _load(session, agent_id, scope, settings, now, reason)
+
+
+async def load_claimed(
+    session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """What waits in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
+    if not locked or locked[0].fence != claimed.fence:
+        raise StaleError("scope", str(claimed.scope_id), "the lease on it was lost")
+    return await _load(session, agent_id, locked[0], settings, now, reason)
+
+
+async def _load(
+    session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    scopes, runs = ScopeRepository(session), RunRepository(session)
+    agent_key, scope_id = scope.agent_key, scope.scope_id
     await runs.abandon(agent_key, now, scope_id=scope_id)
     inputs = await scopes.pending(scope, settings.consolidation_batch)
     if not inputs or not scope.consolidate or not scope.is_active:
         await scopes.release(scope)
         await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
-        return scope, None
+        return None
     await runs.check_budget(agent_id, agent_key, settings.daily_tokens, now)
     target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
     run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
-    return scope, Loaded(scope, run, tuple(inputs), reason, now)
+    return Loaded(scope, run, tuple(inputs), reason, now)
 
 
 def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
@@ -159,7 +177,8 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
     """Records why, gives the lease back and says when to try again; the old text stays."""
-    verdict = judge(error, loaded.scope.failures, loaded.scope.errors, settings, now)
+    counts = loaded.reason != "asked"
+    verdict = judge(error, loaded.scope.failures, loaded.scope.errors, settings, now, counts=counts)
     await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:
@@ -167,3 +186,14 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
     await ScopeRepository(session).release(loaded.scope, **changes)
+
+
+async def give_back(
+    session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime
+) -> None:
+    """The lease of a scope that couldn't even be loaded, and when to try again."""
+    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
+    changes: dict[str, Any] = {"failures": verdict.failures}
+    if verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
+    await ScopeRepository(session).release(claimed, **changes)

@@ -67,6 +67,7 @@ class Loaded:
     targets: tuple[Target, ...]
     now: datetime
     answered: AnsweredRun | None
+    reason: str
 
     @property
     def spoken(self) -> tuple[BufferedMessage, ...]:
@@ -96,14 +97,34 @@ class Applied:
     remaining: int
 
 
-async def load(session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime) -> Loaded | None:
+async def load(
+    session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
     """The next window of the session, leased; None when every message has been read. Raises `BusyError`."""
-    sessions, runs = SessionRepository(session), RunRepository(session)
-    state = await sessions.claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
+    lease = timedelta(seconds=settings.lease_seconds)
+    state = await SessionRepository(session).claim(agent_id, session_id, lease)
     if state is None:
         raise BusyError("session", session_id)
+    return await _load(session, state, settings, now, reason)
+
+
+async def load_claimed(
+    session: Session, claimed: SessionState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """The same of a session that was claimed before. Raises `StaleError` when that lease has been lost."""
+    state = await SessionRepository(session).lock(claimed)
+    if state is None:
+        raise StaleError("session", claimed.session_id, "the lease on it was lost")
+    return await _load(session, state, settings, now, reason)
+
+
+async def _load(
+    session: Session, state: SessionState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    sessions, runs = SessionRepository(session), RunRepository(session)
+    agent_id, session_id = state.agent_id, state.session_id
     if state.excluded:
-        await sessions.release(state)
+        await sessions.release(state, due_at=None, due_reason=None)
         return None
     answered = await runs.answered_formation(state.agent_key, session_id, state.formed_number)
     await runs.abandon(state.agent_key, now, session_id=session_id)
@@ -111,7 +132,7 @@ async def load(session: Session, agent_id: str, session_id: str, settings: Setti
     if answered is not None:
         window = [message for message in window if message.number <= answered.to_number]
     if not window:
-        await sessions.release(state)
+        await sessions.release(state, due_at=None, due_reason=None)
         return None
     if answered is not None and window[-1].number == answered.to_number:
         run = await runs.take_over(answered.key, state.fence)
@@ -121,7 +142,7 @@ async def load(session: Session, agent_id: str, session_id: str, settings: Setti
         target = {"session_id": session_id, "from_number": state.formed_number, "to_number": window[-1].number}
         run = await runs.start(state.agent_key, "formation", state.fence, now, **target)
     targets = await _targets(session, state, window, settings)
-    return Loaded(state, run, tuple(window), targets, now, answered)
+    return Loaded(state, run, tuple(window), targets, now, answered, reason)
 
 
 async def _targets(
@@ -234,7 +255,8 @@ async def apply(session: Session, loaded: Loaded, answered: Answered, settings: 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
     """Records why, gives the lease back and says when to try again; the messages stay as they are."""
-    verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now)
+    counts = loaded.reason != "asked"
+    verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now, counts=counts)
     await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:
@@ -242,6 +264,17 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
     await SessionRepository(session).release(loaded.session, **changes)
+
+
+async def give_back(
+    session: Session, claimed: SessionState, error: BaseException, settings: Settings, now: datetime
+) -> None:
+    """The lease of a session that couldn't even be loaded, and when to try again."""
+    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
+    changes: dict[str, Any] = {"failures": verdict.failures}
+    if verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
+    await SessionRepository(session).release(claimed, **changes)
 
 
 def drafts_of(

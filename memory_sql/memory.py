@@ -12,9 +12,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from memory_sql import consolidation, context, embedded, formation, intake, retrieval
 from memory_sql.config import Settings
@@ -25,7 +26,8 @@ from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.runs import RunRepository, TakenRun
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
-from memory_sql.db.sessions import SessionRepository
+from memory_sql.db.sessions import SessionRepository, SessionState
+from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
     ConsolidateResult,
@@ -40,6 +42,7 @@ from memory_sql.domain import (
     ScopeKind,
     SearchResult,
     Stats,
+    Violation,
     aware,
     host_id,
     owner_key,
@@ -51,7 +54,7 @@ from memory_sql.errors import (
     BusyError,
     DatabaseError,
     InputError,
-    LanguageModelError,
+    MemorySQLError,
     NotFoundError,
     SchemaError,
     StaleError,
@@ -59,9 +62,14 @@ from memory_sql.errors import (
 )
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
+from memory_sql.retry import pause
 from memory_sql.text import clean
 
 log = logging.getLogger("memory_sql")
+
+DueKind = Literal["formation", "consolidation"]
+DUE_KINDS: tuple[DueKind, ...] = ("formation", "consolidation")
+DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
 class Memory:
@@ -177,7 +185,7 @@ class Memory:
                 due_tokens=self.settings.formation_tokens,
                 min_messages=self.settings.formation_min_messages,
                 cold=timedelta(minutes=self.settings.formation_cold_minutes),
-                now=self._now(),
+                now=self.now(),
                 excluded=excluded,
             )
         result = AddResult(
@@ -185,7 +193,7 @@ class Memory:
             accepted=added.accepted,
             duplicates=len(parsed) - added.accepted,
             cleaned=sum(bool(message.cleaned) for message in parsed),
-            trigger=added.due_reason if added.due_at and added.due_at <= self._now() else None,
+            trigger=added.due_reason if added.due_at and added.due_at <= self.now() else None,
         )
         if not wait or result.trigger is None:
             return result
@@ -223,7 +231,7 @@ class Memory:
         Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
         owner's. What the scope learnt last, word for word, is not stored again; it gains evidence.
         """
-        agent, now = _id("agent_id", agent_id), self._now()
+        agent, now = _id("agent_id", agent_id), self.now()
         user = None if user_id is None else _id("user_id", user_id)
         kind, owner_id = _owner(user, group_id, collective)
         name = "" if scope is None else _id("scope", scope)
@@ -263,22 +271,27 @@ class Memory:
         """Turns every message of the session that no formation has read into observations, whatever the triggers say.
 
         Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
-        `NotFoundError`.
+        `NotFoundError`. What was asked for is never given up (`dead_runs`): whoever asks sees the error.
         """
         agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
-        result = FormResult(session_id=conversation)
-        while True:
-            window = await self._form_window(agent, conversation)
-            if window is None:
-                return result
-            result = _sum(result, window)
+        loaded = await self._load_window(agent, conversation, "asked")
+        return await self._form_from(agent, conversation, loaded)
 
-    async def _form_window(self, agent_id: str, session_id: str) -> FormResult | None:
-        settings, now, llm = self.settings, self._now(), self.llm
+    async def _load_window(self, agent_id: str, session_id: str, reason: str) -> formation.Loaded | None:
+        _ = self.llm  # if there is none, that had better be known before a lease is taken
         async with self.database.transaction() as unit:
-            loaded = await formation.load(unit, agent_id, session_id, settings, now)
-        if loaded is None:
-            return None
+            return await formation.load(unit, agent_id, session_id, self.settings, self.now(), reason)
+
+    async def _form_from(self, agent_id: str, session_id: str, loaded: formation.Loaded | None) -> FormResult:
+        """This window, and those after it."""
+        result = FormResult(session_id=session_id)
+        while loaded is not None:
+            result = _sum(result, await self._form_window(loaded))
+            loaded = await self._load_window(agent_id, session_id, loaded.reason)
+        return result
+
+    async def _form_window(self, loaded: formation.Loaded) -> FormResult:
+        settings, llm = self.settings, self.llm
         try:
             async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
                 answered = await formation.decide(llm, loaded, settings)  # no connection is held here
@@ -286,13 +299,13 @@ class Memory:
                 async with self.database.transaction() as unit:
                     await formation.keep(unit, loaded, answered)
             async with self.database.transaction() as unit:
-                applied = await formation.apply(unit, loaded, answered, settings, self._now())
+                applied = await formation.apply(unit, loaded, answered, settings, self.now())
                 observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._formation_failed(loaded, error))
+            await asyncio.shield(self._record(formation.fail, loaded, error))
             raise
         return FormResult(
-            session_id=session_id,
+            session_id=loaded.session.session_id,
             run_ids=(loaded.run.run_id,),
             messages=len(loaded.window),
             observations=observations,
@@ -300,10 +313,6 @@ class Memory:
             refused=applied.refused,
             model=answered.usage.model,
         )
-
-    async def _formation_failed(self, loaded: formation.Loaded, error: BaseException) -> None:
-        async with self.database.transaction() as unit:
-            await formation.fail(unit, loaded, error, self.settings, self._now())
 
     async def consolidate(self, *, agent_id: object, scope_id: int, reason: str = "asked") -> ConsolidateResult:
         """Writes what is pending in the scope into its text; several versions where it is more than one batch.
@@ -316,38 +325,45 @@ class Memory:
             agent_key = await agent_key_of(unit, agent)
         if agent_key is None:
             raise NotFoundError("agent", agent)
-        absorbed, result = 0, None
-        while (step := await self._consolidate_batch(agent, agent_key, scope_id, reason)).version is not None:
-            absorbed += step.absorbed
-            result = step.model_copy(update={"absorbed": absorbed})
-        return result or step
+        scope, loaded = await self._load_batch(agent, agent_key, scope_id, reason)
+        return await self._consolidate_from(agent, scope, loaded)
 
-    async def _consolidate_batch(self, agent_id: str, agent_key: int, scope_id: int, reason: str) -> ConsolidateResult:
-        settings, now, llm = self.settings, self._now(), self.llm
+    async def _load_batch(
+        self, agent_id: str, agent_key: int, scope_id: int, reason: str
+    ) -> tuple[ScopeState, consolidation.Loaded | None]:
+        _ = self.llm
         async with self.database.transaction() as unit:
-            scope, loaded = await consolidation.load(unit, agent_id, agent_key, scope_id, settings, now, reason)
-        if loaded is None:
-            return ConsolidateResult(scope=scope.ref)
+            return await consolidation.load(unit, agent_id, agent_key, scope_id, self.settings, self.now(), reason)
+
+    async def _consolidate_from(
+        self, agent_id: str, scope: ScopeState, loaded: consolidation.Loaded | None
+    ) -> ConsolidateResult:
+        """This batch, and those after it."""
+        absorbed, result = 0, ConsolidateResult(scope=scope.ref)
+        while loaded is not None:
+            result = await self._consolidate_batch(loaded)
+            absorbed += result.absorbed
+            _, loaded = await self._load_batch(agent_id, scope.agent_key, scope.scope_id, loaded.reason)
+        return result.model_copy(update={"absorbed": absorbed})
+
+    async def _consolidate_batch(self, loaded: consolidation.Loaded) -> ConsolidateResult:
+        settings, llm = self.settings, self.llm
         try:
-            async with self._keeping(lambda unit: ScopeRepository(unit).extend(scope, self._lease)):
+            async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
                 decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
             async with self.database.transaction() as unit:
-                version = await consolidation.apply(unit, loaded, decided, settings, self._now())
+                version = await consolidation.apply(unit, loaded, decided, settings, self.now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._consolidation_failed(loaded, error))
+            await asyncio.shield(self._record(consolidation.fail, loaded, error))
             raise
         return ConsolidateResult(
-            scope=scope.ref,
+            scope=loaded.scope.ref,
             version=version,
             absorbed=len(loaded.inputs),
             content=decided.content,
             run_id=loaded.run.run_id,
             model=decided.usage.model,
         )
-
-    async def _consolidation_failed(self, loaded: consolidation.Loaded, error: BaseException) -> None:
-        async with self.database.transaction() as unit:
-            await consolidation.fail(unit, loaded, error, self.settings, self._now())
 
     @property
     def _lease(self) -> timedelta:
@@ -375,32 +391,92 @@ class Memory:
             await asyncio.wait([beating])
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other."""
-        agent, now = None if agent_id is None else _id("agent_id", agent_id), self._now()
-        formed, consolidated, failed = [], [], {}
+        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other.
+
+        At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
+        """
+        done = []
+        for kind in DUE_KINDS:
+            by = self.now()
+            for _ in range(limit):
+                work = await self.claim_due(kind, agent_id=agent_id, by=by)
+                if work is None:
+                    break
+                done.append(await work())
+        return RunDueResult(
+            formed=tuple(result for one in done for result in one.formed),
+            consolidated=tuple(result for one in done for result in one.consolidated),
+            failed={name: reason for one in done for name, reason in one.failed.items()},
+        )
+
+    async def claim_due(
+        self, kind: DueKind, *, agent_id: object | None = None, by: datetime | None = None
+    ) -> DueWork | None:
+        """Takes what has been due longest, by now or by that time; to be called once, at once. None: nothing is due.
+
+        No two callers, here or on other machines, get the same. What fails is told in the result and stays due for
+        later; what is cancelled is due again at once, and what a crash interrupts when its lease has run out.
+        """
+        agent, by = None if agent_id is None else _id("agent_id", agent_id), by or self.now()
+        _ = self.llm
         async with self.database.statement() as unit:
-            sessions = await SessionRepository(unit).due(agent, now, limit)
-        for owner, conversation in sessions:
-            try:
-                formed.append(await self.form(agent_id=owner, session_id=conversation))
-            except (LanguageModelError, StaleError, BusyError) as error:
-                failed[f"session {conversation}"] = str(error)
-            except BudgetError as error:
-                failed[f"session {conversation}"] = str(error)
+            if kind == "formation":
+                session = await SessionRepository(unit).claim_due(agent, by, self._lease)
+                return None if session is None else partial(self._form_due, session)
+            scope = await ScopeRepository(unit).claim_due(agent, by, self._lease)
+            return None if scope is None else partial(self._consolidate_due, *scope)
+
+    async def _form_due(self, claimed: SessionState) -> RunDueResult:
+        agent_id, session_id = claimed.agent_id, claimed.session_id
+        try:
+            loaded = await self._load_claimed_window(claimed)
+            formed = await self._form_from(agent_id, session_id, loaded)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
                 async with self.database.transaction() as unit:
-                    await SessionRepository(unit).postpone(owner, conversation, error.until)
-        async with self.database.statement() as unit:
-            scopes = await ScopeRepository(unit).due(agent, now, limit)
-        for owner, scope_id in scopes:
-            try:
-                consolidated.append(await self.consolidate(agent_id=owner, scope_id=scope_id, reason="threshold"))
-            except (LanguageModelError, StaleError, BusyError) as error:
-                failed[f"scope {scope_id}"] = str(error)
-            except BudgetError as error:
-                failed[f"scope {scope_id}"] = str(error)
+                    await SessionRepository(unit).postpone(agent_id, session_id, until)
+            return RunDueResult(failed={f"session {session_id}": str(error)})
+        return RunDueResult(formed=(formed,))
+
+    async def _load_claimed_window(self, claimed: SessionState) -> formation.Loaded | None:
+        try:
+            async with self.database.transaction() as unit:
+                return await formation.load_claimed(unit, claimed, self.settings, self.now(), "due")
+        except BaseException as error:
+            await asyncio.shield(self._record(formation.give_back, claimed, error))
+            raise
+
+    async def _consolidate_due(self, agent_id: str, claimed: ScopeState) -> RunDueResult:
+        scope_id = claimed.scope_id
+        try:
+            loaded = await self._load_claimed_batch(agent_id, claimed)
+            consolidated = await self._consolidate_from(agent_id, claimed, loaded)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
                 async with self.database.transaction() as unit:
-                    await ScopeRepository(unit).postpone(owner, scope_id, error.until)
-        return RunDueResult(formed=tuple(formed), consolidated=tuple(consolidated), failed=failed)
+                    await ScopeRepository(unit).postpone(agent_id, scope_id, until)
+            return RunDueResult(failed={f"scope {scope_id}": str(error)})
+        return RunDueResult(consolidated=(consolidated,))
+
+    async def _load_claimed_batch(self, agent_id: str, claimed: ScopeState) -> consolidation.Loaded | None:
+        settings, now = self.settings, self.now()
+        try:
+            async with self.database.transaction() as unit:
+                return await consolidation.load_claimed(unit, agent_id, claimed, settings, now, "threshold")
+        except BaseException as error:
+            await asyncio.shield(self._record(consolidation.give_back, claimed, error))
+            raise
+
+    def _put_off(self, error: MemorySQLError) -> datetime | None:
+        """Until when what stays due has to wait; None: the ledger has said so already."""
+        if isinstance(error, BudgetError):
+            return error.until
+        return self.now() + pause(0, self.settings) if isinstance(error, StaleError | BusyError) else None
+
+    async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
+        """In a transaction of its own: the one that failed is rolled back."""
+        async with self.database.transaction() as unit:
+            await failed(unit, what, error, self.settings, self.now())
 
     async def undo(self, *, agent_id: object, scope_id: int) -> ConsolidateResult:
         """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
@@ -414,8 +490,8 @@ class Memory:
             newest = await scopes.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", str(scope_id))
-            version, text = await scopes.rewind(scope, newest, "undo", self._now())
-            await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self._now())
+            version, text = await scopes.rewind(scope, newest, "undo", self.now())
+            await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self.now())
         return ConsolidateResult(scope=scope.ref, version=version, content=text)
 
     async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
@@ -446,16 +522,16 @@ class Memory:
         async with self.database.transaction() as unit:
             agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
             if run.session_id is not None:
-                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self._now())
+                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self.now())
             if run.scope_id is not None:
-                await ScopeRepository(unit).revive(agent_key, run.scope_id, run_id, self._now())
+                await ScopeRepository(unit).revive(agent_key, run.scope_id, run_id, self.now())
 
     async def discard(self, *, agent_id: object, run_id: int) -> None:
         """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
 
         Nothing is deleted. Raises `NotFoundError`.
         """
-        settings, now = self.settings, self._now()
+        settings, now = self.settings, self.now()
         async with self.database.transaction() as unit:
             agent_key, run = await self._take_dead(unit, agent_id, run_id, "discarded")
             if run.session_id is not None and run.to_number is not None:
@@ -478,6 +554,20 @@ class Memory:
             raise NotFoundError("run that was given up", str(run_id))
         return agent_key, run
 
+    async def verify(self) -> Sequence[Violation]:
+        """What doesn't hold of all that must, at any moment, also under load; empty when all is well.
+
+        One transaction that reads everything and writes nothing. Thresholds and leases are judged by this Memory's settings.
+        """
+        measures = Measures(
+            now=self.now(),
+            threshold=self.settings.consolidation_threshold,
+            min_messages=self.settings.formation_min_messages,
+            lease_max=self._lease,
+        )
+        async with self.database.transaction() as unit:
+            return [violation async for violation in violations(unit, measures)]
+
     # What comes out
 
     async def context(
@@ -494,7 +584,7 @@ class Memory:
 
         Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never.
         """
-        principal, now = _principal(agent_id, user_id, session_id), self._now()
+        principal, now = _principal(agent_id, user_id, session_id), self.now()
         asked = clean(message or "")[0]
         async with self.database.statement(session) as unit:
             scopes = await static_layer(unit, principal, self.settings.pending_max)
@@ -569,7 +659,8 @@ class Memory:
             raise NotFoundError("agent", agent)
         return stats
 
-    def _now(self) -> datetime:
+    def now(self) -> datetime:
+        """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
 
 

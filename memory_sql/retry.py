@@ -1,7 +1,7 @@
 """When work that failed is tried again, and when it is given up. Pure.
 
-No answer at all (rate limit, outage, time-out) says nothing about the work: it waits, however often. An answer that can't
-be used may be the work's fault: after `max_errors` in a row it is given up, and a person decides.
+No answer at all (rate limit, outage, time-out, no database) says nothing about the work: it waits, however often. An
+answer that can't be used may be the work's fault: after `max_errors` in a row it is given up, and a person decides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
-from memory_sql.errors import LanguageModelError, UnavailableError
+from memory_sql.errors import BudgetError, LanguageModelError, StaleError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,18 @@ class Verdict:
     gives_up: bool = False
 
 
-def judge(error: BaseException, failures: int, errors: int, settings: Settings, now: datetime) -> Verdict:
-    if isinstance(error, UnavailableError):
-        return Verdict(failures + 1, errors, now + pause(failures, settings))
-    if isinstance(error, LanguageModelError):
+def judge(
+    error: BaseException, failures: int, errors: int, settings: Settings, now: datetime, *, counts: bool
+) -> Verdict:
+    """`counts` False: somebody asked for the work and sees the error; it isn't held against it."""
+    if not counts or isinstance(error, StaleError | BudgetError) or not isinstance(error, Exception):
+        return Verdict(failures, errors)  # asked for, overtaken, out of tokens, interrupted: nobody's fault
+    if isinstance(error, LanguageModelError) and not isinstance(error, UnavailableError):
         if errors + 1 >= settings.max_errors:
             return Verdict(failures, errors + 1, gives_up=True)
         return Verdict(failures, errors + 1, now + pause(errors, settings))
-    return Verdict(failures, errors)  # stale, interrupted, database: nobody's fault
+    # No answer, no database, or a mistake of ours: without a pause the same would be paid for again at once.
+    return Verdict(failures + 1, errors, now + pause(failures, settings))
 
 
 def pause(before: int, settings: Settings) -> timedelta:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.errors import DatabaseError, InputError, InvalidMessageError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
@@ -144,3 +144,14 @@ async def test_adding_to_a_group_makes_members_but_brings_nobody_back(memory: Me
     await rows(memory, "UPDATE memory.members SET left_at = now() WHERE user_id = 'jonas'")
     await memory.add([message(n=2, user_id="jonas")], **HERE, group_ids=["harbor"])
     assert await rows(memory, members) == [("jonas", False), ("mia", True)]
+
+
+async def test_database_itself_refuses_a_message_that_is_there(memory: Memory) -> None:
+    """The second wall: whoever writes past `add`."""
+    await memory.add(conversation(1), **HERE)
+    with pytest.raises(DatabaseError):
+        await rows(
+            memory,
+            "INSERT INTO memory.messages (agent_key, session_id, number, message_id, role, weight, said_at)"
+            " SELECT agent_key, session_id, 2, message_id, role, weight, said_at FROM memory.messages",
+        )

@@ -279,10 +279,22 @@ async def test_undo_during_a_consolidation_makes_it_void(memory: Memory, llm: Sc
     assert await text_of(memory) == (None, 2, 0, False)
 
 
-async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(memory: Memory, llm: Scripted) -> None:
-    await memory.add(conversation(4), **HERE)
+async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await timed.add([message("Actually, I prefer tea.")], **HERE)
     llm.then("nonsense", UnavailableError("timeout", "no answer"), UnavailableError("timeout", "no answer"))
-    for error in (AnswerError, UnavailableError, UnavailableError):
-        with pytest.raises(error):
+    for _ in range(3):
+        assert (await timed.run_due()).failed
+        clock.goes_on(minutes=20)
+    assert await rows(timed, "SELECT failures, errors FROM memory.sessions") == [(2, 1)]
+
+
+async def test_what_somebody_asked_for_is_not_given_up(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then(*["nonsense"] * 5, extracted(("Tea.", "individual")))
+    for _ in range(5):
+        with pytest.raises(AnswerError):
             await memory.form(**SESSION)
-    assert await rows(memory, "SELECT failures, errors FROM memory.sessions") == [(2, 1)]
+    assert await memory.dead_runs() == []
+    assert len((await memory.form(**SESSION)).observations) == 1

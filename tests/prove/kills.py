@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,7 +32,7 @@ from sqlalchemy import text
 from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.errors import DatabaseError, MemorySQLError, UnavailableError
+from memory_sql.errors import DatabaseError, UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
@@ -110,15 +111,16 @@ def child(role: Callable[[str, int, Path], Any], url: str, seed: int, notes: Pat
     pid = os.fork()
     if pid:
         return pid
-    while True:
-        try:
-            asyncio.run(role(url, seed, notes))
-        except DatabaseError:
-            time.sleep(0.05)
-            seed += 1_000_003  # ids of the unacknowledged attempt are not used again
-        except BaseException as error:
-            print(f"{role.__name__}: {error!r}", file=sys.stderr, flush=True)
-            os._exit(3)
+    try:
+        while True:
+            try:
+                asyncio.run(role(url, seed, notes))
+            except DatabaseError:
+                time.sleep(0.05)
+                seed += 1_000_003  # ids of the unacknowledged attempt are not used again
+    finally:  # never back into what the parent was doing
+        traceback.print_exc()
+        os._exit(3)
 
 
 class Life:

@@ -48,7 +48,9 @@ class Copying:
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         if isinstance(request.material, ExtractionTask):
-            items = [{"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns]
+            items = [
+                {"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns
+            ]
             raw = json.dumps({"observations": items})
         else:
             assert isinstance(request.material, ConsolidationTask)
@@ -187,7 +189,7 @@ class Life(RuleBasedStateMachine):
         async def die() -> None:
             now = datetime.now(UTC)
             async with self.memory.database.transaction() as unit:
-                loaded = await formation.load(unit, self.agent, session, SETTINGS, now)
+                loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
                 if answered and loaded.answered is None:
@@ -209,7 +211,9 @@ class Life(RuleBasedStateMachine):
 
         async def die() -> None:
             async with self.memory.database.transaction() as unit:
-                key = await unit.scalar(text("SELECT agent_key FROM memory.agents WHERE agent_id = :a"), {"a": self.agent})
+                key = await unit.scalar(
+                    text("SELECT agent_key FROM memory.agents WHERE agent_id = :a"), {"a": self.agent}
+                )
                 loaded = await consolidation.load(unit, self.agent, key, scope_id, SETTINGS, datetime.now(UTC), "asked")
             if loaded[1] is not None:
                 self.model.leased.add("scope")

@@ -64,7 +64,7 @@ def live_randomly(url: str, lives: int, steps: int) -> int:
 
         async def verify() -> None:
             async with Memory(url, Offline()) as memory:
-                assert list(await memory.verify() if hasattr(memory,"verify") else []) == []
+                assert list(await memory.verify() if hasattr(memory, "verify") else []) == []
 
         runner.run(verify())
     return next(Life.steps)
@@ -77,3 +77,8 @@ def test_random_lives_are_what_the_model_says(database_url: str) -> None:
 @pytest.mark.prove
 def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
     assert live_randomly(database_url, lives=250, steps=60) > 10_000
+
+
+@pytest.mark.prove
+def test_tests_notice_each_safeguard_that_is_taken_out() -> None:
+    run("mutations")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Source,
         Stats,
         Usage,
+        Violation,
     )
     from memory_sql.errors import MemorySQLError
     from memory_sql.llm import Answer, LanguageModel, Request
@@ -61,6 +62,7 @@ __all__ = [
     "Source",
     "Stats",
     "Usage",
+    "Violation",
     "__version__",
 ]
 

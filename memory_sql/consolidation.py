@@ -22,7 +22,8 @@ from memory_sql.llm.tasks import ConsolidationTask, NumberedText
 from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
 
-SHORT_WORDS = 40  # below that a text may shrink as it likes
+SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
+LONGEST_WORD = 12  # characters that a word may take on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
     ordered = sorted(loaded.inputs, key=lambda item: (item.observed_at, item.seq))
     return ConsolidationTask(
         kind=scope.kind,
-        who=scope.display_name or scope.ref.owner_id or "everybody",
+        whose=scope.display_name or scope.ref.owner_id,
         current=scope.consolidation,
         observations=tuple(NumberedText(n, item.observed_at, item.content) for n, item in enumerate(ordered, 1)),
         max_words=scope.max_words or settings.consolidation_max_words,
@@ -131,8 +132,12 @@ def harm_in(text: str, asked: ConsolidationTask, boundary: str, min_ratio: float
         return "the new text is empty"
     if words > asked.max_words:
         return f"the new text has {words} words, {asked.max_words} are allowed"
+    if len(text) > asked.max_words * LONGEST_WORD:  # scripts without spaces between words
+        return f"the new text has {len(text):,} characters, {asked.max_words * LONGEST_WORD:,} are allowed"
     if before > SHORT_WORDS and words < before * min_ratio:
         return f"the new text has {words} words where the old one has {before}"
+    if len(asked.current or "") > SHORT_CHARACTERS and len(text) < len(asked.current or "") * min_ratio:
+        return f"the new text has {len(text):,} characters where the old one has {len(asked.current or ''):,}"
     if boundary in text:
         return "the new text has copied the marks around its material"
     return None
@@ -179,13 +184,15 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     """Records why, gives the lease back and says when to try again; the old text stays."""
     counts = loaded.reason != "asked"
     verdict = judge(error, loaded.scope.failures, loaded.scope.errors, settings, now, counts=counts)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:
         changes |= {"dead_run_id": loaded.run.run_id, "due_at": None}
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
-    await ScopeRepository(session).release(loaded.scope, **changes)
+    scopes, scope = ScopeRepository(session), loaded.scope
+    await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
+    await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
 
 
 async def give_back(

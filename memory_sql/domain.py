@@ -14,7 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
-from memory_sql.text import clean
+from memory_sql.text import clean, one_line
 
 ID_MAX_CHARACTERS = 255
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
@@ -40,6 +40,8 @@ def host_id(value: object, name: str = "id") -> str:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
+    if isinstance(value, int) and abs(value) >= 10**ID_MAX_CHARACTERS:
+        raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters")
     text = str(value)
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
@@ -58,6 +60,8 @@ def owner_key(kind: ScopeKind, owner_id: str | None = None) -> str:
 
 def aware(value: datetime, name: str = "time") -> datetime:
     """The moment in UTC; raises `InputError` for a naive or absurd one."""
+    if not isinstance(value, datetime):
+        raise InputError(f"{name} must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InputError(f"{name} needs a time zone (write 2026-03-02T10:15:00Z)")
     try:
@@ -112,7 +116,7 @@ class Message(BaseModel):
         text, changes = clean(_text_of(data.get("content"), data.get("tool_calls")))
         name = data.get("name")
         if isinstance(name, str):
-            name, name_changes = clean(name)
+            name, name_changes = clean(one_line(name))
             changes = (*changes, *name_changes)
         kept = {k: data[k] for k in ("role", "id", "user_id", "created_at") if k in data}
         return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
@@ -359,6 +363,20 @@ class RunDueResult(Value):
     failed: dict[str, str] = Field(default_factory=dict)
 
 
+class Backlog(Value):
+    """What waits. `due`: could be done now, and nobody is at it; `oldest_due_at`: since when the longest of them has been.
+
+    `retrying` failed and will be tried again later; `dead` was given up and waits for a person.
+    """
+
+    due_sessions: int
+    due_scopes: int
+    oldest_due_at: datetime | None
+    in_progress: int
+    retrying: int
+    dead: int
+
+
 class DeadRun(Value):
     """Work that was given up after too many unusable answers; `retry` or `discard` it."""
 
@@ -370,6 +388,18 @@ class DeadRun(Value):
     error_code: str
     error: str | None
     finished_at: datetime
+
+
+class Violation(Value):
+    """Something that must hold at any moment, and doesn't. `invariant` names the file of its query in `db/invariants`.
+
+    `key` names the thing; `detail` has numbers, never remembered text. `agent_id` None: it is the database's as a whole.
+    """
+
+    invariant: str
+    agent_id: str | None
+    key: str
+    detail: str
 
 
 class Stats(Value):
@@ -409,11 +439,11 @@ def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[
     """The metadata as jsonb can hold it; raises `InputError` for what JSON can't say, `TooLargeError` for too much."""
     try:
         encoded = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+        if len(encoded) > max_characters:
+            raise TooLargeError("metadata", len(encoded), max_characters)
+        cleaned = _clean_json(json.loads(encoded))
     except (TypeError, ValueError, RecursionError):
-        raise InputError("metadata must be a JSON object") from None
-    if len(encoded) > max_characters:
-        raise TooLargeError("metadata", len(encoded), max_characters)
-    cleaned = _clean_json(json.loads(encoded))
+        raise InputError("metadata must be a JSON object, and not too deep") from None
     if not isinstance(cleaned, dict):
         raise InputError("metadata must be a JSON object")
     return cleaned

@@ -27,7 +27,7 @@ from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
 from memory_sql.retry import judge
-from memory_sql.text import clean, count_words, normal_form
+from memory_sql.text import clean, count_words, words_of
 
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
@@ -36,15 +36,18 @@ NO_MODEL = Usage(model="none", input_tokens=0, output_tokens=0)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A scope that an observation of this session may go to."""
+    """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its."""
 
     alias: str
     kind: ScopeKind
     owner: str
-    who: str
     display_name: str | None
     state: ScopeState | None = None
     knows: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is None or self.state.is_active
 
     @property
     def offered(self) -> OfferedScope:
@@ -52,7 +55,6 @@ class Target:
         return OfferedScope(
             self.alias,
             self.kind,
-            self.who,
             self.knows,
             guidance=state.extraction_prompt if state else None,
             max_items=state.max_items if state else None,
@@ -61,10 +63,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    """`persons` names the users of the window for this call alone; `shown` are the epochs of what its prompt shows."""
+
     session: SessionState
     run: RunKey
     window: tuple[BufferedMessage, ...]
     targets: tuple[Target, ...]
+    persons: dict[str, str]
+    shown: dict[int, int]
     now: datetime
     answered: AnsweredRun | None
     reason: str
@@ -101,81 +107,101 @@ async def load(
     session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
     """The next window of the session, leased; None when every message has been read. Raises `BusyError`."""
-    lease = timedelta(seconds=settings.lease_seconds)
-    state = await SessionRepository(session).claim(agent_id, session_id, lease)
+    state = await SessionRepository(session).claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
     if state is None:
         raise BusyError("session", session_id)
-    return await _load(session, state, settings, now, reason)
+    return await load_claimed(session, state, settings, now, reason)
 
 
 async def load_claimed(
-    session: Session, claimed: SessionState, settings: Settings, now: datetime, reason: str
-) -> Loaded | None:
-    """The same of a session that was claimed before. Raises `StaleError` when that lease has been lost."""
-    state = await SessionRepository(session).lock(claimed)
-    if state is None:
-        raise StaleError("session", claimed.session_id, "the lease on it was lost")
-    return await _load(session, state, settings, now, reason)
-
-
-async def _load(
     session: Session, state: SessionState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
+    """As `load`, of a session that is leased already."""
     sessions, runs = SessionRepository(session), RunRepository(session)
-    agent_id, session_id = state.agent_id, state.session_id
     if state.excluded:
         await sessions.release(state, due_at=None, due_reason=None)
         return None
-    answered = await runs.answered_formation(state.agent_key, session_id, state.formed_number)
-    await runs.abandon(state.agent_key, now, session_id=session_id)
+    answered = await runs.answered_formation(state.agent_key, state.session_id, state.formed_number)
+    if answered is not None and not await _is_still_good(session, state, answered):
+        answered = None
+    await runs.abandon(state.agent_key, now, but=answered.key.run_id if answered else None, session_id=state.session_id)
     window = await sessions.window(state, settings.formation_window_messages, settings.formation_window_characters)
     if answered is not None:
-        window = [message for message in window if message.number <= answered.to_number]
+        window = await sessions.range(state, answered.to_number)
     if not window:
         await sessions.release(state, due_at=None, due_reason=None)
         return None
-    if answered is not None and window[-1].number == answered.to_number:
+    persons = _persons(state, window)
+    named = _remembered(answered.seen) if answered is not None else _named(state, window, persons)
+    targets = await _filled(session, state, named, persons, settings)
+    shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
+    if answered is not None:
         run = await runs.take_over(answered.key, state.fence)
     else:
-        answered = None
-        await runs.check_budget(agent_id, state.agent_key, settings.daily_tokens, now)
-        target = {"session_id": session_id, "from_number": state.formed_number, "to_number": window[-1].number}
-        run = await runs.start(state.agent_key, "formation", state.fence, now, **target)
-    targets = await _targets(session, state, window, settings)
-    return Loaded(state, run, tuple(window), targets, now, answered, reason)
+        await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
+        seen = {
+            "epoch": state.epoch,
+            "scopes": shown,
+            "targets": [[t.alias, t.kind, t.owner, t.display_name] for t in targets],
+        }
+        target = {"session_id": state.session_id, "from_number": state.formed_number, "to_number": window[-1].number}
+        run = await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
+    return Loaded(state, run, tuple(window), targets, persons, shown, now, answered, reason)
 
 
-async def _targets(
-    session: Session, state: SessionState, window: Sequence[BufferedMessage], settings: Settings
+async def _is_still_good(session: Session, state: SessionState, answered: AnsweredRun) -> bool:
+    """Whether nothing that the stored answer's prompt showed has been taken out since (rule 6)."""
+    seen = {int(key): epoch for key, epoch in answered.seen["scopes"].items()}
+    epochs = await ScopeRepository(session).epochs(state.agent_key, list(seen))
+    return answered.seen["epoch"] == state.epoch and epochs == seen
+
+
+def _remembered(seen: dict[str, Any]) -> list[Target]:
+    """The targets as the model knew them: by the same names, whatever the session has become since."""
+    return [Target(*target) for target in seen["targets"]]
+
+
+def _persons(state: SessionState, window: Sequence[BufferedMessage]) -> dict[str, str]:
+    """`user_id` → what the model calls them: names can be alike, wrong or hostile."""
+    users = list(dict.fromkeys(m.user_id for m in window if m.user_id)) or [state.user_id]
+    return {user: f"P{n}" for n, user in enumerate(users, 1)}
+
+
+def _named(state: SessionState, window: Sequence[BufferedMessage], persons: dict[str, str]) -> list[Target]:
+    """The scopes of this window by the names that the model will use: its users, the session's groups, everybody."""
+    speakers = {m.user_id: m.speaker for m in window if m.user_id and m.speaker}
+    named: list[Target] = []
+    for user, person in persons.items():
+        alias = "individual" if len(persons) == 1 else f"individual:{person}"
+        named.append(Target(alias, "individual", owner_key("individual", user), speakers.get(user)))
+    for group in state.group_ids:
+        named.append(Target(_unused(f"group:{group}", named), "group", owner_key("group", group), group))
+    return [*named, Target("collective", "collective", owner_key("collective"), None)]
+
+
+async def _filled(
+    session: Session, state: SessionState, named: Sequence[Target], persons: dict[str, str], settings: Settings
 ) -> tuple[Target, ...]:
-    named = _named(state, window)
-    found = await ScopeRepository(session).with_pending(state.agent_key, [t.owner for t in named], settings.pending_max)
+    """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
+
+    What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
+    where nobody else reads along, and a group's only where all who speak are members.
+    """
+    scopes = ScopeRepository(session)
+    found = await scopes.with_pending(state.agent_key, [target.owner for target in named], settings.pending_max)
     known = {scope.owner: (scope, pending) for scope, pending in found}
+    members = await scopes.members_among(state.agent_key, [scope.scope_id for scope, _ in found], list(persons))
+    alone = len(persons) == 1 and not state.group_ids
     targets = []
     for target in named:
         scope, pending = known.get(target.owner, (None, ()))
         if scope is None:
             targets.append(target)
-        elif scope.is_active:
-            texts = [scope.consolidation or "", *(item.content for item in pending)]
-            targets.append(replace(target, state=scope, knows=_cut(texts, settings.scope_text_max_characters)))
+            continue
+        may_show = {"individual": alone, "group": members.get(scope.scope_id) == len(persons)}.get(target.kind, True)
+        texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
+        targets.append(replace(target, state=scope, knows=_cut(texts, settings.scope_text_max_characters)))
     return tuple(targets)
-
-
-def _named(state: SessionState, window: Sequence[BufferedMessage]) -> list[Target]:
-    """The scopes of this window by the names that the model will use: its users, the session's groups, everybody."""
-    speakers = {m.user_id: m.speaker for m in window if m.user_id and m.speaker}
-    users = list(dict.fromkeys(m.user_id for m in window if m.user_id)) or [state.user_id]
-    named: list[Target] = []
-    for user in users:
-        speaker = speakers.get(user)
-        alias = "individual" if len(users) == 1 else f"individual:{speaker or user}"
-        who = f"what concerns {speaker or 'the user'} alone"
-        named.append(Target(_unused(alias, named), "individual", owner_key("individual", user), who, speaker))
-    for group in state.group_ids:
-        who = f"the shared work of the group {group}"
-        named.append(Target(_unused(f"group:{group}", named), "group", owner_key("group", group), who, group))
-    return [*named, Target("collective", "collective", owner_key("collective"), "lessons that help anybody", None)]
 
 
 def _unused(alias: str, named: Sequence[Target]) -> str:
@@ -196,13 +222,21 @@ def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
 
 
 def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
+    several = len(loaded.persons) > 1
     turns = tuple(
-        Turn(n, message.role, message.speaker or message.role, message.said_at, message.content or "")
+        Turn(
+            n,
+            message.role,
+            message.speaker or message.role,
+            message.said_at,
+            message.content or "",
+            person=loaded.persons.get(message.user_id or "") if several else None,
+        )
         for n, message in enumerate(loaded.spoken, 1)
     )
     return ExtractionTask(
         turns,
-        tuple(target.offered for target in loaded.targets),
+        tuple(target.offered for target in loaded.targets if target.is_open),
         settings.observation_max_items,
         settings.observation_max_words,
         loaded.now,
@@ -211,11 +245,11 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Answered:
     """Asks the model, unless an answer lies stored from a worker that died, or nothing was said."""
+    if not loaded.spoken:
+        return Answered(Extraction(observations=[]), "", NO_MODEL, "")
     if loaded.answered is not None:
         stored = loaded.answered
         return Answered(read(stored.answer, Extraction), stored.answer, stored.usage, stored.prompt_version)
-    if not loaded.spoken:
-        return Answered(Extraction(observations=[]), "", NO_MODEL, "")
     request = task(loaded, settings).request(settings.fast_model)
     answer = await llm.generate(request)
     return Answered(answer.value, answer.raw, answer.usage, request.prompt_version)
@@ -235,19 +269,21 @@ async def apply(session: Session, loaded: Loaded, answered: Answered, settings: 
     if state is None:
         raise StaleError("session", loaded.session.session_id, "it was formed, or something was forgotten, meanwhile")
     drafts, refused = drafts_of(answered.extraction.observations, loaded, settings)
-    await scopes.ensure(state.agent_key, (draft.scope for draft in drafts), settings.language, now)
-    shown = {target.state.scope_id: target.state for target in loaded.targets if target.state}
-    locked = await scopes.lock(state.agent_key, [(draft.scope.owner, draft.scope.name) for draft in drafts], shown)
-    if any(scope.scope_id in shown and scope.epoch != shown[scope.scope_id].epoch for scope in locked):
+    locked = await scopes.lock_or_make(state.agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
+    epochs = {scope.scope_id: scope.epoch for scope in locked}
+    if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
         raise StaleError("session", state.session_id, "something that the model was shown was forgotten meanwhile")
+    closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
+    refused["inactive_scope"] += sum((draft.scope.owner, draft.scope.name) in closed for draft in drafts)
+    drafts = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
+    refused = +refused
     saved = await ObservationRepository(session).save(
         state.agent_key, drafts, locked, run_id=loaded.run.run_id, now=now
     )
     await scopes.refresh_due(
         state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
     )
-    cold = timedelta(minutes=settings.formation_cold_minutes)
-    await sessions.advance(state, loaded.to_number, settings.formation_min_messages, cold, now)
+    await sessions.advance(state, loaded.to_number, settings, now)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
     await RunRepository(session).succeed(loaded.run, now, **outcome)
     return Applied(saved, dict(refused), state.agent_key, state.last_number - loaded.to_number)
@@ -257,13 +293,13 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     """Records why, gives the lease back and says when to try again; the messages stay as they are."""
     counts = loaded.reason != "asked"
     verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now, counts=counts)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:
         changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
-    await SessionRepository(session).release(loaded.session, **changes)
+    await SessionRepository(session).release(loaded.session, **changes)  # first, as everywhere: locks in one order
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
 
 
 async def give_back(
@@ -294,6 +330,8 @@ def drafts_of(
             refused["agents_own_words"] += 1  # it repeats what it was told, memory included
             continue
         target = _route(item, sources, loaded, refused)
+        if target is None:
+            continue
         limit = (
             target.state.max_items
             if target.state and target.state.max_items is not None
@@ -323,33 +361,47 @@ def _sources(item: ExtractedObservation, loaded: Loaded, refused: Counter[str]) 
 
 def _echoed(text: str, spoken: Sequence[BufferedMessage]) -> tuple[BufferedMessage, ...]:
     """The agent's messages that hold most of the text's words."""
-    most = ceil(len(set(normal_form(text).split())) * ECHO_SHARE)
+    most = ceil(len(set(words_of(text))) * ECHO_SHARE)
     return _closest(text, [message for message in spoken if message.role in AGENT_ROLES], most)
 
 
 def _closest(text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
     """The messages that share most words with the text; none where that is fewer than `least`."""
-    words = set(normal_form(text).split())
-    shared = [len(words & set(normal_form(message.content or "").split())) for message in messages]
+    words = set(words_of(text))
+    shared = [len(words & set(words_of(message.content or ""))) for message in messages]
     best = max(shared, default=0)
     return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
 
 
 def _route(
     item: ExtractedObservation, sources: Sequence[BufferedMessage], loaded: Loaded, refused: Counter[str]
-) -> Target:
-    """The scope that the model chose among those it was offered; anything else goes to the person who said it."""
-    wanted = (item.scope or "").strip()
+) -> Target | None:
+    """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
+
+    What is somebody's own can only come from what they said: nobody's scope is written by another's words.
+    """
+    wanted = (item.scope or "").strip().casefold()
     by_alias = {target.alias.casefold(): target for target in loaded.targets}
-    if wanted.casefold() in by_alias:
-        return by_alias[wanted.casefold()]
-    if wanted.casefold() != "individual":
-        refused["unknown_scope" if wanted else "no_scope"] += 1
-    individuals = [target for target in loaded.targets if target.kind == "individual"]
     authors = {owner_key("individual", m.user_id) for m in sources if m.user_id}
-    author = next((t for t in individuals if len(authors) == 1 and t.owner in authors), None)
-    own = next((t for t in individuals if t.owner == owner_key("individual", loaded.session.user_id)), None)
-    return author or own or individuals[0]
+    target = by_alias.get(wanted)
+    if target is None:
+        if wanted != "individual":
+            refused["unknown_scope" if wanted else "no_scope"] += 1
+        target = _author(loaded, authors)
+    elif target.kind == "individual" and authors and target.owner not in authors:
+        refused["not_the_author"] += 1
+        target = _author(loaded, authors)
+    if target is None or not target.is_open:
+        refused["no_single_author" if target is None else "inactive_scope"] += 1
+        return None
+    return target
+
+
+def _author(loaded: Loaded, authors: set[str]) -> Target | None:
+    individuals = [target for target in loaded.targets if target.kind == "individual"]
+    if not authors and len(individuals) == 1:
+        return individuals[0]
+    return next((target for target in individuals if authors == {target.owner}), None)
 
 
 def _draft(content: str, target: Target, sources: Sequence[BufferedMessage], loaded: Loaded) -> Draft:

@@ -21,6 +21,7 @@ from memory_sql import consolidation, context, embedded, formation, intake, retr
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
+from memory_sql.db.backlog import read_backlog
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.runs import RunRepository, TakenRun
@@ -30,6 +31,7 @@ from memory_sql.db.sessions import SessionRepository, SessionState
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
+    Backlog,
     ConsolidateResult,
     Consolidation,
     Context,
@@ -63,7 +65,7 @@ from memory_sql.errors import (
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
 from memory_sql.retry import pause
-from memory_sql.text import clean
+from memory_sql.text import clean, one_line
 
 log = logging.getLogger("memory_sql")
 
@@ -172,7 +174,7 @@ class Memory:
                 "wait=True needs a transaction of its own; leave out session=, or call form() after your commit"
             )
         agent, user, conversation = _id("agent_id", agent_id), _id("user_id", user_id), _id("session_id", session_id)
-        groups = [_id("group_ids", group) for group in group_ids]
+        groups = _ids("group_ids", group_ids)
         parsed = self._parse(messages, idempotency_key)
         async with self.database.statement(session) as unit:
             added = await SessionRepository(unit).add(
@@ -244,15 +246,16 @@ class Memory:
             source_kind="observe",
             evidence=(Evidence(user_id=user),),
             session_id=conversation,
-            speaker=None if speaker is None else clean(speaker)[0],
-            tags=tuple(clean(tag)[0] for tag in tags),
+            speaker=one_line(_text("speaker", speaker)) or None,
+            tags=tuple(_text("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
             metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
         )
         async with self.database.transaction(session) as unit:
             agent_key = await ensure_agent(unit, agent, now)
             scopes, observations = ScopeRepository(unit), ObservationRepository(unit)
-            await scopes.ensure(agent_key, [draft.scope], self.settings.language, now)
-            locked = await scopes.lock(agent_key, [(draft.scope.owner, name)])
+            locked = await scopes.lock_or_make(agent_key, [draft.scope], (), self.settings.language, now)
+            if not locked[0].is_active:
+                raise InputError(f"scope {locked[0].scope_id} is inactive")
             saved = await observations.save(agent_key, [draft], locked, run_id=None, now=now)
             await scopes.refresh_due(
                 agent_key, [s.scope_id for s in locked], self.settings.consolidation_threshold, now
@@ -441,7 +444,10 @@ class Memory:
     async def _load_claimed_window(self, claimed: SessionState) -> formation.Loaded | None:
         try:
             async with self.database.transaction() as unit:
-                return await formation.load_claimed(unit, claimed, self.settings, self.now(), "due")
+                held = await SessionRepository(unit).lock(claimed)
+                if held is None:
+                    raise StaleError("session", claimed.session_id, "the lease on it was lost")
+                return await formation.load_claimed(unit, held, self.settings, self.now(), "due")
         except BaseException as error:
             await asyncio.shield(self._record(formation.give_back, claimed, error))
             raise
@@ -474,7 +480,13 @@ class Memory:
         return self.now() + pause(0, self.settings) if isinstance(error, StaleError | BusyError) else None
 
     async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
-        """In a transaction of its own: the one that failed is rolled back."""
+        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
+        for again_in in (0.1, 0.5, 2.0):
+            try:
+                async with self.database.transaction() as unit:
+                    return await failed(unit, what, error, self.settings, self.now())
+            except DatabaseError:
+                await asyncio.sleep(again_in)
         async with self.database.transaction() as unit:
             await failed(unit, what, error, self.settings, self.now())
 
@@ -511,6 +523,12 @@ class Memory:
             if not await SessionRepository(unit).exclude(agent, conversation, excluded):
                 raise NotFoundError("session", conversation)
 
+    async def backlog(self, *, agent_id: object | None = None) -> Backlog:
+        """How much is due, in progress, to be tried again, given up; of one agent or of all."""
+        agent = None if agent_id is None else _id("agent_id", agent_id)
+        async with self.database.statement() as unit:
+            return await read_backlog(unit, agent, self.now())
+
     async def dead_runs(self, *, agent_id: object | None = None, limit: int = 100) -> Sequence[DeadRun]:
         """Work that was given up, oldest first; it waits for `retry` or `discard`."""
         agent = None if agent_id is None else _id("agent_id", agent_id)
@@ -538,8 +556,7 @@ class Memory:
                 sessions = SessionRepository(unit)
                 state = await sessions.locked(agent_key, run.session_id)
                 if state.formed_number < run.to_number:
-                    cold = timedelta(minutes=settings.formation_cold_minutes)
-                    await sessions.advance(state, run.to_number, settings.formation_min_messages, cold, now)
+                    await sessions.advance(state, run.to_number, settings, now)
             if run.scope_id is not None and run.to_seq is not None:
                 scopes = ScopeRepository(unit)
                 (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
@@ -585,7 +602,7 @@ class Memory:
         Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never.
         """
         principal, now = _principal(agent_id, user_id, session_id), self.now()
-        asked = clean(message or "")[0]
+        asked = _text("message", message)
         async with self.database.statement(session) as unit:
             scopes = await static_layer(unit, principal, self.settings.pending_max)
             fired = retrieval.Fired("asked") if retrieve else None
@@ -607,9 +624,11 @@ class Memory:
     ) -> SearchResult:
         """The observations that hold any of the query's words, among those that the user may see; best first."""
         principal = _principal(agent_id, user_id, session_id)
-        terms = retrieval.search_terms(clean(query)[0])
+        terms = retrieval.search_terms(_text("query", query))
         async with self.database.statement(session) as unit:
-            hits = await search(unit, principal, terms, _within("top_k", top_k or self.settings.top_k, 100))
+            hits = await search(
+                unit, principal, terms, _within("top_k", self.settings.top_k if top_k is None else top_k, 100)
+            )
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(self, *, agent_id: object, user_id: object, session_id: object | None = None) -> list[Scope]:
@@ -674,6 +693,18 @@ async def _bring_up_to_date(database: Database) -> None:
 
 def _id(name: str, value: object) -> str:
     return host_id(value, name)
+
+
+def _ids(name: str, values: Iterable[object]) -> list[str]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list of ids")
+    return [_id(name, value) for value in values]
+
+
+def _text(name: str, value: str | None) -> str:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"{name} must be text, not {type(value).__name__}")
+    return clean(value or "")[0]
 
 
 def _principal(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:

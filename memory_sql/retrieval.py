@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memory_sql.text import normal_form
+from memory_sql.text import words_of
 
 MAX_CHARACTERS = 512
 MAX_TERMS = 32
@@ -60,13 +60,13 @@ def should_retrieve(message: str, static_context: str) -> Fired | None:
 
 def unknown_names(message: str, static_context: str) -> frozenset[str]:
     """Capitalised words inside a sentence (its first proves nothing, nor does "I") that the context doesn't hold."""
-    known = set(normal_form(static_context).split())
+    known = set(words_of(static_context))
     found = set()
     for sentence in _SENTENCE.split(message):
         first = re.search(r"\w", sentence)
         for name in _NAME.finditer(sentence):
             if first is None or name.start() > first.start():
-                found.add(normal_form(re.sub(r"['’]s$", "", name[0])))
+                found.add(" ".join(words_of(re.sub(r"['’]s$", "", name[0]))))
     return frozenset(name for name in found if name and not set(name.split()) <= known)
 
 

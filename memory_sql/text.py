@@ -45,14 +45,23 @@ def count_words(text: str) -> int:
 
 
 def normal_form(text: str) -> str:
-    """What two observations must share to be the same one; empty when there is nothing to compare (C15)."""
-    return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    """What two observations must share to be the same one; empty when there is nothing to compare (C15).
+
+    Only what never changes the meaning is evened out: case, white space, the marks at the end. `C#` and `C++`, `-5` and
+    `5`, `2²` and `22` stay apart: taking them for the same would lose one of them.
+    """
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!?… ")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, compatible forms, case and punctuation evened out: for comparing, not for telling apart."""
+    return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
 def content_hash(text: str) -> bytes | None:
     """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything."""
     normal = normal_form(text)
-    return hashlib.sha256(normal.encode()).digest() if normal else None
+    return hashlib.sha256(normal.encode()).digest() if words_of(normal) else None
 
 
 def one_line(text: str) -> str:

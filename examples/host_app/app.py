@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from memory_sql import Memory
@@ -42,31 +42,35 @@ class Wish:
 async def book(sessions: async_sessionmaker[AsyncSession], memory: Memory, wish: Wish) -> int:
     """The number of the booking. Raises `IntegrityError` when the berth is taken; then nothing is remembered either."""
     async with sessions.begin() as session:
-        booking_id = await _store(session, wish)
-        await memory.add(
-            wish.messages,
-            agent_id=AGENT,
-            user_id=wish.customer,
-            session_id=wish.conversation,
-            group_ids=[wish.club],
-            session=session,
-        )
-        await memory.observe(
-            f"Booked berth {wish.berth} for the night of {wish.night}.",
-            agent_id=AGENT,
-            user_id=wish.customer,
-            metadata={"booking_id": booking_id},
-            session=session,
-        )
+        booking_id = await store(session, wish)
+        await remember(session, memory, wish, booking_id)
     return booking_id
 
 
-async def _store(session: AsyncSession, wish: Wish) -> int:
+async def store(session: AsyncSession, wish: Wish) -> int:
     await session.execute(insert(Customer).values(customer_id=wish.customer).on_conflict_do_nothing())
     booking = Booking(customer_id=wish.customer, berth=wish.berth, night=wish.night, boat=wish.boat)
     session.add(booking)
     await session.flush()
     return booking.booking_id
+
+
+async def remember(session: AsyncSession, memory: Memory, wish: Wish, booking_id: int) -> None:
+    await memory.add(
+        wish.messages,
+        agent_id=AGENT,
+        user_id=wish.customer,
+        session_id=wish.conversation,
+        group_ids=[wish.club],
+        session=session,
+    )
+    await memory.observe(
+        f"Booked berth {wish.berth} for the night of {wish.night}.",
+        agent_id=AGENT,
+        user_id=wish.customer,
+        metadata={"booking_id": booking_id},
+        session=session,
+    )
 
 
 async def retrying(transaction: Callable[[], Awaitable[T]], attempts: int = 5) -> T:
@@ -100,7 +104,10 @@ async def main(url: str) -> None:
     )
     engine = create_async_engine(url, hide_parameters=True)  # errors that end up in a log must not quote a customer
     async with Memory(url) as memory:
-        await retrying(lambda: book(async_sessionmaker(engine), memory, wish))
+        try:
+            await retrying(lambda: book(async_sessionmaker(engine), memory, wish))
+        except IntegrityError:
+            print(f"Berth {wish.berth} is taken.")  # noqa: T201
         await catch_up(memory)
         print(await memory.context(agent_id=AGENT, user_id="mia"))  # noqa: T201
     await engine.dispose()

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from memory_sql import __version__
-from memory_sql.cli import configuration, conversations, demo, knowledge, output, reading
+from memory_sql.cli import configuration, conversations, demo, knowledge, output, reading, work
 from memory_sql.cli.database import db
 from memory_sql.errors import MemorySQLError
 
@@ -35,6 +35,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": reading.show,
     "history": reading.history,
     "stats": reading.stats,
+    "worker": work.worker,
+    "status": work.status,
+    "retry": work.retry,
+    "discard": work.discard,
+    "undo": work.undo,
     "settings": configuration.settings,
 }
 for name, command in COMMANDS.items():

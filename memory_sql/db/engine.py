@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +32,16 @@ SERVER_SETTINGS = {
     "timezone": "UTC",
 }
 
+# Options in a URL: those that SQLAlchemy hands to asyncpg, and those of libpq that asyncpg reads in a URL of its own.
+OPTIONS = set("host port user password database ssl command_timeout target_session_attrs krbsrvname".split())
+LIBPQ_OPTIONS = set("sslmode sslcert sslkey sslrootcert sslcrl sslpassword passfile application_name options".split())
+CACHE_SIZE = "prepared_statement_cache_size"
+
+# Behind PgBouncer in transaction mode the next transaction may run on another server: nothing of a session lasts, no
+# named statement either, and PgBouncer itself knows only some settings.
+POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
+POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
+
 
 def asyncpg_url(url: str | URL) -> URL:
     """Any usual way to write a Postgres URL, for asyncpg; raises `ConfigurationError`, without the password."""
@@ -43,7 +53,28 @@ def asyncpg_url(url: str | URL) -> URL:
         ) from None
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise ConfigurationError(f"the database must be Postgres, not {parsed.get_backend_name()}")
+    unknown = sorted(set(parsed.query) - OPTIONS - LIBPQ_OPTIONS - {CACHE_SIZE})
+    if unknown:
+        raise ConfigurationError(f"the database URL has options that can't be used here: {', '.join(unknown)}")
     return parsed.set(drivername="postgresql+asyncpg")
+
+
+def is_pooled(url: URL) -> bool:
+    """Whether the URL says, in SQLAlchemy's words, that a pooler gives out the server by transaction."""
+    return url.query.get(CACHE_SIZE) == "0"
+
+
+def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngine:
+    own = {**settings, **{name: value for name, value in url.query.items() if name in LIBPQ_OPTIONS}}
+    return create_async_engine(
+        url.difference_update_query(LIBPQ_OPTIONS),
+        hide_parameters=True,  # an error message must not carry remembered text
+        connect_args={
+            "dsn": URL.create("postgresql", query=own).render_as_string() if own else None,
+            **(POOLED if is_pooled(url) else {}),
+        },
+        **options,
+    )
 
 
 @contextmanager
@@ -71,17 +102,13 @@ class Database:
 
     def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
         self.url = asyncpg_url(url)
-        self.engine: AsyncEngine = create_async_engine(
-            self.url,
-            pool_size=pool_size,
-            hide_parameters=True,  # an error message must not carry remembered text
-            connect_args={"server_settings": SERVER_SETTINGS},
-        )
+        settings = POOLED_SETTINGS if is_pooled(self.url) else SERVER_SETTINGS
+        self.engine = _engine(self.url, settings, pool_size=pool_size)
         event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
         self._units = async_sessionmaker(self.engine, expire_on_commit=False)
-        self._statements = async_sessionmaker(
-            self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False
-        )
+        # asyncpg prepares a statement, then executes it: only a transaction makes a pooler leave both to one server.
+        single = self.engine if is_pooled(self.url) else self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._statements = async_sessionmaker(single, expire_on_commit=False)
 
     @asynccontextmanager
     async def transaction(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
@@ -95,12 +122,12 @@ class Database:
 
     @asynccontextmanager
     async def statement(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
-        """For one statement: without BEGIN and COMMIT around it, or within the host's transaction."""
+        """For one statement: without BEGIN and COMMIT around it (save behind a pooler), or in the host's transaction."""
         if session is not None:
             yield session
             return
         with named_errors():
-            async with self._statements() as own:
+            async with self._statements.begin() as own:
                 yield own
 
     async def check_schema(self) -> None:
@@ -113,9 +140,9 @@ class Database:
 
 
 @asynccontextmanager
-async def connect_once(url: str | URL, **connect_args: Any) -> AsyncIterator[AsyncConnection]:
+async def connect_once(url: str | URL) -> AsyncIterator[AsyncConnection]:
     """One connection in one transaction, without a pool."""
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, hide_parameters=True, connect_args=connect_args)
+    engine = _engine(asyncpg_url(url), {}, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             yield connection

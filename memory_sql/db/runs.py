@@ -32,6 +32,7 @@ class AnsweredRun:
     answer: str
     usage: Usage
     prompt_version: str
+    seen: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class RunRepository:
                     RunRow.output_tokens,
                     RunRow.latency_seconds,
                     RunRow.prompt_version,
+                    RunRow.seen,
                 )
                 .where(
                     RunRow.agent_key == agent_key,
@@ -94,7 +96,7 @@ class RunRepository:
             return None
         usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
         return AnsweredRun(
-            RunKey(agent_key, row.run_id, row.fence), row.to_number, row.answer, usage, row.prompt_version
+            RunKey(agent_key, row.run_id, row.fence), row.to_number, row.answer, usage, row.prompt_version, row.seen
         )
 
     async def take_over(self, key: RunKey, fence: int) -> RunKey:
@@ -102,16 +104,23 @@ class RunRepository:
         await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
         return replace(key, fence=fence)
 
-    async def abandon(self, agent_key: int, now: datetime, **target: Any) -> None:
-        """Runs of this target that nobody holds any more: their worker died, or lost its lease."""
+    async def abandon(self, agent_key: int, now: datetime, *, but: int | None = None, **target: Any) -> None:
+        """Runs of this target that nobody holds any more: their worker died, or lost its lease. All `but` that one."""
         await self._session.execute(
             update(RunRow)
             .where(
                 RunRow.agent_key == agent_key,
                 *(getattr(RunRow, name) == value for name, value in target.items()),
-                RunRow.state == "running",
+                RunRow.state.in_(("running", "answered")),
+                RunRow.run_id.is_distinct_from(but),
             )
-            .values(state="failed", error_code="abandoned", error="the lease ran out before it ended", finished_at=now)
+            .values(
+                state="failed",
+                answer=None,
+                error_code="abandoned",
+                error="the lease ran out before it ended",
+                finished_at=now,
+            )
         )
 
     async def succeed(self, key: RunKey, now: datetime, **outcome: Any) -> None:
@@ -129,13 +138,18 @@ class RunRepository:
         )
 
     async def fail(self, key: RunKey, error: BaseException, now: datetime, *, gives_up: bool = False) -> None:
-        """Our own errors carry no remembered text; of others only the type is kept."""
+        """Our own errors carry no remembered text; of others only the type is kept.
+
+        An answer that was stored survives what is neither its fault nor overtaken: it is paid for, and will be applied.
+        """
+        known = isinstance(error, LanguageModelError | StaleError)
         reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
+        ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
         cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
         await self._session.execute(
             update(RunRow)
-            .where(*_is(key), RunRow.state.in_(("running", "answered")))
+            .where(*_is(key), RunRow.state.in_(ended))
             .values(
                 state="dead" if gives_up else "failed",
                 answer=None,

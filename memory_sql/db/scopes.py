@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
-from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.tables import AgentRow, ConsolidationRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import OWNER_PREFIX, Consolidation, PendingObservation, Scope, ScopeKind, ScopeRef
 from memory_sql.text import count_words
 
@@ -141,8 +141,8 @@ class ScopeRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def ensure(self, agent_key: int, wanted: Iterable[NewScope], language: str, now: datetime) -> None:
-        """Makes those that don't exist, in one order for everybody: two transactions can't wait for each other."""
+    async def _make(self, agent_key: int, wanted: Iterable[NewScope], language: str, now: datetime) -> None:
+        """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
         by_key = {(scope.owner, scope.name): scope for scope in wanted}
         rows = [
             {"agent_key": agent_key, **asdict(by_key[key]), "language": language, "created_at": now}
@@ -169,6 +169,40 @@ class ScopeRepository:
             select(ScopeRow.scope_id).where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id)
         )
         return found is not None
+
+    async def epochs(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, int]:
+        found = await self._session.execute(
+            select(ScopeRow.scope_id, ScopeRow.epoch).where(
+                ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(scope_ids)
+            )
+        )
+        return {row.scope_id: row.epoch for row in found}
+
+    async def members_among(self, agent_key: int, scope_ids: Sequence[int], users: Sequence[str]) -> dict[int, int]:
+        """How many of these users belong to each of the group scopes."""
+        found = await self._session.execute(
+            select(MemberRow.scope_id, func.count(MemberRow.user_id.distinct()).label("members"))
+            .where(
+                MemberRow.agent_key == agent_key,
+                MemberRow.scope_id.in_(scope_ids),
+                MemberRow.user_id.in_(users),
+                MemberRow.left_at.is_(None),
+            )
+            .group_by(MemberRow.scope_id)
+        )
+        return {row.scope_id: row.members for row in found}
+
+    async def lock_or_make(
+        self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime
+    ) -> list[ScopeState]:
+        """As `lock`; of the wanted ones those that are missing are made. What is there is locked first, by everybody."""
+        keys, ids = {(scope.owner, scope.name) for scope in wanted}, list(scope_ids)
+        locked = await self.lock(agent_key, keys, ids)
+        missing = keys - {(scope.owner, scope.name) for scope in locked}
+        if not missing:
+            return locked
+        await self._make(agent_key, [scope for scope in wanted if (scope.owner, scope.name) in missing], language, now)
+        return await self.lock(agent_key, keys, ids)
 
     async def lock(
         self, agent_key: int, owners: Iterable[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
@@ -200,18 +234,34 @@ class ScopeRepository:
         row = claimed.one_or_none()
         return None if row is None else _state(row)
 
-    async def due(self, agent_id: str | None, now: datetime, limit: int) -> list[tuple[str, int]]:
-        """`(agent_id, scope_id)` of scopes that can be claimed, longest due first."""
-        statement = (
-            select(AgentRow.agent_id, ScopeRow.scope_id)
-            .join(ScopeRow, AgentRow.agent_key == ScopeRow.agent_key)
-            .where(ScopeRow.due_at <= now, _is_free())
+    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> tuple[str, ScopeState] | None:
+        """A new lease on what has been due longest and nobody works on, and its agent's id; None: there is nothing.
+
+        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
+        """
+        free = (
+            select(ScopeRow.agent_key, ScopeRow.scope_id)
+            .where(ScopeRow.due_at <= by, _is_free())
             .order_by(ScopeRow.due_at)
-            .limit(limit)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True)
         )
         if agent_id is not None:
-            statement = statement.where(AgentRow.agent_id == agent_id)
-        return [(row.agent_id, row.scope_id) for row in await self._session.execute(statement)]
+            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
+            free = free.where(ScopeRow.agent_key == agent_key)
+        due = free.cte("due")
+        claimed = await self._session.execute(
+            update(ScopeRow)
+            .where(
+                ScopeRow.agent_key == due.c.agent_key,
+                ScopeRow.scope_id == due.c.scope_id,
+                AgentRow.agent_key == ScopeRow.agent_key,
+            )
+            .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE.selected_columns, AgentRow.agent_id)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else (row.agent_id, _state(row))
 
     async def release(self, state: ScopeState, **values: Any) -> None:
         """Gives the lease back, with these changes, unless it has passed to somebody else."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, or_, select, update
+from sqlalchemy import REAL, and_, bindparam, cast, func, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Interval, Text
 
+from memory_sql.config import Settings
 from memory_sql.db.tables import AgentRow, MessageRow, SessionRow
 from memory_sql.errors import NotFoundError
 
@@ -125,18 +126,34 @@ class SessionRepository:
         )
         return found is not None
 
-    async def due(self, agent_id: str | None, now: datetime, limit: int) -> list[tuple[str, str]]:
-        """`(agent_id, session_id)` of sessions that can be claimed, longest due first."""
-        statement = (
-            select(AgentRow.agent_id, SessionRow.session_id)
-            .join(SessionRow, AgentRow.agent_key == SessionRow.agent_key)
-            .where(SessionRow.due_at <= now, _is_free())
+    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> SessionState | None:
+        """A new lease on what has been due longest and nobody works on; None where there is nothing.
+
+        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
+        """
+        free = (
+            select(SessionRow.agent_key, SessionRow.session_id)
+            .where(SessionRow.due_at <= by, _is_free())
             .order_by(SessionRow.due_at)
-            .limit(limit)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True)
         )
         if agent_id is not None:
-            statement = statement.where(AgentRow.agent_id == agent_id)
-        return [(row.agent_id, row.session_id) for row in await self._session.execute(statement)]
+            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
+            free = free.where(SessionRow.agent_key == agent_key)
+        due = free.cte("due")
+        claimed = await self._session.execute(
+            update(SessionRow)
+            .where(
+                SessionRow.agent_key == due.c.agent_key,
+                SessionRow.session_id == due.c.session_id,
+                AgentRow.agent_key == SessionRow.agent_key,
+            )
+            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else _state(row)
 
     async def unformed(self, agent_id: str) -> list[str]:
         """The sessions that have messages which no formation has read, oldest first."""
@@ -180,6 +197,20 @@ class SessionRepository:
         )
         return [BufferedMessage(*row) for row in found]
 
+    async def range(self, state: SessionState, to_number: int) -> list[BufferedMessage]:
+        """The messages after the cursor up to this number."""
+        found = await self._session.execute(
+            select(*(getattr(MessageRow, name) for name in BufferedMessage.__slots__))
+            .where(
+                MessageRow.agent_key == state.agent_key,
+                MessageRow.session_id == state.session_id,
+                MessageRow.number > state.formed_number,
+                MessageRow.number <= to_number,
+            )
+            .order_by(MessageRow.number)
+        )
+        return [BufferedMessage(*row) for row in found]
+
     async def lock(self, state: SessionState) -> SessionState | None:
         """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
         found = await self._session.execute(
@@ -195,18 +226,30 @@ class SessionRepository:
         row = found.one_or_none()
         return None if row is None else _state(row)
 
-    async def advance(
-        self, state: SessionState, to_number: int, min_messages: int, cold: timedelta, now: datetime
-    ) -> None:
-        """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
+    async def advance(self, state: SessionState, to_number: int, settings: Settings, now: datetime) -> None:
+        """Moves the cursor, counts what is left behind it anew, says by the rule of `add` whether that is due, and gives
+        the lease back."""
         m = MessageRow
         left = (
-            select(func.count().label("messages"), func.coalesce(func.sum(m.weight), 0).label("tokens"))
+            select(
+                func.count().label("messages"),
+                cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
+                func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
+            )
             .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > to_number, m.eligible)
             .subquery()
         )
-        row = (await self._session.execute(select(left))).one()
-        waits = row.messages >= min_messages
+        reason = func.memory.due_reason(
+            cast(left.c.messages, Integer),
+            left.c.tokens,
+            left.c.signalled,
+            settings.formation_messages,
+            settings.formation_tokens,
+            settings.formation_min_messages,
+        )
+        row = (await self._session.execute(select(left, reason.label("reason")))).one()
+        cold = timedelta(minutes=settings.formation_cold_minutes)
+        due_at = {None: None, "cold": now + cold}.get(row.reason, now)
         await self._session.execute(
             update(SessionRow)
             .where(_same(state))
@@ -214,8 +257,8 @@ class SessionRepository:
                 formed_number=to_number,
                 unformed_messages=row.messages,
                 unformed_tokens=row.tokens,
-                due_at=now + cold if waits else None,
-                due_reason="cold" if waits else None,
+                due_at=due_at,
+                due_reason=row.reason,
                 lease_until=None,
                 failures=0,
                 errors=0,

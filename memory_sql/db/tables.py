@@ -370,6 +370,10 @@ class RunRow(Base):
     error: Mapped[str | None] = constant("Why it failed, in a sentence without remembered text.")
     started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
     finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
+    seen: Mapped[dict[str, Any]] = host_id(
+        "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
+        server_default=NO_PAIRS,
+    )
 
 
 class ObservationRow(Base):

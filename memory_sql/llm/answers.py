@@ -56,9 +56,16 @@ def strict_schema(output: type[BaseModel]) -> dict[str, Any]:
     return cast(dict[str, Any], _strict(schema))
 
 
+_LONE_SURROGATE = re.compile(
+    r"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+
+
 def _spoken(raw: str) -> str:
     """What is left of the answer without the thinking that servers leave in the text of reasoning models."""
-    text = raw.strip("\ufeff \t\r\n")
+    # Half a character in an escape can't be decoded; the rest of the answer is good.
+    text = _LONE_SURROGATE.sub(r"\1\\ufffd", raw.strip("\ufeff \t\r\n"))
     if _THINKING.match(text):
         end = _THOUGHT.search(text)
         if end is None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from memory_sql.errors import UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.tasks import ConsolidationTask, ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
-from memory_sql.text import count_words, normal_form, one_line
+from memory_sql.text import count_words, normal_form, one_line, words_of
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -77,6 +77,8 @@ def extract(task: ExtractionTask) -> Extraction:
     for turn in task.turns:
         for sentence in _statements(turn):
             scope = _scope(sentence, turn, task.scopes)
+            if scope is None:
+                continue
             content = _shortened(f"{turn.speaker} said: {sentence}", task.max_words)
             limit = task.max_items if scope.max_items is None else scope.max_items
             known = {normal_form(text) for text in (*scope.knows, *(item.content for item in found))}
@@ -97,7 +99,7 @@ def _statements(turn: Turn) -> list[str]:
     ]
 
 
-def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> OfferedScope:
+def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> OfferedScope | None:
     groups = [scope for scope in offered if scope.kind == "group"]
     shared = [scope for scope in offered if scope.kind == "collective"]
     personal = _PERSONAL.search(sentence)
@@ -105,8 +107,8 @@ def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> Offere
         return shared[0]
     if groups and _SHARED.search(sentence) and not personal:
         return groups[0]
-    own = [scope for scope in offered if scope.kind == "individual"]
-    return next((scope for scope in own if scope.alias == f"individual:{turn.speaker}"), own[0] if own else offered[0])
+    own = f"individual:{turn.person}" if turn.person else "individual"
+    return next((scope for scope in offered if scope.alias == own), None)
 
 
 def _shortened(text: str, max_words: int) -> str:
@@ -126,6 +128,7 @@ def consolidate(task: ConsolidationTask) -> str:
         lines.append(text)
     while len(lines) > 1 and count_words("\n".join((NOTICE, *lines))) > task.max_words:
         lines.pop(0)
+    lines[-1:] = [_shortened(line, task.max_words - count_words(NOTICE)) for line in lines[-1:]]
     return "\n".join((NOTICE, *lines))
 
 
@@ -139,4 +142,4 @@ def _closest(text: str, lines: Sequence[str]) -> str | None:
 
 def _telling(text: str) -> frozenset[str]:
     said = text.partition(" said: ")[2] or text
-    return frozenset(word for word in normal_form(said).split() if len(word) >= 4 and word not in _COMMON)
+    return frozenset(word for word in words_of(said) if len(word) >= 4 and word not in _COMMON)

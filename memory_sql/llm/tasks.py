@@ -20,6 +20,15 @@ from memory_sql.llm import Request, prompts
 from memory_sql.text import one_line
 
 NOTHING_YET = "(nothing yet)"
+KINDS = {
+    "individual": "what concerns one person alone",
+    "group": "the shared work of that group",
+    "collective": "lessons that help anybody",
+    "session": "what matters in this conversation",
+    "entity": "what is known about one thing or person",
+    "agent": "what the agent has learnt about itself",
+    "guideline": "how the agent should work",
+}
 
 
 class ExtractedObservation(BaseModel):
@@ -53,13 +62,17 @@ def _choosing(aliases: tuple[str, ...]) -> type[Extraction]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`n` counts from 1 within the call; it is the only name by which the model can point at a message."""
+    """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
+
+    `person` is who spoke, by a name of ours for this call; None where only one person speaks.
+    """
 
     n: int
     role: str
     speaker: str
     said_at: datetime
     text: str
+    person: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,6 @@ class OfferedScope:
 
     alias: str
     kind: str
-    who: str
     knows: tuple[str, ...] = ()
     guidance: str | None = None
     max_items: int | None = None
@@ -109,7 +121,7 @@ class ConsolidationTask:
     """`observations` are in the order in which they were observed. `limit` is in words."""
 
     kind: str
-    who: str
+    whose: str | None
     current: str | None
     observations: tuple[NumberedText, ...]
     max_words: int
@@ -121,9 +133,11 @@ class ConsolidationTask:
         prompt, boundary = prompts.load("consolidation"), secrets.token_hex(16)
         shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
         instructions, text = prompt.render(
-            scope=f"{self.kind}: {self.who}",
+            scope=KINDS[self.kind],
             current=_data(self.current) if self.current else NOTHING_YET,
-            observations="\n".join(map(_observation, self.observations)),
+            observations="\n".join(
+                [_json({"whose": self.whose or "everybody"}), *map(_observation, self.observations)]
+            ),
             max_words=self.max_words,
             boundary=boundary,
             now=_minute(self.now),
@@ -135,7 +149,9 @@ class ConsolidationTask:
 def _offer(scope: OfferedScope) -> str:
     limit = f" (at most {scope.max_items} observations)" if scope.max_items is not None else ""
     guidance = f" What to look for: {one_line(scope.guidance)}" if scope.guidance else ""
-    return f"- {scope.alias}: {scope.who}{limit}.{guidance}"
+    person = scope.alias.partition(":")[2] or "the user"
+    who = f"what concerns {person} alone" if scope.kind == "individual" else KINDS[scope.kind]
+    return f"- {scope.alias}: {who}{limit}.{guidance}"
 
 
 def _known(scope: OfferedScope) -> str:
@@ -143,9 +159,8 @@ def _known(scope: OfferedScope) -> str:
 
 
 def _turn(turn: Turn) -> str:
-    return _json(
-        {"n": turn.n, "role": turn.role, "speaker": turn.speaker, "at": _minute(turn.said_at), "text": turn.text}
-    )
+    who = {"role": turn.role, "speaker": turn.speaker} | ({"person": turn.person} if turn.person else {})
+    return _json({"n": turn.n, **who, "at": _minute(turn.said_at), "text": turn.text})
 
 
 def _observation(item: NumberedText) -> str:

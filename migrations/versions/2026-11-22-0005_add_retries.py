@@ -13,6 +13,7 @@ import re
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "c41f7a92d5e8"
 down_revision = "8c2f4e9d6b03"
@@ -103,6 +104,27 @@ COMMENT ON FUNCTION memory.refresh_due(bigint, bigint[], integer, timestamptz) I
     'Sets or clears scopes.due_at from what is pending.';
 """
 
+DUE_REASON = """
+-- memory.due_reason(messages, tokens, signalled, due_messages, due_tokens, min_messages): why a session with that much
+-- unformed is due; cold: only after a silence; null: not at all. The counts are of messages that formation reads.
+CREATE OR REPLACE FUNCTION memory.due_reason(
+    p_messages integer, p_tokens real, p_signalled boolean,
+    p_due_messages integer, p_due_tokens integer, p_min_messages integer
+) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT CASE
+        WHEN p_signalled AND p_messages > 0 THEN 'signal'
+        WHEN p_messages >= p_due_messages THEN 'messages'
+        WHEN p_messages >= p_min_messages AND p_tokens >= p_due_tokens THEN 'tokens'
+        WHEN p_messages >= p_min_messages THEN 'cold'
+    END
+$$;
+
+COMMENT ON FUNCTION memory.due_reason(integer, real, boolean, integer, integer, integer) IS
+    'Why a session is due: signal, messages, tokens or cold; null: it is not.';
+"""
+
 ADD_MESSAGES = """
 -- memory.add_messages(…): stores the messages that aren't there yet, counts them and says whether the session is due.
 -- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
@@ -183,10 +205,11 @@ BEGIN
     unformed_messages := v_session.unformed_messages + v_count;
     unformed_tokens := v_session.unformed_tokens + v_tokens;
     due_reason := CASE
-        WHEN v_signal OR v_session.due_reason IN ('signal', 'retry') THEN coalesce(nullif(v_session.due_reason, 'cold'), 'signal')
-        WHEN unformed_messages >= p_due_messages THEN 'messages'
-        WHEN unformed_messages >= p_min_messages AND unformed_tokens >= p_due_tokens THEN 'tokens'
-        WHEN unformed_messages >= p_min_messages THEN 'cold'
+        WHEN v_session.due_reason = 'retry' THEN 'retry'
+        ELSE memory.due_reason(
+            unformed_messages, unformed_tokens, v_signal OR v_session.due_reason = 'signal',
+            p_due_messages, p_due_tokens, p_min_messages
+        )
     END;
     due_at := CASE
         WHEN due_reason = 'cold' THEN v_at + p_cold
@@ -378,6 +401,7 @@ def upgrade() -> None:
         ),
         schema="memory",
     )
+    op.add_column("runs", seen(), schema="memory")
     for table in ("scopes", "sessions"):
         for column in counters():
             op.add_column(table, column, schema="memory")
@@ -389,17 +413,21 @@ def upgrade() -> None:
     op.execute(f"COMMENT ON COLUMN memory.runs.state IS '{STATES}'")
     op.execute(f"DROP FUNCTION memory.{OLD_ADD}")
     run(REFRESH_DUE)
+    run(DUE_REASON)
     run(ADD_MESSAGES)
 
 
 def downgrade() -> None:
     # What was given up is a failure again, and due; what was discarded is a failure that stays passed over. A text that
     # was undone to nothing becomes an empty one: its version must go on rising.
-    op.execute("UPDATE memory.sessions SET due_at = now(), due_reason = 'retry', dead_run_id = NULL WHERE dead_run_id > 0")
+    op.execute(
+        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry', dead_run_id = NULL WHERE dead_run_id > 0"
+    )
     op.execute("UPDATE memory.scopes SET due_at = now(), dead_run_id = NULL WHERE dead_run_id > 0")
     op.execute("UPDATE memory.runs SET state = 'failed' WHERE state IN ('dead', 'discarded')")
     op.execute("UPDATE memory.scopes SET consolidation = '' WHERE consolidation IS NULL AND version > 0")
     op.execute(f"DROP FUNCTION memory.{NEW_ADD}")
+    op.execute("DROP FUNCTION memory.due_reason(integer, real, boolean, integer, integer, integer)")
     run(ADD_MESSAGES_BEFORE)
     run(REFRESH_DUE_BEFORE)
     op.execute(f"COMMENT ON COLUMN memory.runs.state IS '{STATES_BEFORE}'")
@@ -409,6 +437,7 @@ def downgrade() -> None:
         op.drop_constraint(op.f(f"{table}_dead_run_id_check"), table, schema="memory")
         for column in reversed(counters()):
             op.drop_column(table, column.name, schema="memory")
+    op.drop_column("runs", "seen", schema="memory")
     op.drop_column("sessions", "excluded", schema="memory")
     op.drop_column("scopes", "held_seq", schema="memory")
 
@@ -420,6 +449,16 @@ def held_seq() -> sa.Column[int]:
         server_default=sa.text("0"),
         nullable=False,
         comment="Not due before it gains an observation after this number (what an undo left).",
+    )
+
+
+def seen() -> sa.Column[object]:
+    return sa.Column(
+        "seen",
+        postgresql.JSONB(),
+        server_default=sa.text("'{}'::jsonb"),
+        nullable=False,
+        comment="What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
     )
 
 

@@ -4,16 +4,17 @@ from memory_sql.llm.tasks import ConsolidationTask, Extraction, ExtractionTask, 
 from memory_sql.text import count_words
 from tests.factories import MONDAY
 
-MIA = OfferedScope("individual:Mia", "individual", "Mia")
-JONAS = OfferedScope("individual:Jonas", "individual", "Jonas")
-TEAM = OfferedScope("group:harbor", "group", "the team")
-ALL = OfferedScope("collective", "collective", "everybody")
+MIA = OfferedScope("individual:P1", "individual")
+JONAS = OfferedScope("individual:P2", "individual")
+TEAM = OfferedScope("group:harbor", "group")
+ALL = OfferedScope("collective", "collective")
 
 
 def task(
     *said: tuple[str, str], scopes: tuple[OfferedScope, ...] = (MIA, JONAS, TEAM, ALL), items: int = 5
 ) -> ExtractionTask:
-    turns = tuple(Turn(n, "user", speaker, MONDAY, text) for n, (speaker, text) in enumerate(said, 1))
+    persons = {"Mia": "P1", "Jonas": "P2"}
+    turns = tuple(Turn(n, "user", who, MONDAY, text, persons[who]) for n, (who, text) in enumerate(said, 1))
     return ExtractionTask(turns, scopes, items, 50, MONDAY)
 
 
@@ -29,10 +30,10 @@ def test_statements_go_to_whom_they_concern() -> None:
         ("Jonas", "I live in Marstrand, keep this to yourself."),
     )
     assert found(asked) == [
-        ("individual:Mia", "Mia said: I prefer green tea.", [1]),
+        ("individual:P1", "Mia said: I prefer green tea.", [1]),
         ("group:harbor", "Jonas said: We decided to ship in April.", [2]),
         ("collective", "Jonas said: In general, large exports fail unless they are split.", [3]),
-        ("individual:Jonas", "Jonas said: I live in Marstrand, keep this to yourself.", [4]),
+        ("individual:P2", "Jonas said: I live in Marstrand, keep this to yourself.", [4]),
     ]
 
 
@@ -41,7 +42,7 @@ def test_what_the_assistant_says_and_what_is_known_is_left_out() -> None:
         Turn(1, "assistant", "Ada", MONDAY, "I prefer green tea."),
         Turn(2, "user", "Mia", MONDAY, "I prefer green tea."),
     )
-    knows = OfferedScope("individual", "individual", "Mia", knows=("Mia said: I prefer green tea.",))
+    knows = OfferedScope("individual", "individual", knows=("Mia said: I prefer green tea.",))
     assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).observations == []
 
 

@@ -77,10 +77,11 @@ BEGIN
     unformed_messages := v_session.unformed_messages + v_count;
     unformed_tokens := v_session.unformed_tokens + v_tokens;
     due_reason := CASE
-        WHEN v_signal OR v_session.due_reason IN ('signal', 'retry') THEN coalesce(nullif(v_session.due_reason, 'cold'), 'signal')
-        WHEN unformed_messages >= p_due_messages THEN 'messages'
-        WHEN unformed_messages >= p_min_messages AND unformed_tokens >= p_due_tokens THEN 'tokens'
-        WHEN unformed_messages >= p_min_messages THEN 'cold'
+        WHEN v_session.due_reason = 'retry' THEN 'retry'
+        ELSE memory.due_reason(
+            unformed_messages, unformed_tokens, v_signal OR v_session.due_reason = 'signal',
+            p_due_messages, p_due_tokens, p_min_messages
+        )
     END;
     due_at := CASE
         WHEN due_reason = 'cold' THEN v_at + p_cold

@@ -1,0 +1,11 @@
+-- A model's raw answer is kept in exactly those runs that wait to apply it, and such a run goes on where its session stands.
+SELECT
+    a.agent_id,
+    'run ' || r.run_id AS key,
+    format('%s, an answer of %s characters, from number %s of %s', r.state, coalesce(length(r.answer)::text, 'no'),
+           coalesce(r.from_number::text, 'none'), coalesce(s.formed_number::text, 'none')) AS detail
+FROM memory.runs r
+JOIN memory.agents a USING (agent_key)
+LEFT JOIN memory.sessions s USING (agent_key, session_id)
+WHERE (r.state = 'answered') <> (r.answer IS NOT NULL)
+   OR (r.state = 'answered' AND r.from_number IS DISTINCT FROM s.formed_number)

@@ -1,0 +1,14 @@
+-- A formation stored as many observations as it recorded; one that didn't succeed stored none, and nothing else made any.
+SELECT
+    a.agent_id,
+    'run ' || r.run_id AS key,
+    format('%s observations recorded, %s there', coalesce(r.observations, 0), coalesce(o.observations, 0)) AS detail
+FROM memory.runs r
+JOIN memory.agents a USING (agent_key)
+LEFT JOIN (
+    SELECT agent_key, run_id, count(*) AS observations
+    FROM memory.observations
+    WHERE run_id IS NOT NULL
+    GROUP BY agent_key, run_id
+) o USING (agent_key, run_id)
+WHERE coalesce(o.observations, 0) <> CASE WHEN r.kind = 'formation' THEN coalesce(r.observations, 0) ELSE 0 END

@@ -1,0 +1,7 @@
+-- No prepared transaction is older than ten minutes: a forgotten one holds its locks, and keeps what was deleted on disk.
+SELECT
+    NULL AS agent_id,
+    'prepared transaction ' || p.gid AS key,
+    format('prepared %s s ago', round(extract(epoch FROM clock_timestamp() - p.prepared))) AS detail
+FROM pg_prepared_xacts p
+WHERE p.database = current_database() AND p.prepared < clock_timestamp() - interval '10 minutes'

@@ -1,0 +1,14 @@
+-- A run has an end, a reason and a yield exactly where its state says so: a reason where it failed, a yield where it
+-- succeeded, which is empty if nothing was stored and nothing was known already.
+SELECT
+    a.agent_id,
+    'run ' || r.run_id AS key,
+    format('%s: %s finished_at, %s error_code, %s observations, %s duplicates', r.state, num_nonnulls(r.finished_at),
+           num_nonnulls(r.error_code), coalesce(r.observations::text, 'no'), coalesce(r.duplicates::text, 'no')) AS detail
+FROM memory.runs r
+JOIN memory.agents a USING (agent_key)
+WHERE (r.state IN ('running', 'answered')) <> (r.finished_at IS NULL)
+   OR (r.state IN ('failed', 'dead', 'discarded')) <> (r.error_code IS NOT NULL)
+   OR (r.state IN ('succeeded', 'empty')) <> (r.observations IS NOT NULL)
+   OR (r.state = 'succeeded' AND r.observations + coalesce(r.duplicates, 0) < 1)
+   OR (r.state = 'empty' AND r.observations + coalesce(r.duplicates, 0) <> 0)

@@ -1,0 +1,8 @@
+-- The database's collation has the version with which its indexes were built: after an upgrade of the operating system a
+-- key could be missed and taken twice. (REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION.)
+SELECT
+    NULL AS agent_id,
+    'database ' || d.datname AS key,
+    format('version %s when indexed, %s now', d.datcollversion, pg_database_collation_actual_version(d.oid)) AS detail
+FROM pg_database d
+WHERE d.datname = current_database() AND d.datcollversion <> pg_database_collation_actual_version(d.oid)

@@ -1,0 +1,15 @@
+-- The triggers that keep what was remembered and written as it is are there, and none of ours (foreign keys are triggers
+-- too) is switched off.
+SELECT NULL AS agent_id, format('trigger %s of %s', k.name, k.relname) AS key, '0 triggers of that name' AS detail
+FROM (VALUES
+    ('observations', 'observations_never_change'),
+    ('consolidations', 'consolidations_never_change')
+) k (relname, name)
+WHERE NOT EXISTS (
+    SELECT FROM pg_trigger t WHERE t.tgrelid = to_regclass('memory.' || k.relname) AND t.tgname = k.name
+)
+UNION ALL
+SELECT NULL, format('trigger %s of %s', t.tgname, c.relname), 'switched off'
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = 'memory'::regnamespace AND t.tgenabled NOT IN ('O', 'A')

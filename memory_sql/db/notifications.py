@@ -1,0 +1,46 @@
+"""Hearing at once that something has become due, on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from asyncpg import InterfaceError, PostgresError  # type: ignore[import-untyped]
+from sqlalchemy import URL
+
+from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.errors import DatabaseError
+
+DUE = "memory_due"  # what add_messages and refresh_due notify
+
+_PULSE_SECONDS = 60.0  # so a connection that died without a word is noticed, and one that is idle isn't cut on the way
+_ANSWER_SECONDS = 10.0
+
+
+async def listen(url: str | URL, heard: Callable[[], None]) -> None:
+    """Calls `heard` once it listens and at each notification; returns when the connection is lost.
+
+    Raises `DatabaseError` when there is none to be had. Notifications are hints: they get lost with a connection.
+    """
+    try:
+        with named_errors():
+            async with connect_once(url) as connection:
+                await _listen((await connection.get_raw_connection()).driver_connection, heard)
+    except (PostgresError, InterfaceError, TimeoutError) as error:
+        raise DatabaseError(f"listening failed: {type(error).__name__}") from error
+
+
+async def _listen(driver: Any, heard: Callable[[], None]) -> None:
+    """On asyncpg's own connection: SQLAlchemy begins a transaction with its first statement, and none is sent."""
+    lost = asyncio.Event()
+    driver.add_termination_listener(lambda _: lost.set())
+    await driver.add_listener(DUE, lambda *_: heard())
+    heard()  # what became due before
+    while not lost.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PULSE_SECONDS):
+                await lost.wait()
+                return
+        await driver.execute("SELECT 1", timeout=_ANSWER_SECONDS)

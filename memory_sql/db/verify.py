@@ -1,0 +1,101 @@
+"""The invariants: what holds at any moment, also under load, asked as queries that must return no row.
+
+Each is a file of `invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
+All of them see the same moment: one transaction, repeatable read, read only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
+
+from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.tables import AgentRow, ObservationRow
+from memory_sql.domain import Violation, observation_id
+from memory_sql.text import HASH_VERSION, content_hash
+
+HASHES = "hashes_match_texts"
+MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory
+BATCH = 2000  # observations whose hashes are computed at a time
+
+_SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What some invariants are measured by: the caller's clock, and settings that hold where a scope has none of its own."""
+
+    now: datetime
+    threshold: int
+    min_messages: int
+    lease_max: timedelta
+    idle_max: timedelta = timedelta(seconds=10)
+
+
+_TYPES = {
+    "now": DateTime(timezone=True),
+    "threshold": Integer(),
+    "min_messages": Integer(),
+    "lease_max": Interval(),
+    "idle_max": Interval(),
+}
+
+
+@cache
+def invariants() -> dict[str, TextClause]:
+    """Their queries by name, in order: agent_id (null: of the database as a whole), key and detail of each violation."""
+    found = (file for file in (files(__package__) / "invariants").iterdir() if file.name.endswith(".sql"))
+    return {file.name.removesuffix(".sql"): _query(file.read_text("utf-8")) for file in sorted(found, key=str)}
+
+
+def _query(sql: str) -> TextClause:
+    names = set(_PARAMETER.findall(sql))
+    return text(sql).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in sorted(names)))
+
+
+async def violations(session: AsyncSession, measures: Measures) -> AsyncIterator[Violation]:
+    """What doesn't hold, at most `MOST` of each invariant. The session must not have asked anything before."""
+    await session.execute(_SNAPSHOT)
+    for name, query in invariants().items():
+        found = await session.stream(query, asdict(measures))
+        for row in await found.fetchmany(MOST):
+            yield Violation(invariant=name, agent_id=row.agent_id, key=row.key, detail=row.detail)
+        await found.close()
+    async for violation in _wrong_hashes(session):
+        yield violation
+
+
+_HASHED = (
+    select(
+        AgentRow.agent_id,
+        ObservationRow.scope_id,
+        ObservationRow.seq,
+        ObservationRow.content,
+        ObservationRow.content_hash,
+    )
+    .join(AgentRow, AgentRow.agent_key == ObservationRow.agent_key)
+    .where(ObservationRow.hash_version == HASH_VERSION)
+)
+
+
+async def _wrong_hashes(session: AsyncSession) -> AsyncIterator[Violation]:
+    """Observations whose hash is not that of their text: they would be stored twice, or taken for another."""
+    found = await session.stream(_HASHED.execution_options(yield_per=BATCH))
+    left = MOST
+    async for rows in found.partitions():
+        wrong = [row for row in rows if row.content_hash != content_hash(row.content)][:left]
+        for row in wrong:
+            key, characters = observation_id(row.scope_id, row.seq), len(row.content)
+            detail = f"another hash than that of its {characters} characters"
+            yield Violation(invariant=HASHES, agent_id=row.agent_id, key=key, detail=detail)
+        left -= len(wrong)
+        if not left:
+            break
+    await found.close()

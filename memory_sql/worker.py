@@ -1,0 +1,226 @@
+"""Runs what is due, as long as it is wanted: any number of workers, on any number of machines.
+
+What is due is a state in the database, claimed under a lease, so workers need not know of each other. They look when
+somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from memory_sql.db.engine import is_pooled
+from memory_sql.db.notifications import listen
+from memory_sql.domain import RunDueResult
+from memory_sql.errors import DatabaseError, InputError, SchemaError
+from memory_sql.memory import DUE_KINDS, DueKind, DueWork, Memory
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to reach the database
+LISTEN_AGAIN_SECONDS = 1.0
+GIVE_BACK_SECONDS = 5.0  # for what was interrupted to give back its lease; else that runs out by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What a worker did. `failed` is tried again by itself, or is in `dead_runs`; `interrupted` is due again."""
+
+    formed: int = 0
+    consolidated: int = 0
+    failed: int = 0
+    interrupted: int = 0
+
+
+class Worker:
+    """Does what is due, of one agent or of all.
+
+    `concurrency`: how much at once, that is, how many model calls; a connection is held only between them.
+    `poll_seconds`: how long something may be due before it is seen, where no notification came. `grace_seconds`: how
+    long what runs may go on after the stop.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        concurrency: int = 4,
+        poll_seconds: float = 5.0,
+        agent_id: object | None = None,
+        grace_seconds: float = 10.0,
+    ) -> None:
+        if concurrency < 1 or poll_seconds <= 0 or grace_seconds < 0:
+            raise InputError("a worker needs concurrency ≥ 1, poll_seconds > 0 and grace_seconds ≥ 0")
+        self._memory = memory
+        self._agent_id = agent_id
+        self._concurrency = concurrency
+        self._poll_seconds = poll_seconds
+        self._grace_seconds = grace_seconds
+        self._kinds = DUE_KINDS
+        self._running: set[asyncio.Task[None]] = set()
+        self._look = asyncio.Event()
+        self._worked = Worked()
+
+    async def run(self, stop: asyncio.Event) -> Worked:
+        """Works until `stop` is set. Then it takes nothing new, and what doesn't end in time is given back.
+
+        It outlives any failure of the work, of the model and of the database, save `SchemaError`: another release is
+        needed then.
+        """
+        async with self._listening():
+            return await self._until_stopped(self._take(stop), stop)
+
+    async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
+        """Does what is due now and returns: sessions, then the scopes that are due after them.
+
+        Raises `DatabaseError` when the database can't be reached; what was claimed is finished first.
+        """
+        stop = stop or asyncio.Event()
+        return await self._until_stopped(self._take_once(stop), stop)
+
+    async def _until_stopped(self, work: Coroutine[None, None, None], stop: asyncio.Event) -> Worked:
+        self._worked = Worked()
+        taking = asyncio.create_task(work)
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._look.set())
+        try:
+            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                log.info("stopping; %s", self._left())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._grace_seconds):
+                    await asyncio.wait({taking})
+                    await self._all_done()
+        finally:  # also when this is cancelled itself
+            stopping.cancel()
+            await self._interrupt({taking, *self._running})
+        if not taking.cancelled():
+            taking.result()
+        return self._worked
+
+    async def _take(self, stop: asyncio.Event) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while not stop.is_set():
+            self._look.clear()
+            try:
+                started = len(self._running) < self._concurrency and await self._start_next(*self._kinds)
+                pause = FIRST_PAUSE_SECONDS
+            except SchemaError:
+                raise
+            except DatabaseError as error:
+                log.warning("%s; trying again in %.1f s", error, pause)
+                await self._wait(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                continue
+            if not started:
+                await self._wait(self._poll_seconds)
+
+    async def _take_once(self, stop: asyncio.Event) -> None:
+        for kind in DUE_KINDS:
+            by = self._memory.now()  # what fails meanwhile is due later than that: it is tried once
+            while not stop.is_set() and await self._start_next(kind, by=by):
+                while len(self._running) >= self._concurrency:
+                    await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            await self._all_done()
+
+    async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
+        """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""
+        for kind in kinds:
+            work = await self._memory.claim_due(kind, agent_id=self._agent_id, by=by)
+            if work is not None:
+                self._kinds = self._kinds[::-1]
+                self._start(work)
+                return True
+        return False
+
+    def _start(self, work: DueWork) -> None:
+        task = asyncio.create_task(self._do(work))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._look.set()
+
+    async def _do(self, work: DueWork) -> None:
+        try:
+            done = await work()
+        except asyncio.CancelledError:
+            self._count(interrupted=1)
+            raise
+        except Exception as error:  # noqa: BLE001 (a mistake of ours in one piece of work stops no other)
+            self._count(failed=1)
+            where = "".join(traceback.format_tb(error.__traceback__))  # without the message: it may quote a memory
+            log.error("a piece of work failed by %s\n%s", type(error).__name__, where)
+            return
+        for line in _told(done):
+            log.info("%s", line)
+        for name, reason in done.failed.items():
+            log.warning("%s: %s", name, reason)
+        self._count(len(done.formed), len(done.consolidated), len(done.failed))
+
+    def _count(self, formed: int = 0, consolidated: int = 0, failed: int = 0, interrupted: int = 0) -> None:
+        w = self._worked
+        self._worked = replace(
+            w,
+            formed=w.formed + formed,
+            consolidated=w.consolidated + consolidated,
+            failed=w.failed + failed,
+            interrupted=w.interrupted + interrupted,
+        )
+
+    def _left(self) -> str:
+        running = len(self._running)
+        return f"what runs ({running}) may take {self._grace_seconds:g} s" if running else "nothing is running"
+
+    async def _all_done(self) -> None:
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _interrupt(self, tasks: set[asyncio.Task[None]]) -> None:
+        await asyncio.sleep(0)  # what is cancelled before it has begun couldn't give back its lease
+        left = {task for task in tasks if not task.done()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=GIVE_BACK_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._look.wait()
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        listening = asyncio.create_task(self._listen())
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+    async def _listen(self) -> None:
+        url = self._memory.database.url
+        if is_pooled(url):
+            return  # the pooler gives the server that listens to somebody else
+        while True:
+            try:
+                await listen(url, self._look.set)
+            except DatabaseError as error:
+                log.info("%s; polling meanwhile", error)
+            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+
+
+def _told(done: RunDueResult) -> Iterator[str]:
+    """Ids and counts, no content."""
+    for formed in done.formed:
+        yield f"session {formed.session_id}: {formed.messages} messages, {len(formed.observations)} observations"
+    for consolidated in done.consolidated:
+        if consolidated.version is not None:
+            name, version = consolidated.scope.id, consolidated.version
+            yield f"scope s{name}: {consolidated.absorbed} observations absorbed by version {version}"

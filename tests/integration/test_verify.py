@@ -1,0 +1,566 @@
+"""`verify` has nothing to say of a busy life, and names the one thing that is wrong where one was made wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import text
+
+from memory_sql import formation
+from memory_sql.config import Settings
+from memory_sql.db import verify
+from memory_sql.db.engine import connect_once
+from memory_sql.domain import Violation
+from memory_sql.errors import BusyError, StaleError, UnavailableError
+from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.answers import read
+from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
+from memory_sql.memory import Memory
+from tests.conftest import administer, named
+from tests.database import rows, statements
+from tests.factories import MONDAY, conversation, message
+from tests.fakes import extracted
+
+T = TypeVar("T", bound=BaseModel | str)
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
+SETTINGS = Settings(llm="offline", consolidation_threshold=3, formation_window_messages=4)
+SIGNAL = "Actually, I prefer tea."
+
+
+class Clock:
+    now = MONDAY
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self, **how_much: float) -> None:
+        self.now += timedelta(**how_much)
+
+
+class Obliging:
+    """Makes an observation of each thing that a user said, and a text of all that it is given; some words upset it."""
+
+    cured = False
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        if self.meanwhile is not None:
+            happen, self.meanwhile = self.meanwhile, None
+            await happen()
+        raw = self.answer(request.material)
+        return Answer(read(raw, request.output), raw, Usage("obliging", 100, 10, 0.01))
+
+    def answer(self, material: object) -> str:
+        if isinstance(material, ExtractionTask):
+            said = [turn for turn in material.turns if turn.role == "user" and "weather" not in turn.text]
+            if self.upset_by(turn.text for turn in said):
+                return "nonsense"
+            scopes = [scope.alias for scope in material.scopes if scope.kind != "collective"]
+            facts = [(turn.text.replace("poison", "tea"), turn.n) for turn in said]
+            return extracted(*((fact, scope, [n]) for fact, n in facts for scope in scopes))
+        assert isinstance(material, ConsolidationTask)
+        texts = [item.text for item in material.observations]
+        return "" if self.upset_by(texts) else "\n".join(filter(None, [material.current, *texts]))
+
+    def upset_by(self, texts: Iterable[str]) -> bool:
+        words = "" if self.cured else " ".join(texts)
+        if "silence" in words:
+            raise UnavailableError("timeout", "no answer")
+        return "poison" in words
+
+
+class Life:
+    """What can happen to a memory, in chapters; whoever reads them may look at its state between any two."""
+
+    def __init__(self, url: str) -> None:
+        self.llm, self.clock = Obliging(), Clock()
+        self.memory = Memory(url, self.llm, SETTINGS, clock=self.clock)
+        self.mine: dict[str, Any] = {}
+        self.given_up: set[int] = set()
+
+    async def chapters(self) -> AsyncIterator[str]:
+        for chapter in (
+            self.talk, self.learn, self.correct, self.fail, self.outlive, self.exclude, self.overtake, self.die, self.leave
+        ):  # fmt: skip
+            async for what in chapter():
+                yield f"{chapter.__name__}: {what}"
+
+    async def talk(self) -> AsyncIterator[str]:
+        said = [message("Be kind.", n=0, role="system"), *conversation(5), message("What weather!", n=6)]
+        for _ in range(2):
+            await self.memory.add(said, **MIA, session_id="s", group_ids=["harbor"])
+            yield "added"
+        await self.memory.form(**ADA, session_id="s")
+        yield "formed in two windows"
+        await self.memory.add([message("What weather!", n=7)], **MIA, session_id="s")
+        await self.memory.form(**ADA, session_id="s")
+        yield "formed nothing"
+        await self.memory.add([message("Turn 5 about the boats.", n=8)], **JONAS, session_id="s")
+        await self.memory.form(**ADA, session_id="s")
+        yield "formed what the group knew already"
+
+    async def learn(self) -> AsyncIterator[str]:
+        observation = await self.memory.observe("Two.", **MIA)
+        self.mine = {**ADA, "scope_id": observation.scope.id}
+        await self.memory.observe("Three.", **MIA)
+        yield "due"
+        await self.set_status(-2, "archived")
+        yield "one archived"
+        await self.memory.run_due()
+        yield "consolidated, one passed over"
+        await self.set_status(-2, "active")
+        yield "brought back"
+        await self.memory.consolidate(**self.mine)
+        yield "absorbed as an extra"
+        await self.observe(4, archived=2)
+        await self.memory.run_due()
+        yield "one passed over for good"
+
+    async def correct(self) -> AsyncIterator[str]:
+        for n in range(3):
+            await self.memory.undo(**self.mine)
+            yield f"undone {n + 1} times"
+        await self.memory.consolidate(**self.mine)
+        yield "told anew"
+        await self.observe(1)
+        await self.memory.consolidate(**self.mine)
+        await self.set_status(-1, "superseded")
+        await self.memory.undo(**self.mine)
+        yield "taken back"
+        await self.observe(1)
+        self.llm.meanwhile = partial(self.memory.undo, **self.mine)
+        with pytest.raises(StaleError):
+            await self.memory.consolidate(**self.mine)
+        yield "overtaken by an undo"
+        await self.observe(4, archived=2)
+        await self.memory.run_due()
+        await self.set_status(-2, "active")
+        await self.observe(3, archived=1)
+        await self.memory.run_due()
+        yield "with an extra, and one passed over"
+        await self.observe(3)
+        await self.memory.run_due()
+        await self.memory.undo(**self.mine)
+        yield "the last one undone"
+
+    async def fail(self) -> AsyncIterator[str]:
+        for session_id in ("discarded", "retried", "dead"):
+            await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id=session_id)
+        async for _ in self.days():
+            yield "nonsense"
+        for run in await self.memory.dead_runs():
+            if run.session_id == "discarded":
+                await self.memory.discard(**ADA, run_id=run.run_id)
+                yield "discarded"
+            if run.session_id == "retried":
+                await self.memory.retry(**ADA, run_id=run.run_id)
+                yield "retried"
+        self.llm.cured = True
+        await self.memory.add([message(SIGNAL, n=2)], **MIA, session_id="discarded")
+        await self.memory.run_due()
+        yield "formed after all"
+        self.llm.cured = False
+        await self.memory.add([message("Actually, I prefer silence.", n=3)], **MIA, session_id="discarded")
+        async for _ in self.days():
+            yield "silence"
+        for n in range(3):
+            await self.memory.observe(f"poison {n}", **ADA, collective=True)
+            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.id
+        async for _ in self.days():
+            yield "texts given up"
+        (run_id,) = [run.run_id for run in await self.memory.dead_runs() if run.scope_id == harbor]
+        await self.memory.discard(**ADA, run_id=run_id)
+        yield "observations set aside"
+        await self.memory.observe("News.", **ADA, group_id="harbor")
+        self.given_up = {run.run_id for run in await self.memory.dead_runs()}
+
+    async def days(self) -> AsyncIterator[None]:
+        for _ in range(4):
+            await self.memory.run_due()
+            self.clock.goes_on(minutes=20)
+            yield
+
+    async def outlive(self) -> AsyncIterator[str]:
+        """Somebody asks for work that was given up, and gets it."""
+        await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id="outlived")
+        for n in range(3):
+            await self.memory.observe(f"poison {n}", **ADA, group_id="outlived")
+        async for _ in self.days():
+            yield "given up"
+        runs = [run for run in await self.memory.dead_runs() if run.run_id not in self.given_up]
+        self.llm.cured = True
+        for run in runs:
+            if run.session_id is not None:
+                await self.memory.form(**ADA, session_id=run.session_id)
+                yield "formed after all"
+            if run.scope_id is not None:
+                await self.memory.consolidate(**ADA, scope_id=run.scope_id)
+                yield "consolidated after all"
+        self.llm.cured = False
+        assert not {run.run_id for run in runs} & {run.run_id for run in await self.memory.dead_runs()}
+
+    async def exclude(self) -> AsyncIterator[str]:
+        memory = self.memory
+        await memory.add([message(SIGNAL)], **MIA, session_id="excluded", excluded=True)
+        yield "said in confidence"
+        await memory.add([message(SIGNAL)], **MIA, session_id="lifted")
+        await memory.exclude(**ADA, session_id="lifted")
+        await memory.add([message(SIGNAL, n=2)], **MIA, session_id="lifted")
+        yield "excluded"
+        await memory.exclude(**ADA, session_id="lifted", excluded=False)
+        yield "lifted"
+        await memory.run_due()
+        yield "formed"
+
+    async def overtake(self) -> AsyncIterator[str]:
+        """The model gives no answer, and meanwhile it isn't wanted any more."""
+        await self.memory.add([message("Actually, I prefer silence.")], **MIA, session_id="overtaken")
+        self.llm.meanwhile = partial(self.memory.exclude, **ADA, session_id="overtaken")
+        await self.memory.run_due()
+        yield "excluded while it was formed"
+        await self.observe(3)
+        await self.memory.run_due()
+        for n in range(3):
+            await self.memory.observe(f"silence {n}", **MIA)
+        self.llm.meanwhile = partial(self.memory.undo, **self.mine)
+        await self.memory.run_due()
+        yield "undone while it was consolidated"
+        self.llm.cured = True
+        await self.memory.consolidate(**self.mine)
+        self.llm.cured = False
+        await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id="shunned")
+        async for _ in self.days():
+            yield "given up"
+        (dead,) = [run for run in await self.memory.dead_runs() if run.session_id == "shunned"]
+        await self.memory.exclude(**ADA, session_id="shunned")
+        yield "excluded as well"
+        await self.memory.retry(**ADA, run_id=dead.run_id)
+        yield "to be tried again, but excluded"
+        await self.memory.exclude(**ADA, session_id="shunned", excluded=False)
+        yield "to be tried again"
+        await self.memory.exclude(**ADA, session_id="shunned")
+
+    async def die(self) -> AsyncIterator[str]:
+        """A process that is killed does nothing more: what it has committed stays as it was."""
+        await self.memory.add(conversation(9), **MIA, session_id="died")
+        for answers in (False, True, True):
+            await self.die_forming(answers=answers)
+            yield "died"
+            with pytest.raises(BusyError):
+                await self.memory.form(**ADA, session_id="died")
+            await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE session_id = 'died'")
+            yield "its lease ran out"
+        await self.memory.form(**ADA, session_id="died")
+        yield "taken up"
+
+    async def die_forming(self, *, answers: bool) -> None:
+        async with self.memory.database.transaction() as unit:
+            loaded = await formation.load(unit, "ada", "died", SETTINGS, self.clock(), "asked")
+        assert loaded is not None
+        if answers and loaded.answered is None:
+            answered = await formation.decide(self.llm, loaded, SETTINGS)
+            async with self.memory.database.transaction() as unit:
+                await formation.keep(unit, loaded, answered)
+
+    async def leave(self) -> AsyncIterator[str]:
+        await self.memory.add(conversation(4, first=90), **MIA, session_id="died")
+        await self.die_forming(answers=True)
+        yield "died once more"
+        await self.memory.add([message()], **MIA, session_id="quiet")
+        await self.memory.add([message(SIGNAL)], **MIA, session_id="signal")
+        await self.memory.add(conversation(4), **MIA, session_id="waiting")
+        yield "left unformed"
+        for n in range(3):
+            await self.memory.observe(f"Last {n}.", **JONAS)
+        yield "left due"
+
+    async def observe(self, count: int, *, archived: int | None = None) -> None:
+        """So many things of Mia's; one of them, counted from the last, is archived at once."""
+        for _ in range(count):
+            self.clock.goes_on(seconds=1)
+            await self.memory.observe(f"Now it is {self.clock():%H:%M:%S}.", **MIA)
+        if archived:
+            await self.set_status(-archived, "archived")
+
+    async def set_status(self, seq: int, status: str) -> None:
+        """Of an observation of Mia's, the newest being -1; as a later release will do it, with what is due said anew."""
+        await rows(
+            self.memory,
+            "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+            " SELECT agent_key, scope_id, CASE WHEN :seq < 0 THEN last_seq + 1 + :seq ELSE :seq END, :status"
+            " FROM memory.scopes WHERE scope_id = :scope_id"
+            " ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status",
+            seq=seq,
+            status=status,
+            scope_id=self.mine["scope_id"],
+        )
+        await rows(
+            self.memory,
+            "SELECT memory.refresh_due(agent_key, ARRAY[scope_id], 3, now()) FROM memory.scopes WHERE scope_id = :scope_id",
+            scope_id=self.mine["scope_id"],
+        )
+
+
+async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
+    life = Life(database_url)
+    async with life.memory as memory:
+        assert list(await memory.verify()) == []
+        async for chapter in life.chapters():
+            assert (chapter, list(await memory.verify())) == (chapter, [])
+
+
+# One violation at a time, of what this life has left: the statements that plant it, by the invariant that must tell.
+
+A_RUN = "(SELECT max(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'empty')"
+A_YIELD = "(SELECT min(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'succeeded')"
+A_TEXT = "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq)"
+EXTRA = "SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live"
+WAITS = "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')"
+HARBOR = "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')"
+LATER = "now() + interval '1 hour'"
+
+PLANTED: dict[str, list[str]] = {
+    "messages_are_numbered_without_gaps": [
+        "DELETE FROM memory.messages WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.sessions SET last_number = last_number + 1 WHERE session_id = 'waiting'",
+    ],
+    "formations_cover_each_message_once": [
+        f"UPDATE memory.runs SET from_number = from_number - 1 WHERE run_id = {A_RUN}",
+        f"UPDATE memory.runs SET from_number = NULL WHERE run_id = {A_RUN}",
+        f"UPDATE memory.runs SET state = 'failed', error_code = 'x', observations = NULL WHERE run_id = {A_RUN}",
+        "UPDATE memory.sessions SET formed_number = 1 WHERE session_id = 'excluded'",
+    ],
+    "unformed_messages_are_counted": [
+        "UPDATE memory.sessions SET unformed_messages = 5 WHERE session_id = 'waiting'",
+        "UPDATE memory.sessions SET unformed_tokens = unformed_tokens + 1 WHERE session_id = 'waiting'",
+        "UPDATE memory.messages SET eligible = true WHERE session_id = 'excluded'",
+    ],
+    "waiting_sessions_are_due": [
+        "UPDATE memory.sessions SET due_at = NULL, due_reason = NULL WHERE session_id = 'waiting'",
+        "UPDATE memory.sessions SET due_at = NULL, due_reason = NULL WHERE session_id = 'signal'",
+    ],
+    "due_sessions_have_work": [
+        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 's'",
+        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 'excluded'",
+        "ALTER TABLE memory.sessions DROP CONSTRAINT sessions_dead_run_id_check;"
+        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
+    ],
+    "formations_stored_what_they_recorded": [
+        f"UPDATE memory.runs SET observations = observations + 1 WHERE run_id = {A_YIELD}",
+        f"UPDATE memory.observations SET run_id = NULL WHERE run_id = {A_YIELD} AND seq = 1",
+        f"UPDATE memory.observations SET run_id = {A_TEXT}, session_id = NULL WHERE source_kind = 'observe' AND seq = 9",
+    ],
+    "observations_have_evidence": ["DELETE FROM memory.evidence WHERE seq = 2"],
+    "sources_lie_in_what_was_read": [
+        "UPDATE memory.evidence SET number = 9 WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.evidence SET session_id = 'died' WHERE session_id = 's' AND number = 2",
+        f"UPDATE memory.observations SET session_id = 'died' WHERE run_id = {A_YIELD}",
+    ],
+    "search_vectors_match_texts": [
+        "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
+        "UPDATE memory.observations SET search = 'other' WHERE seq = 2"
+    ],
+    "hashes_match_texts": [
+        "UPDATE memory.observations SET content_hash = '\\x00' WHERE seq = 2",
+        "UPDATE memory.observations SET content_hash = NULL WHERE seq = 2",
+    ],
+    "numbers_stay_in_bounds": [
+        f"UPDATE memory.scopes SET last_seq = last_seq - 1 WHERE scope_id = {WAITS}",
+        f"UPDATE memory.scopes SET held_seq = last_seq + 1 WHERE scope_id = {HARBOR}",
+    ],
+    "observations_stand_in_one_place": [
+        f"UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN ({EXTRA})",
+    ],
+    "versions_absorbed_what_they_recorded": [
+        f"UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {A_TEXT}",
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, repend)"
+        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations WHERE live AND from_seq = 0 AND to_seq > 0",
+    ],
+    "live_versions_follow_one_another": [
+        "UPDATE memory.consolidations SET from_seq = from_seq + 1, to_seq = to_seq + 1"
+        " WHERE live AND to_seq = from_seq AND run_id IS NULL",
+        f"UPDATE memory.scopes SET done_seq = last_seq, consolidate = false, due_at = NULL WHERE scope_id = {WAITS};"
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, repend)"
+        f" SELECT agent_key, scope_id, seq, true FROM memory.observations WHERE scope_id = {WAITS}",
+    ],
+    "texts_are_those_of_the_newest_live_version": [
+        "UPDATE memory.scopes SET consolidation = consolidation || '!' WHERE owner = 'u:mia'",
+        "UPDATE memory.scopes SET version = version + 1 WHERE owner = 'u:mia'",
+        f"UPDATE memory.scopes SET version = 1, consolidation = 'Out of nowhere.' WHERE scope_id = {WAITS}",
+    ],
+    "versions_only_rise": [
+        "ALTER TABLE memory.consolidations DROP CONSTRAINT consolidations_base_check;"
+        "UPDATE memory.consolidations SET base = version WHERE version = 2",
+        "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, live, content, words, reason)"
+        " SELECT agent_key, scope_id, version + 1, 0, 0, 0, false, 'x', 1, 'import' FROM memory.scopes WHERE owner = 'u:mia'",
+    ],
+    "versions_come_from_their_run": [
+        f"UPDATE memory.runs SET to_seq = to_seq + 1 WHERE run_id = {A_TEXT}",
+        f"UPDATE memory.consolidations SET run_id = {A_TEXT} WHERE NOT live AND version = 2",
+    ],
+    "passed_over_lie_behind": [
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, repend)"
+        f" SELECT agent_key, scope_id, last_seq, true FROM memory.scopes WHERE scope_id = {WAITS}",
+    ],
+    "waiting_scopes_are_due": [
+        f"UPDATE memory.scopes SET due_at = NULL WHERE scope_id = {WAITS}",
+        f"UPDATE memory.scopes SET consolidation_threshold = 1 WHERE scope_id = {HARBOR}",
+    ],
+    "due_scopes_have_work": [
+        f"UPDATE memory.scopes SET due_at = now() WHERE scope_id = {HARBOR}",
+        f"UPDATE memory.scopes SET consolidation_threshold = 50 WHERE scope_id = {WAITS}",
+        f"UPDATE memory.scopes SET held_seq = last_seq WHERE scope_id = {WAITS}",
+        f"UPDATE memory.scopes SET is_active = false WHERE scope_id = {WAITS}",
+        f"UPDATE memory.scopes SET consolidate = false WHERE scope_id = {WAITS}",
+        "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_dead_run_id_check;"
+        "UPDATE memory.scopes SET due_at = now() WHERE dead_run_id IS NOT NULL",
+    ],
+    "given_up_work_is_known_as_such": [
+        "UPDATE memory.sessions SET dead_run_id = NULL, due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
+        f"UPDATE memory.sessions SET dead_run_id = {A_RUN} WHERE session_id = 's'",
+        "UPDATE memory.scopes SET dead_run_id = 1000000 WHERE dead_run_id IS NOT NULL",
+    ],
+    "targets_have_one_run": [
+        "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"
+        " SELECT agent_key, kind, session_id, from_number, to_number, 1, 'running' FROM memory.runs WHERE state = 'answered'",
+        "UPDATE memory.runs SET fence = fence + 1 WHERE state = 'answered'",
+    ],
+    "leases_end_soon": [
+        "UPDATE memory.sessions SET lease_until = now() + interval '1 hour' WHERE session_id = 's'",
+        f"UPDATE memory.scopes SET lease_until = now() WHERE scope_id = {WAITS}",
+    ],
+    "answers_wait_to_be_applied": [
+        f"UPDATE memory.runs SET answer = 'kept' WHERE run_id = {A_RUN}",
+        "UPDATE memory.runs SET answer = NULL WHERE state = 'answered'",
+        "UPDATE memory.runs SET from_number = from_number - 1 WHERE state = 'answered'",
+    ],
+    "runs_say_how_they_ended": [
+        "ALTER TABLE memory.runs DROP CONSTRAINT runs_finished_at_check;"
+        f"UPDATE memory.runs SET finished_at = NULL WHERE run_id = {A_RUN}",
+        "ALTER TABLE memory.runs DROP CONSTRAINT runs_error_code_check;"
+        f"UPDATE memory.runs SET error_code = 'x' WHERE run_id = {A_RUN}",
+        f"UPDATE memory.runs SET observations = NULL WHERE run_id = {A_RUN}",
+        f"UPDATE memory.runs SET state = 'succeeded' WHERE run_id = {A_RUN}",
+        f"UPDATE memory.runs SET duplicates = 1 WHERE run_id = {A_RUN}",
+    ],
+    "memberships_do_not_overlap": [
+        "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at, left_at)"
+        " SELECT agent_key, scope_id, user_id, joined_at - interval '2 hours', joined_at + interval '1 hour'"
+        " FROM memory.members WHERE user_id = 'mia'",
+        "INSERT INTO memory.members (agent_key, scope_id, user_id)"
+        f" SELECT agent_key, scope_id, 'mia' FROM memory.scopes WHERE scope_id = {WAITS}",
+    ],
+    "owners_fit_the_kind_of_scope": [
+        "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_owner_check;"
+        "UPDATE memory.scopes SET owner = 'g:jonas' WHERE owner = 'u:jonas'",
+    ],
+    "nothing_was_recorded_in_the_future": [
+        *(
+            f"UPDATE memory.{table} SET {column} = {LATER}"
+            for table, column in (
+                ("agents", "created_at"), ("scopes", "last_activity_at"), ("members", "joined_at"),
+                ("sessions", "last_activity_at"), ("runs", "started_at"), ("consolidations", "created_at"),
+                ("observation_states", "status_at"), ("messages", "created_at"), ("observations", "created_at"),
+                ("evidence", "created_at"),
+            )
+        ),
+        f"UPDATE memory.runs SET finished_at = started_at - interval '1 hour' WHERE run_id = {A_RUN}",
+    ],
+    "indexes_are_valid": ["UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory.evidence_seq_idx'::regclass"],
+    "keys_are_enforced": [
+        "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_session_id_message_id_key",
+        "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_pkey",
+        "DROP INDEX memory.consolidations_from_seq_key;"
+        "CREATE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq)",
+    ],
+    "constraints_are_validated": [
+        "ALTER TABLE memory.messages ADD CONSTRAINT messages_short_check CHECK (length(content) < 10) NOT VALID"
+    ],
+    "triggers_are_enabled": [
+        "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change",
+        "DROP TRIGGER consolidations_never_change ON memory.consolidations",
+        "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
+    ],
+    "no_prepared_transaction_waits": [
+        "CREATE VIEW before.pg_prepared_xacts AS SELECT 'forgotten' AS gid, now() - interval '11 minutes' AS prepared,"
+        " current_database() AS database"
+    ],
+    "no_transaction_idles": [
+        "CREATE VIEW before.pg_stat_activity AS SELECT 7 AS pid, current_database() AS datname, 'memory_sql' AS application_name,"
+        " 'idle in transaction' AS state, now() - interval '11 seconds' AS state_change"
+    ],
+    "text_is_sorted_as_it_was_indexed": [
+        "UPDATE pg_database SET datcollversion = '1' WHERE datname = current_database();"
+        "CREATE FUNCTION before.pg_database_collation_actual_version(oid) RETURNS text LANGUAGE sql AS $$ SELECT '2' $$"
+    ],
+}  # fmt: skip
+
+
+def test_every_invariant_has_a_violation_planted() -> None:
+    assert set(PLANTED) == {*verify.invariants(), verify.HASHES}
+    assert len(PLANTED) >= 30
+
+
+@pytest.fixture(scope="module")
+def lived(server_url: str, template: str) -> Iterator[str]:
+    """The name of a database after a busy life."""
+
+    async def live(url: str) -> None:
+        life = Life(url)
+        async with life.memory:
+            async for _ in life.chapters():
+                pass
+        async with connect_once(url) as connection:
+            await connection.execute(text("CREATE SCHEMA before"))  # what is in it hides what the catalogue has
+
+    name = f"memory_sql_verify_{os.getpid()}"
+    asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
+    asyncio.run(live(named(server_url, name)))
+    yield name
+    asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
+
+
+@pytest.fixture
+async def copy(server_url: str, lived: str) -> AsyncIterator[str]:
+    """The URL of a copy of it, to be spoilt."""
+    name = f"{lived}_copy"
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {lived}")
+    yield named(server_url, name)
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def found(url: str) -> list[Violation]:
+    async with Memory(url, Obliging(), SETTINGS) as memory, memory.database.transaction() as unit:
+        await unit.execute(text("SET LOCAL search_path = before, pg_catalog"))
+        measures = verify.Measures(memory.now(), SETTINGS.consolidation_threshold, 4, timedelta(seconds=120))
+        return [violation async for violation in verify.violations(unit, measures)]
+
+
+@pytest.mark.parametrize(
+    ("invariant", "statements"),
+    [
+        pytest.param(name, planted, id=f"{name}-{n}")
+        for name, several in PLANTED.items()
+        for n, planted in enumerate(several, 1)
+    ],
+)
+async def test_violation_is_found_and_named(copy: str, invariant: str, statements: str) -> None:
+    async with connect_once(copy) as connection:
+        await connection.execute(text("SET LOCAL session_replication_role = replica"))  # no trigger, no foreign key
+        for statement in statements.split(";"):
+            changed = await connection.exec_driver_sql(statement)
+            assert changed.rowcount != 0
+    violations = await found(copy)
+    assert {violation.invariant for violation in violations} == {invariant}
+    assert all(violation.key and violation.detail for violation in violations)

@@ -66,6 +66,9 @@ class Settings(BaseSettings):
     consolidation_batch: int = Field(
         100, ge=1, le=1000, description="observations that one consolidation absorbs at most"
     )
+    consolidation_batch_characters: int = Field(
+        60_000, ge=1000, description="characters of observations that one consolidation reads at most"
+    )
     consolidation_min_ratio: float = Field(
         0.4, ge=0, le=1, description="a new text with fewer than this share of the old one's words is refused"
     )

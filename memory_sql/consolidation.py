@@ -7,8 +7,10 @@ pending.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from memory_sql.config import Settings
@@ -17,7 +19,7 @@ from memory_sql.db.runs import RunKey, RunRepository
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.domain import PendingObservation, Usage
 from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
-from memory_sql.llm import LanguageModel
+from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.tasks import ConsolidationTask, NumberedText
 from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
@@ -81,7 +83,9 @@ async def _load(
     scopes, runs = ScopeRepository(session), RunRepository(session)
     agent_key, scope_id = scope.agent_key, scope.scope_id
     await runs.abandon(agent_key, now, scope_id=scope_id)
-    inputs = await scopes.pending(scope, settings.consolidation_batch)
+    inputs = _fitting(
+        await scopes.pending(scope, settings.consolidation_batch), settings.consolidation_batch_characters
+    )
     if not inputs or not scope.consolidate or not scope.is_active:
         await scopes.release(scope)
         await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
@@ -90,6 +94,14 @@ async def _load(
     target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
     run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
     return Loaded(scope, run, tuple(inputs), reason, now)
+
+
+def _fitting(pending: Sequence[PendingObservation], max_characters: int) -> list[PendingObservation]:
+    """From the front, as many as fit; at least one. The cut is by number, so that it is a range."""
+    total = accumulate(len(item.content) for item in pending)
+    return [item for item, characters in zip(pending, total, strict=True) if characters <= max_characters] or list(
+        pending[:1]
+    )
 
 
 def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
@@ -110,11 +122,11 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     """The new text; raises `GuardError` for one that would do harm. One that is too long is asked for once more."""
     asked = task(loaded, settings)
     request = asked.request(settings.slow_model)
-    answer = await llm.generate(request)
+    answer = await ask(llm, request)
     usage = answer.usage
     if count_words(answer.value) > asked.max_words:
         request = asked.request(settings.slow_model, too_long=count_words(answer.value))
-        answer = await llm.generate(request)
+        answer = await ask(llm, request)
         usage = _both(usage, answer.usage)
     text = clean(answer.value)[0].strip()
     problem = harm_in(text, asked, request.boundary, settings.consolidation_min_ratio)

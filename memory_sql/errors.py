@@ -8,6 +8,7 @@
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── DatabaseError
+    │   ├── ConflictError           others were writing the same; try again
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be had or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
@@ -70,6 +71,10 @@ class NotFoundError(MemorySQLError):
 
 
 class DatabaseError(MemorySQLError):
+    pass
+
+
+class ConflictError(DatabaseError):
     pass
 
 

@@ -23,7 +23,7 @@ from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.sessions import BufferedMessage, SessionRepository, SessionState
 from memory_sql.domain import ScopeKind, Usage, owner_key
 from memory_sql.errors import BusyError, StaleError
-from memory_sql.llm import LanguageModel
+from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
 from memory_sql.retry import judge
@@ -58,6 +58,7 @@ class Target:
             self.knows,
             guidance=state.extraction_prompt if state else None,
             max_items=state.max_items if state else None,
+            max_words=state.item_words if state else None,
         )
 
 
@@ -100,7 +101,6 @@ class Applied:
     saved: Saved
     refused: dict[str, int]
     agent_key: int
-    remaining: int
 
 
 async def load(
@@ -251,7 +251,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Answ
         stored = loaded.answered
         return Answered(read(stored.answer, Extraction), stored.answer, stored.usage, stored.prompt_version)
     request = task(loaded, settings).request(settings.fast_model)
-    answer = await llm.generate(request)
+    answer = await ask(llm, request)
     return Answered(answer.value, answer.raw, answer.usage, request.prompt_version)
 
 
@@ -286,7 +286,7 @@ async def apply(session: Session, loaded: Loaded, answered: Answered, settings: 
     await sessions.advance(state, loaded.to_number, settings, now)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
     await RunRepository(session).succeed(loaded.run, now, **outcome)
-    return Applied(saved, dict(refused), state.agent_key, state.last_number - loaded.to_number)
+    return Applied(saved, dict(refused), state.agent_key)
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:

@@ -6,7 +6,6 @@ Counting is done where it can't be raced: in `memory.add_messages`, under the se
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory_sql.domain import Message
@@ -45,10 +44,6 @@ def weigh(message: Message) -> Weighed:
         return Weighed(message, 0.0, eligible=False, signal=None)
     weight = ROLE_WEIGHT[message.role] * len(message.content) / CHARACTERS_PER_TOKEN
     return Weighed(message, round(weight, 2), eligible=True, signal=signal_in(message))
-
-
-def weigh_all(messages: Sequence[Message]) -> list[Weighed]:
-    return [weigh(message) for message in messages]
 
 
 def signal_in(message: Message) -> str | None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
@@ -323,7 +323,7 @@ class Memory:
         Raises `LanguageModelError` when the model fails or its text would do harm (the old text stays), `BusyError`,
         `NotFoundError`, `StaleError`.
         """
-        agent = _id("agent_id", agent_id)
+        agent, scope_id = _id("agent_id", agent_id), _scope_id(scope_id)
         async with self.database.statement() as unit:
             agent_key = await agent_key_of(unit, agent)
         if agent_key is None:
@@ -482,11 +482,11 @@ class Memory:
     async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
         """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
         for again_in in (0.1, 0.5, 2.0):
-            try:
+            with suppress(DatabaseError):
                 async with self.database.transaction() as unit:
-                    return await failed(unit, what, error, self.settings, self.now())
-            except DatabaseError:
-                await asyncio.sleep(again_in)
+                    await failed(unit, what, error, self.settings, self.now())
+                return
+            await asyncio.sleep(again_in)
         async with self.database.transaction() as unit:
             await failed(unit, what, error, self.settings, self.now())
 
@@ -508,7 +508,9 @@ class Memory:
 
     async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
         agent_key = await agent_key_of(unit, _id("agent_id", agent_id))
-        locked = [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[scope_id])
+        locked = (
+            [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[_scope_id(scope_id)])
+        )
         if not locked:
             raise NotFoundError("scope", str(scope_id))
         return locked[0]
@@ -624,6 +626,7 @@ class Memory:
     ) -> SearchResult:
         """The observations that hold any of the query's words, among those that the user may see; best first."""
         principal = _principal(agent_id, user_id, session_id)
+        limit = _within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(_text("query", query))
         async with self.database.statement(session) as unit:
             hits = await search(
@@ -736,6 +739,10 @@ def _content(text: str, limit: int) -> str:
     if len(content) > limit:
         raise TooLargeError("the observation", len(content), limit)
     return content
+
+
+def _scope_id(value: int) -> int:
+    return _within("scope_id", value, 2**63 - 1)
 
 
 def _within(name: str, value: int, most: int) -> int:

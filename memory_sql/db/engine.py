@@ -10,10 +10,11 @@ from typing import Any
 from sqlalchemy import URL, Select, column, event, func, make_url, select, table, union_all
 from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from memory_sql.errors import ConfigurationError, DatabaseError, SchemaError
+from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, SchemaError
 
 Session = AsyncSession
 
@@ -28,6 +29,7 @@ VERSION_SCHEMA = "memory"
 SERVER_SETTINGS = {
     "application_name": "memory_sql",
     "jit": "off",
+    "default_transaction_isolation": "read committed",  # what the statements are written for
     "plan_cache_mode": "force_generic_plan",
     "timezone": "UTC",
 }
@@ -77,16 +79,32 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
     )
 
 
+NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
+CONFLICTS = {"40001", "40P01", "55P03"}  # not serializable, deadlock, lock not available
+NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
+
+
+def _named(error: DBAPIError) -> DatabaseError:
+    code = getattr(error.orig, "sqlstate", None)
+    if code in NO_SCHEMA:
+        return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
+    if code in CONFLICTS:
+        return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
+    if code in NOT_TO_BE_HAD:
+        return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
+    constraint = getattr(error.driver_exception, "constraint_name", None)
+    return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
+
+
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turns what the driver raises into errors of ours: the cause is chained, the message has no remembered text."""
+    """Turns what the driver raises into errors of ours, without their cause: Postgres quotes the row that it refuses."""
     try:
         yield
     except DBAPIError as error:
-        code = getattr(error.orig, "sqlstate", None)
-        if code in ("3F000", "42P01", "42883", "42703"):  # no such schema, table, function, column
-            raise SchemaError("the database has no schema of this release; run `memory-sql db upgrade`") from error
-        raise DatabaseError(f"the database refused: {type(error.orig).__name__} (SQLSTATE {code})") from error
+        raise _named(error) from None
+    except PoolTimeoutError:
+        raise DatabaseError("no connection has become free in time; raise MEMORY_SQL_POOL_SIZE") from None
     except OSError as error:
         raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
 

@@ -262,7 +262,9 @@ def to_observation(row: Any) -> Observation:
 _visible = visible_scopes()
 VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
 _GET = VISIBLE_OBSERVATION.where(
-    _o.scope_id == bindparam("scope_id", type_=BigInteger), _o.seq == bindparam("seq", type_=BigInteger)
+    STATUS != "quarantined",
+    _o.scope_id == bindparam("scope_id", type_=BigInteger),
+    _o.seq == bindparam("seq", type_=BigInteger),
 )
 _RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
 _LIST = (

@@ -39,6 +39,7 @@ class ScopeState:
     consolidation_prompt: str | None
     max_words: int | None
     max_items: int | None
+    item_words: int | None
     language: str
     is_active: bool
     consolidate: bool
@@ -125,6 +126,7 @@ _STATE = select(
     ScopeRow.consolidation_prompt,
     ScopeRow.consolidation_max_words.label("max_words"),
     ScopeRow.observation_max_items.label("max_items"),
+    ScopeRow.observation_max_words.label("item_words"),
     ScopeRow.language,
     ScopeRow.is_active,
     ScopeRow.consolidate,

@@ -8,8 +8,9 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from memory_sql.domain import Usage
+from memory_sql.errors import LanguageModelError, MemorySQLError
 
-__all__ = ["Answer", "LanguageModel", "OwnedModel", "Request", "Usage"]
+__all__ = ["Answer", "LanguageModel", "OwnedModel", "Request", "Usage", "ask"]
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -56,3 +57,13 @@ class OwnedModel(LanguageModel, Protocol):
     """A model of our own making, which has to be closed."""
 
     async def close(self) -> None: ...
+
+
+async def ask(model: LanguageModel, request: Request[T]) -> Answer[T]:
+    """As `model.generate`; whatever else a model of the host's raises becomes a `LanguageModelError` of that name."""
+    try:
+        return await model.generate(request)
+    except MemorySQLError:
+        raise
+    except Exception as error:
+        raise LanguageModelError(f"the language model raised {type(error).__name__}") from error

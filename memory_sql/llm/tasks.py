@@ -84,6 +84,7 @@ class OfferedScope:
     knows: tuple[str, ...] = ()
     guidance: str | None = None
     max_items: int | None = None
+    max_words: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,9 @@ class ConsolidationTask:
 
 
 def _offer(scope: OfferedScope) -> str:
-    limit = f" (at most {scope.max_items} observations)" if scope.max_items is not None else ""
+    limits = [f"at most {scope.max_items} observations"] if scope.max_items is not None else []
+    limits += [f"at most {scope.max_words} words each"] if scope.max_words is not None else []
+    limit = f" ({', '.join(limits)})" if limits else ""
     guidance = f" What to look for: {one_line(scope.guidance)}" if scope.guidance else ""
     person = scope.alias.partition(":")[2] or "the user"
     who = f"what concerns {person} alone" if scope.kind == "individual" else KINDS[scope.kind]

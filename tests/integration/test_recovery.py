@@ -298,3 +298,39 @@ async def test_what_somebody_asked_for_is_not_given_up(memory: Memory, llm: Scri
             await memory.form(**SESSION)
     assert await memory.dead_runs() == []
     assert len((await memory.form(**SESSION)).observations) == 1
+
+
+async def test_error_of_a_hosts_own_model_is_the_models_and_stops_nothing(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    for session in ("one", "two"):
+        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": session})
+    llm.then(ValueError("with a secret"), extracted(("Tea.", "individual")))
+    result = await timed.run_due()
+    assert len(result.formed) == len(result.failed) == 1
+    assert "secret" not in str(result.failed)
+    assert await rows(timed, "SELECT error FROM memory.runs WHERE state = 'failed'") == [
+        ("the language model raised ValueError",)
+    ]
+
+
+async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm: Scripted, clock: Clock) -> None:
+    async with Memory(database_url, llm, Settings(formation_window_messages=2), clock=clock) as memory:
+        said = [message(f"Word {n}", n=n) for n in range(2)] + [message("Actually, I prefer tea.", n=9)]
+        await memory.add(said, **HERE)
+        llm.then(extracted(), UnavailableError("timeout", "no answer"))
+        await memory.run_due()
+        assert await rows(memory, "SELECT unformed_messages, due_reason FROM memory.sessions") == [(1, "retry")]
+        clock.goes_on(minutes=1)
+        llm.then(extracted(("Tea.", "individual")))
+        assert len((await memory.run_due()).formed[0].observations) == 1
+
+
+@pytest.mark.parametrize("text", ["无。", "长" * 10_000])
+async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scripted, text: str) -> None:
+    scope_id = (await memory.observe("一", **MIA)).scope.id
+    llm.then("很长的文字。" * 100, text, text)
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.observe("二", **MIA)
+    with pytest.raises(AnswerError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import text
+from sqlalchemy import CursorResult, text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import verify
-from memory_sql.db.engine import connect_once
-from memory_sql.domain import Violation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
@@ -514,53 +515,130 @@ def test_every_invariant_has_a_violation_planted() -> None:
 
 @pytest.fixture(scope="module")
 def lived(server_url: str, template: str) -> Iterator[str]:
-    """The name of a database after a busy life."""
+    """The URL of a database after a busy life; whoever changes it takes that back."""
 
     async def live(url: str) -> None:
         life = Life(url)
-        async with life.memory:
+        async with life.memory as memory:
             async for _ in life.chapters():
                 pass
-        async with connect_once(url) as connection:
-            await connection.execute(text("CREATE SCHEMA before"))  # what is in it hides what the catalogue has
+            await rows(memory, "CREATE SCHEMA before")  # what is made in it hides what the catalogue has
 
     name = f"memory_sql_verify_{os.getpid()}"
     asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
     asyncio.run(live(named(server_url, name)))
-    yield name
+    yield named(server_url, name)
     asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
 
 
-@pytest.fixture
-async def copy(server_url: str, lived: str) -> AsyncIterator[str]:
-    """The URL of a copy of it, to be spoilt."""
-    name = f"{lived}_copy"
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {lived}")
-    yield named(server_url, name)
-    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-async def found(url: str) -> list[Violation]:
-    async with Memory(url, Obliging(), SETTINGS) as memory, memory.database.transaction() as unit:
-        await unit.execute(text("SET LOCAL search_path = before, pg_catalog"))
-        measures = verify.Measures(memory.now(), SETTINGS.consolidation_threshold, 4, timedelta(seconds=120))
-        return [violation async for violation in verify.violations(unit, measures)]
-
-
 @pytest.mark.parametrize(
-    ("invariant", "statements"),
+    ("invariant", "planted"),
     [
         pytest.param(name, planted, id=f"{name}-{n}")
         for name, several in PLANTED.items()
         for n, planted in enumerate(several, 1)
     ],
 )
-async def test_violation_is_found_and_named(copy: str, invariant: str, statements: str) -> None:
-    async with connect_once(copy) as connection:
-        await connection.execute(text("SET LOCAL session_replication_role = replica"))  # no trigger, no foreign key
-        for statement in statements.split(";"):
-            changed = await connection.exec_driver_sql(statement)
+async def test_violation_is_found_and_named(lived: str, invariant: str, planted: str) -> None:
+    async with Memory(lived, Obliging(), SETTINGS) as memory, AsyncSession(memory.database.engine) as unit:
+        await unit.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        await unit.execute(text("SET LOCAL session_replication_role = replica"))  # no trigger, no foreign key
+        await unit.execute(text("SET LOCAL search_path = before, pg_catalog"))
+        for statement in planted.split(";"):
+            changed = await unit.execute(text(statement))
+            assert isinstance(changed, CursorResult)
             assert changed.rowcount != 0
-    violations = await found(copy)
-    assert {violation.invariant for violation in violations} == {invariant}
-    assert all(violation.key and violation.detail for violation in violations)
+        found = [violation async for violation in verify.violations(unit, measures_of(memory))]
+    assert {violation.invariant for violation in found} == {invariant}
+    assert all(violation.key and violation.detail for violation in found)
+
+
+def measures_of(memory: Memory) -> verify.Measures:
+    """As `Memory.verify` has them."""
+    return verify.Measures(memory.now(), SETTINGS.consolidation_threshold, 4, timedelta(seconds=120))
+
+
+async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None:
+    async with Memory(database_url, Obliging(), SETTINGS) as memory:
+        observation = await memory.observe("Mia is allergic to nuts.", **MIA)
+        await rows(memory, "UPDATE memory.scopes SET last_seq = 0")
+        await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
+        found = await memory.verify()
+    assert [(v.invariant, v.agent_id, v.key) for v in found] == [
+        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.id}"),
+        ("triggers_are_enabled", None, "trigger observations_never_change of observations"),
+    ]
+    assert found[0].detail == "last_seq 0, newest observation 1, done_seq 0, held_seq 0"
+
+
+async def test_many_violations_of_one_kind_are_cut(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "MOST", 3)
+    monkeypatch.setattr(verify, "BATCH", 2)
+    async with Memory(database_url, Obliging(), SETTINGS) as memory:
+        for n in range(10):
+            await memory.observe(f"fact {n}", **MIA)
+        await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
+        await rows(memory, "UPDATE memory.observations SET content_hash = NULL")
+        await rows(memory, "DELETE FROM memory.evidence")
+        found = Counter(violation.invariant for violation in await memory.verify())
+    assert found == {"observations_have_evidence": 3, "hashes_match_texts": 3, "triggers_are_enabled": 1}
+
+
+async def test_hash_of_another_normal_form_is_not_judged(database_url: str) -> None:
+    async with Memory(database_url, Obliging(), SETTINGS) as memory:
+        await memory.observe("fact", **MIA)
+        await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER USER")
+        await rows(memory, "UPDATE memory.observations SET content_hash = NULL, hash_version = hash_version + 1")
+        await rows(memory, "ALTER TABLE memory.observations ENABLE TRIGGER USER")
+        assert list(await memory.verify()) == []
+
+
+async def test_open_transaction_that_does_nothing_is_found(database_url: str) -> None:
+    async with Memory(database_url, Obliging(), SETTINGS) as memory, memory.database.transaction() as idle:
+        (pid,) = (await idle.execute(text("SELECT pg_backend_pid()"))).one()
+        assert list(await memory.verify()) == []
+        async with memory.database.transaction() as unit:
+            strict = replace(measures_of(memory), idle_max=timedelta(0))
+            found = [violation async for violation in verify.violations(unit, strict)]
+    assert [(violation.invariant, violation.key) for violation in found] == [("no_transaction_idles", f"process {pid}")]
+
+
+async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> None:
+    """At any moment, also between any two commits of others."""
+    async with Memory(database_url, Obliging(), SETTINGS) as memory:
+
+        async def talk(user: str) -> None:
+            who = {"agent_id": "ada", "user_id": user}
+            for n in range(12):
+                await memory.add(conversation(4, first=4 * n + 1), **who, session_id=user, group_ids=["harbor"])
+                await memory.observe(f"{user} {n}", **who)
+
+        async def work() -> None:
+            while not talking.done():
+                await memory.run_due()
+                await asyncio.sleep(0.01)
+
+        talking = asyncio.gather(*map(talk, ("mia", "jonas", "elin")))
+        working = asyncio.gather(work(), work())
+        while not working.done():
+            assert list(await memory.verify()) == []
+        await asyncio.gather(talking, working)
+        assert await rows(memory, "SELECT count(*) > 5 FROM memory.consolidations") == [(True,)]
+
+
+async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(database_url: str) -> None:
+    async with Memory(database_url, Obliging(), SETTINGS) as memory:
+        for n in range(20):
+            await memory.observe(f"fact {n}", **MIA)
+        with statements(memory) as seen:
+            await memory.verify()
+    assert len(seen) == 1 + len(verify.invariants()) + 1
+    assert seen[0] == "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
+
+@pytest.mark.parametrize("name", verify.invariants())
+def test_file_begins_with_what_must_hold(name: str) -> None:
+    sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
+    assert sql.startswith("-- ")
+    assert not sql.rstrip().endswith(";")
+    assert max(map(len, sql.splitlines())) <= 126

@@ -3,8 +3,8 @@
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
-    format('%s pending, threshold %s, last_seq %s, held_seq %s, newest run %s', p.pending, w.pending, s.last_seq, s.held_seq,
-           coalesce(r.state, 'none')) AS detail
+    format('%s pending, threshold %s, last_seq %s, held_seq %s, newest run %s', p.pending, w.pending, s.last_seq,
+           s.held_seq, coalesce(r.state, 'none')) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (SELECT coalesce(s.consolidation_threshold, :threshold) AS pending) w

@@ -10,8 +10,8 @@ WITH ended AS (
 SELECT
     a.agent_id,
     'session ' || r.session_id AS key,
-    format('run %s read the messages after %s up to %s, those before it ended at %s', r.run_id, r.from_number, r.to_number,
-           r.reached) AS detail
+    format('run %s read the messages after %s up to %s, those before it ended at %s', r.run_id, r.from_number,
+           r.to_number, r.reached) AS detail
 FROM ended r
 JOIN memory.agents a USING (agent_key)
 WHERE r.from_number IS DISTINCT FROM r.reached OR r.to_number IS NULL OR r.to_number <= r.from_number

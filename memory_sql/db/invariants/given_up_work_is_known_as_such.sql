@@ -4,9 +4,13 @@ SELECT
     coalesce('session ' || t.session_id, 'scope ' || t.scope_id) AS key,
     format('dead_run_id %s, which is %s', t.dead_run_id, coalesce(r.state, 'missing')) AS detail
 FROM (
-    SELECT agent_key, session_id, NULL::bigint AS scope_id, dead_run_id FROM memory.sessions WHERE dead_run_id IS NOT NULL
+    SELECT agent_key, session_id, NULL::bigint AS scope_id, dead_run_id
+    FROM memory.sessions
+    WHERE dead_run_id IS NOT NULL
     UNION ALL
-    SELECT agent_key, NULL, scope_id, dead_run_id FROM memory.scopes WHERE dead_run_id IS NOT NULL
+    SELECT agent_key, NULL, scope_id, dead_run_id
+    FROM memory.scopes
+    WHERE dead_run_id IS NOT NULL
 ) t
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN memory.runs r ON r.agent_key = t.agent_key AND r.run_id = t.dead_run_id

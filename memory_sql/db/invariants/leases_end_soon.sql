@@ -4,9 +4,13 @@ SELECT
     t.key,
     format('lease %s for another %s s', t.fence, round(extract(epoch FROM t.lease_until - clock_timestamp()))) AS detail
 FROM (
-    SELECT agent_key, 'session ' || session_id AS key, fence, lease_until FROM memory.sessions WHERE lease_until IS NOT NULL
+    SELECT agent_key, 'session ' || session_id AS key, fence, lease_until
+    FROM memory.sessions
+    WHERE lease_until IS NOT NULL
     UNION ALL
-    SELECT agent_key, 'scope ' || scope_id, fence, lease_until FROM memory.scopes WHERE lease_until IS NOT NULL
+    SELECT agent_key, 'scope ' || scope_id, fence, lease_until
+    FROM memory.scopes
+    WHERE lease_until IS NOT NULL
 ) t
 JOIN memory.agents a USING (agent_key)
 WHERE t.fence < 1 OR t.lease_until > clock_timestamp() + :lease_max

@@ -14,9 +14,13 @@ SELECT
            cardinality(v.extra_seqs)) AS detail
 FROM live v
 JOIN memory.agents a USING (agent_key)
-WHERE v.from_seq <> v.reached OR v.to_seq < v.from_seq OR NOT v.from_seq >= ALL (v.extra_seqs) OR NOT 0 < ALL (v.extra_seqs)
+WHERE v.from_seq <> v.reached OR v.to_seq < v.from_seq
+   OR NOT (v.from_seq >= ALL (v.extra_seqs) AND 0 < ALL (v.extra_seqs))
 UNION ALL
-SELECT a.agent_id, 'scope ' || s.scope_id, format('done_seq %s, the live versions end at %s', s.done_seq, coalesce(v.reached, 0))
+SELECT
+    a.agent_id,
+    'scope ' || s.scope_id,
+    format('done_seq %s, the live versions end at %s', s.done_seq, coalesce(v.reached, 0))
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN (SELECT agent_key, scope_id, max(to_seq) AS reached FROM live GROUP BY agent_key, scope_id) v

@@ -6,8 +6,9 @@ SELECT
            coalesce(m.joined_again_at::text, 'never')) AS detail
 FROM (
     SELECT agent_key, scope_id, user_id, joined_at, left_at,
-           lead(joined_at) OVER (PARTITION BY agent_key, scope_id, user_id ORDER BY joined_at, left_at) AS joined_again_at
+           lead(joined_at) OVER in_order AS joined_again_at
     FROM memory.members
+    WINDOW in_order AS (PARTITION BY agent_key, scope_id, user_id ORDER BY joined_at, left_at)
 ) m
 JOIN memory.agents a USING (agent_key)
 JOIN memory.scopes s USING (agent_key, scope_id)

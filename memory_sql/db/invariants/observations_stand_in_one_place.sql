@@ -10,9 +10,13 @@ WITH listed AS (
 ), marks (agent_key, scope_id, seq, place, opened) AS (
     SELECT agent_key, scope_id, seq, 2 * seq::bigint, 0 FROM memory.observations WHERE lane = 'absorb'
     UNION ALL
-    SELECT agent_key, scope_id, NULL, 2 * from_seq::bigint + 1, 1 FROM memory.consolidations WHERE live AND to_seq > from_seq
+    SELECT agent_key, scope_id, NULL, 2 * from_seq::bigint + 1, 1
+    FROM memory.consolidations
+    WHERE live AND to_seq > from_seq
     UNION ALL
-    SELECT agent_key, scope_id, NULL, 2 * to_seq::bigint + 1, -1 FROM memory.consolidations WHERE live AND to_seq > from_seq
+    SELECT agent_key, scope_id, NULL, 2 * to_seq::bigint + 1, -1
+    FROM memory.consolidations
+    WHERE live AND to_seq > from_seq
 ), swept AS (
     SELECT agent_key, scope_id, seq, sum(opened) OVER (PARTITION BY agent_key, scope_id ORDER BY place) AS ranges
     FROM marks

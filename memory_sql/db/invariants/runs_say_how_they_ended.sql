@@ -4,7 +4,8 @@ SELECT
     a.agent_id,
     'run ' || r.run_id AS key,
     format('%s: %s finished_at, %s error_code, %s observations, %s duplicates', r.state, num_nonnulls(r.finished_at),
-           num_nonnulls(r.error_code), coalesce(r.observations::text, 'no'), coalesce(r.duplicates::text, 'no')) AS detail
+           num_nonnulls(r.error_code), coalesce(r.observations::text, 'no'), coalesce(r.duplicates::text, 'no'))
+        AS detail
 FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
 WHERE (r.state IN ('running', 'answered')) <> (r.finished_at IS NULL)

@@ -2,8 +2,8 @@
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
-    format('version %s with %s characters, the newest live one is %s with %s', s.version, coalesce(length(s.consolidation), 0),
-           coalesce(c.version, 0), coalesce(length(c.content), 0)) AS detail
+    format('version %s with %s characters, the newest live one is %s with %s', s.version,
+           coalesce(length(s.consolidation), 0), coalesce(c.version, 0), coalesce(length(c.content), 0)) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN LATERAL (

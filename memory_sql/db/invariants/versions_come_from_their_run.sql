@@ -2,8 +2,8 @@
 SELECT
     a.agent_id,
     format('s%sv%s', c.scope_id, c.version) AS key,
-    format('run %s read those after %s up to %s, the version covers %s to %s, %s versions name the run', r.run_id, r.from_seq,
-           r.to_seq, c.from_seq, c.to_seq, c.of_the_run) AS detail
+    format('run %s read those after %s up to %s, the version covers %s to %s, %s versions name the run', r.run_id,
+           r.from_seq, r.to_seq, c.from_seq, c.to_seq, c.of_the_run) AS detail
 FROM (
     SELECT agent_key, scope_id, version, from_seq, to_seq, run_id,
            count(*) OVER (PARTITION BY agent_key, run_id) AS of_the_run

@@ -123,13 +123,12 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     asked = task(loaded, settings)
     request = asked.request(settings.slow_model)
     answer = await ask(llm, request)
-    usage = answer.usage
-    if count_words(answer.value) > asked.max_words:
-        request = asked.request(settings.slow_model, too_long=count_words(answer.value))
+    text, usage = _without_marks(answer.value, request.boundary), answer.usage
+    if count_words(text) > asked.max_words:
+        request = asked.request(settings.slow_model, too_long=count_words(text))
         answer = await ask(llm, request)
-        usage = _both(usage, answer.usage)
-    text = clean(answer.value)[0].strip()
-    problem = harm_in(text, asked, request.boundary, settings.consolidation_min_ratio)
+        text, usage = _without_marks(answer.value, request.boundary), _both(usage, answer.usage)
+    problem = harm_in(text, asked, settings.consolidation_min_ratio)
     if problem is not None:
         error = GuardError(problem, raw=answer.raw)
         error.usage = usage
@@ -137,7 +136,12 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     return Decided(text, count_words(text), usage, request.prompt_version)
 
 
-def harm_in(text: str, asked: ConsolidationTask, boundary: str, min_ratio: float) -> str | None:
+def _without_marks(text: str, boundary: str) -> str:
+    """Small models copy the lines around the material that they are shown; those lines are ours, and no text."""
+    return "\n".join(line for line in clean(text)[0].splitlines() if boundary not in line).strip()
+
+
+def harm_in(text: str, asked: ConsolidationTask, min_ratio: float) -> str | None:
     """Why the text must not replace the old one; None when it may."""
     words, before = count_words(text), count_words(asked.current or "")
     if not words:
@@ -150,8 +154,6 @@ def harm_in(text: str, asked: ConsolidationTask, boundary: str, min_ratio: float
         return f"the new text has {words} words where the old one has {before}"
     if len(asked.current or "") > SHORT_CHARACTERS and len(text) < len(asked.current or "") * min_ratio:
         return f"the new text has {len(text):,} characters where the old one has {len(asked.current or ''):,}"
-    if boundary in text:
-        return "the new text has copied the marks around its material"
     return None
 
 

@@ -629,9 +629,7 @@ class Memory:
         limit = _within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(_text("query", query))
         async with self.database.statement(session) as unit:
-            hits = await search(
-                unit, principal, terms, _within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-            )
+            hits = await search(unit, principal, terms, limit)
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(self, *, agent_id: object, user_id: object, session_id: object | None = None) -> list[Scope]:

@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import TypeEngine
 
 from memory_sql.db.tables import AgentRow, ObservationRow
 from memory_sql.domain import Violation, observation_id
@@ -39,7 +41,7 @@ class Measures:
     idle_max: timedelta = timedelta(seconds=10)
 
 
-_TYPES = {
+_TYPES: dict[str, TypeEngine[Any]] = {
     "now": DateTime(timezone=True),
     "threshold": Integer(),
     "min_messages": Integer(),

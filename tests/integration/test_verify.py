@@ -91,9 +91,8 @@ class Life:
         self.given_up: set[int] = set()
 
     async def chapters(self) -> AsyncIterator[str]:
-        for chapter in (
-            self.talk, self.learn, self.correct, self.fail, self.outlive, self.exclude, self.overtake, self.die, self.leave
-        ):  # fmt: skip
+        first = (self.talk, self.learn, self.correct, self.fail, self.outlive)
+        for chapter in (*first, self.exclude, self.overtake, self.die, self.leave):
             async for what in chapter():
                 yield f"{chapter.__name__}: {what}"
 
@@ -295,7 +294,7 @@ class Life:
             await self.set_status(-archived, "archived")
 
     async def set_status(self, seq: int, status: str) -> None:
-        """Of an observation of Mia's, the newest being -1; as a later release will do it, with what is due said anew."""
+        """Of an observation of Mia's, the newest being -1; as a later release will do it, by rule 11."""
         await rows(
             self.memory,
             "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
@@ -308,8 +307,8 @@ class Life:
         )
         await rows(
             self.memory,
-            "SELECT memory.refresh_due(agent_key, ARRAY[scope_id], 3, now()) FROM memory.scopes WHERE scope_id = :scope_id",
-            scope_id=self.mine["scope_id"],
+            "SELECT memory.refresh_due(agent_key, ARRAY[scope_id], 3, now()) FROM memory.scopes WHERE scope_id = :id",
+            id=self.mine["scope_id"],
         )
 
 
@@ -323,23 +322,24 @@ async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
 
 # One violation at a time, of what this life has left: the statements that plant it, by the invariant that must tell.
 
-A_RUN = "(SELECT max(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'empty')"
-A_YIELD = "(SELECT min(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'succeeded')"
-A_TEXT = "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq)"
-EXTRA = "SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live"
-WAITS = "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')"
-HARBOR = "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')"
-LATER = "now() + interval '1 hour'"
-
+KEYS = {
+    "empty_run": "(SELECT max(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'empty')",
+    "run": "(SELECT min(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'succeeded')",
+    "text": "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq)",
+    "extras": "(SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live)",
+    "due": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
+    "quiet": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
+    "later": "now() + interval '1 hour'",
+}
 PLANTED: dict[str, list[str]] = {
     "messages_are_numbered_without_gaps": [
         "DELETE FROM memory.messages WHERE session_id = 's' AND number = 2",
         "UPDATE memory.sessions SET last_number = last_number + 1 WHERE session_id = 'waiting'",
     ],
     "formations_cover_each_message_once": [
-        f"UPDATE memory.runs SET from_number = from_number - 1 WHERE run_id = {A_RUN}",
-        f"UPDATE memory.runs SET from_number = NULL WHERE run_id = {A_RUN}",
-        f"UPDATE memory.runs SET state = 'failed', error_code = 'x', observations = NULL WHERE run_id = {A_RUN}",
+        "UPDATE memory.runs SET from_number = from_number - 1 WHERE run_id = {empty_run}",
+        "UPDATE memory.runs SET from_number = NULL WHERE run_id = {empty_run}",
+        "UPDATE memory.runs SET state = 'failed', error_code = 'x', observations = NULL WHERE run_id = {empty_run}",
         "UPDATE memory.sessions SET formed_number = 1 WHERE session_id = 'excluded'",
     ],
     "unformed_messages_are_counted": [
@@ -358,15 +358,15 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
     ],
     "formations_stored_what_they_recorded": [
-        f"UPDATE memory.runs SET observations = observations + 1 WHERE run_id = {A_YIELD}",
-        f"UPDATE memory.observations SET run_id = NULL WHERE run_id = {A_YIELD} AND seq = 1",
-        f"UPDATE memory.observations SET run_id = {A_TEXT}, session_id = NULL WHERE source_kind = 'observe' AND seq = 9",
+        "UPDATE memory.runs SET observations = observations + 1 WHERE run_id = {run}",
+        "UPDATE memory.observations SET run_id = NULL WHERE run_id = {run} AND seq = 1",
+        "UPDATE memory.observations SET run_id = {text} WHERE session_id IS NULL AND seq = 9",
     ],
     "observations_have_evidence": ["DELETE FROM memory.evidence WHERE seq = 2"],
     "sources_lie_in_what_was_read": [
         "UPDATE memory.evidence SET number = 9 WHERE session_id = 's' AND number = 2",
         "UPDATE memory.evidence SET session_id = 'died' WHERE session_id = 's' AND number = 2",
-        f"UPDATE memory.observations SET session_id = 'died' WHERE run_id = {A_YIELD}",
+        "UPDATE memory.observations SET session_id = 'died' WHERE run_id = {run}",
     ],
     "search_vectors_match_texts": [
         "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
@@ -377,108 +377,115 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observations SET content_hash = NULL WHERE seq = 2",
     ],
     "numbers_stay_in_bounds": [
-        f"UPDATE memory.scopes SET last_seq = last_seq - 1 WHERE scope_id = {WAITS}",
-        f"UPDATE memory.scopes SET held_seq = last_seq + 1 WHERE scope_id = {HARBOR}",
+        "UPDATE memory.scopes SET last_seq = last_seq - 1 WHERE scope_id = {due}",
+        "UPDATE memory.scopes SET held_seq = last_seq + 1 WHERE scope_id = {quiet}",
     ],
     "observations_stand_in_one_place": [
-        f"UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN ({EXTRA})",
+        "UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN {extras}",
     ],
     "versions_absorbed_what_they_recorded": [
-        f"UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {A_TEXT}",
+        "UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {text}",
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, repend)"
-        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations WHERE live AND from_seq = 0 AND to_seq > 0",
+        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations"
+        " WHERE live AND from_seq = 0 AND to_seq > 0",
     ],
     "live_versions_follow_one_another": [
         "UPDATE memory.consolidations SET from_seq = from_seq + 1, to_seq = to_seq + 1"
         " WHERE live AND to_seq = from_seq AND run_id IS NULL",
-        f"UPDATE memory.scopes SET done_seq = last_seq, consolidate = false, due_at = NULL WHERE scope_id = {WAITS};"
+        "UPDATE memory.scopes SET done_seq = last_seq, consolidate = false, due_at = NULL WHERE scope_id = {due};"
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, repend)"
-        f" SELECT agent_key, scope_id, seq, true FROM memory.observations WHERE scope_id = {WAITS}",
+        " SELECT agent_key, scope_id, seq, true FROM memory.observations WHERE scope_id = {due}",
     ],
     "texts_are_those_of_the_newest_live_version": [
         "UPDATE memory.scopes SET consolidation = consolidation || '!' WHERE owner = 'u:mia'",
         "UPDATE memory.scopes SET version = version + 1 WHERE owner = 'u:mia'",
-        f"UPDATE memory.scopes SET version = 1, consolidation = 'Out of nowhere.' WHERE scope_id = {WAITS}",
+        "UPDATE memory.scopes SET version = 1, consolidation = 'Out of nowhere.' WHERE scope_id = {due}",
     ],
     "versions_only_rise": [
         "ALTER TABLE memory.consolidations DROP CONSTRAINT consolidations_base_check;"
         "UPDATE memory.consolidations SET base = version WHERE version = 2",
-        "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, live, content, words, reason)"
-        " SELECT agent_key, scope_id, version + 1, 0, 0, 0, false, 'x', 1, 'import' FROM memory.scopes WHERE owner = 'u:mia'",
+        "INSERT INTO memory.consolidations"
+        " (agent_key, scope_id, version, base, from_seq, to_seq, live, content, words, reason)"
+        " SELECT agent_key, scope_id, version + 1, 0, 0, 0, false, 'x', 1, 'import'"
+        " FROM memory.scopes WHERE owner = 'u:mia'",
     ],
     "versions_come_from_their_run": [
-        f"UPDATE memory.runs SET to_seq = to_seq + 1 WHERE run_id = {A_TEXT}",
-        f"UPDATE memory.consolidations SET run_id = {A_TEXT} WHERE NOT live AND version = 2",
+        "UPDATE memory.runs SET to_seq = to_seq + 1 WHERE run_id = {text}",
+        "UPDATE memory.consolidations SET run_id = {text} WHERE NOT live AND version = 2",
     ],
     "passed_over_lie_behind": [
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, repend)"
-        f" SELECT agent_key, scope_id, last_seq, true FROM memory.scopes WHERE scope_id = {WAITS}",
+        " SELECT agent_key, scope_id, last_seq, true FROM memory.scopes WHERE scope_id = {due}",
     ],
     "waiting_scopes_are_due": [
-        f"UPDATE memory.scopes SET due_at = NULL WHERE scope_id = {WAITS}",
-        f"UPDATE memory.scopes SET consolidation_threshold = 1 WHERE scope_id = {HARBOR}",
+        "UPDATE memory.scopes SET due_at = NULL WHERE scope_id = {due}",
+        "UPDATE memory.scopes SET consolidation_threshold = 1 WHERE scope_id = {quiet}",
     ],
     "due_scopes_have_work": [
-        f"UPDATE memory.scopes SET due_at = now() WHERE scope_id = {HARBOR}",
-        f"UPDATE memory.scopes SET consolidation_threshold = 50 WHERE scope_id = {WAITS}",
-        f"UPDATE memory.scopes SET held_seq = last_seq WHERE scope_id = {WAITS}",
-        f"UPDATE memory.scopes SET is_active = false WHERE scope_id = {WAITS}",
-        f"UPDATE memory.scopes SET consolidate = false WHERE scope_id = {WAITS}",
+        "UPDATE memory.scopes SET due_at = now() WHERE scope_id = {quiet}",
+        "UPDATE memory.scopes SET consolidation_threshold = 50 WHERE scope_id = {due}",
+        "UPDATE memory.scopes SET held_seq = last_seq WHERE scope_id = {due}",
+        "UPDATE memory.scopes SET is_active = false WHERE scope_id = {due}",
+        "UPDATE memory.scopes SET consolidate = false WHERE scope_id = {due}",
         "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_dead_run_id_check;"
         "UPDATE memory.scopes SET due_at = now() WHERE dead_run_id IS NOT NULL",
     ],
     "given_up_work_is_known_as_such": [
         "UPDATE memory.sessions SET dead_run_id = NULL, due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
-        f"UPDATE memory.sessions SET dead_run_id = {A_RUN} WHERE session_id = 's'",
+        "UPDATE memory.sessions SET dead_run_id = {empty_run} WHERE session_id = 's'",
         "UPDATE memory.scopes SET dead_run_id = 1000000 WHERE dead_run_id IS NOT NULL",
     ],
     "targets_have_one_run": [
         "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"
-        " SELECT agent_key, kind, session_id, from_number, to_number, 1, 'running' FROM memory.runs WHERE state = 'answered'",
+        " SELECT agent_key, kind, session_id, from_number, to_number, 1, 'running'"
+        " FROM memory.runs WHERE state = 'answered'",
         "UPDATE memory.runs SET fence = fence + 1 WHERE state = 'answered'",
     ],
     "leases_end_soon": [
         "UPDATE memory.sessions SET lease_until = now() + interval '1 hour' WHERE session_id = 's'",
-        f"UPDATE memory.scopes SET lease_until = now() WHERE scope_id = {WAITS}",
+        "UPDATE memory.scopes SET lease_until = now() WHERE scope_id = {due}",
     ],
     "answers_wait_to_be_applied": [
-        f"UPDATE memory.runs SET answer = 'kept' WHERE run_id = {A_RUN}",
+        "UPDATE memory.runs SET answer = 'kept' WHERE run_id = {empty_run}",
         "UPDATE memory.runs SET answer = NULL WHERE state = 'answered'",
         "UPDATE memory.runs SET from_number = from_number - 1 WHERE state = 'answered'",
     ],
     "runs_say_how_they_ended": [
         "ALTER TABLE memory.runs DROP CONSTRAINT runs_finished_at_check;"
-        f"UPDATE memory.runs SET finished_at = NULL WHERE run_id = {A_RUN}",
+        "UPDATE memory.runs SET finished_at = NULL WHERE run_id = {empty_run}",
         "ALTER TABLE memory.runs DROP CONSTRAINT runs_error_code_check;"
-        f"UPDATE memory.runs SET error_code = 'x' WHERE run_id = {A_RUN}",
-        f"UPDATE memory.runs SET observations = NULL WHERE run_id = {A_RUN}",
-        f"UPDATE memory.runs SET state = 'succeeded' WHERE run_id = {A_RUN}",
-        f"UPDATE memory.runs SET duplicates = 1 WHERE run_id = {A_RUN}",
+        "UPDATE memory.runs SET error_code = 'x' WHERE run_id = {empty_run}",
+        "UPDATE memory.runs SET observations = NULL WHERE run_id = {empty_run}",
+        "UPDATE memory.runs SET state = 'succeeded' WHERE run_id = {empty_run}",
+        "UPDATE memory.runs SET duplicates = 1 WHERE run_id = {empty_run}",
     ],
     "memberships_do_not_overlap": [
         "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at, left_at)"
         " SELECT agent_key, scope_id, user_id, joined_at - interval '2 hours', joined_at + interval '1 hour'"
         " FROM memory.members WHERE user_id = 'mia'",
         "INSERT INTO memory.members (agent_key, scope_id, user_id)"
-        f" SELECT agent_key, scope_id, 'mia' FROM memory.scopes WHERE scope_id = {WAITS}",
+        " SELECT agent_key, scope_id, 'mia' FROM memory.scopes WHERE scope_id = {due}",
     ],
     "owners_fit_the_kind_of_scope": [
         "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_owner_check;"
         "UPDATE memory.scopes SET owner = 'g:jonas' WHERE owner = 'u:jonas'",
     ],
     "nothing_was_recorded_in_the_future": [
-        *(
-            f"UPDATE memory.{table} SET {column} = {LATER}"
-            for table, column in (
-                ("agents", "created_at"), ("scopes", "last_activity_at"), ("members", "joined_at"),
-                ("sessions", "last_activity_at"), ("runs", "started_at"), ("consolidations", "created_at"),
-                ("observation_states", "status_at"), ("messages", "created_at"), ("observations", "created_at"),
-                ("evidence", "created_at"),
-            )
-        ),
-        f"UPDATE memory.runs SET finished_at = started_at - interval '1 hour' WHERE run_id = {A_RUN}",
+        "UPDATE memory.agents SET created_at = {later}",
+        "UPDATE memory.scopes SET last_activity_at = {later}",
+        "UPDATE memory.members SET joined_at = {later}",
+        "UPDATE memory.sessions SET last_activity_at = {later}",
+        "UPDATE memory.runs SET started_at = {later}",
+        "UPDATE memory.consolidations SET created_at = {later}",
+        "UPDATE memory.observation_states SET status_at = {later}",
+        "UPDATE memory.messages SET created_at = {later}",
+        "UPDATE memory.observations SET created_at = {later}",
+        "UPDATE memory.evidence SET created_at = {later}",
+        "UPDATE memory.runs SET finished_at = started_at - interval '1 hour' WHERE run_id = {empty_run}",
     ],
-    "indexes_are_valid": ["UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory.evidence_seq_idx'::regclass"],
+    "indexes_are_valid": [
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory.evidence_seq_idx'::regclass"
+    ],
     "keys_are_enforced": [
         "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_session_id_message_id_key",
         "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_pkey",
@@ -498,14 +505,14 @@ PLANTED: dict[str, list[str]] = {
         " current_database() AS database"
     ],
     "no_transaction_idles": [
-        "CREATE VIEW before.pg_stat_activity AS SELECT 7 AS pid, current_database() AS datname, 'memory_sql' AS application_name,"
-        " 'idle in transaction' AS state, now() - interval '11 seconds' AS state_change"
+        "CREATE VIEW before.pg_stat_activity AS SELECT 7 AS pid, current_database() AS datname,"
+        " 'memory_sql' AS application_name, 'idle in transaction' AS state, now() - interval '11 seconds' AS state_change"
     ],
     "text_is_sorted_as_it_was_indexed": [
         "UPDATE pg_database SET datcollversion = '1' WHERE datname = current_database();"
         "CREATE FUNCTION before.pg_database_collation_actual_version(oid) RETURNS text LANGUAGE sql AS $$ SELECT '2' $$"
     ],
-}  # fmt: skip
+}
 
 
 def test_every_invariant_has_a_violation_planted() -> None:
@@ -545,7 +552,7 @@ async def test_violation_is_found_and_named(lived: str, invariant: str, planted:
         await unit.execute(text("SET LOCAL session_replication_role = replica"))  # no trigger, no foreign key
         await unit.execute(text("SET LOCAL search_path = before, pg_catalog"))
         for statement in planted.split(";"):
-            changed = await unit.execute(text(statement))
+            changed = await unit.execute(text(statement.format_map(KEYS)))
             assert isinstance(changed, CursorResult)
             assert changed.rowcount != 0
         found = [violation async for violation in verify.violations(unit, measures_of(memory))]
@@ -608,7 +615,7 @@ async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> 
     async with Memory(database_url, Obliging(), SETTINGS) as memory:
 
         async def talk(user: str) -> None:
-            who = {"agent_id": "ada", "user_id": user}
+            who: dict[str, Any] = {"agent_id": "ada", "user_id": user}
             for n in range(12):
                 await memory.add(conversation(4, first=4 * n + 1), **who, session_id=user, group_ids=["harbor"])
                 await memory.observe(f"{user} {n}", **who)
@@ -636,9 +643,9 @@ async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(d
     assert seen[0] == "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
-@pytest.mark.parametrize("name", verify.invariants())
-def test_file_begins_with_what_must_hold(name: str) -> None:
-    sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
-    assert sql.startswith("-- ")
-    assert not sql.rstrip().endswith(";")
-    assert max(map(len, sql.splitlines())) <= 126
+def test_files_begin_with_what_must_hold() -> None:
+    for name in verify.invariants():
+        sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
+        assert sql.startswith("-- ")
+        assert not sql.rstrip().endswith(";")
+        assert max(len(line) for line in sql.splitlines() if not line.startswith("--")) <= 120

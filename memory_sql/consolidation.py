@@ -191,6 +191,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     runs = RunRepository(session)
     await runs.cost(loaded.run, decided.usage, decided.prompt_version)
     await runs.succeed(loaded.run, now, observations=len(loaded.inputs))
+    await runs.outlive(scope.agent_key, scope.dead_run_id)
     return version
 
 
@@ -217,4 +218,6 @@ async def give_back(
     changes: dict[str, Any] = {"failures": verdict.failures}
     if verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
-    await ScopeRepository(session).release(claimed, **changes)
+    scopes = ScopeRepository(session)
+    await scopes.release(claimed, **changes)
+    await scopes.refresh_due(claimed.agent_key, [claimed.scope_id], settings.consolidation_threshold, now)

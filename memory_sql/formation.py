@@ -119,6 +119,7 @@ async def load_claimed(
     """As `load`, of a session that is leased already."""
     sessions, runs = SessionRepository(session), RunRepository(session)
     if state.excluded:
+        await runs.abandon(state.agent_key, now, session_id=state.session_id)
         await sessions.release(state, due_at=None, due_reason=None)
         return None
     answered = await runs.answered_formation(state.agent_key, state.session_id, state.formed_number)
@@ -285,7 +286,9 @@ async def apply(session: Session, loaded: Loaded, answered: Answered, settings: 
     )
     await sessions.advance(state, loaded.to_number, settings, now)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
-    await RunRepository(session).succeed(loaded.run, now, **outcome)
+    runs = RunRepository(session)
+    await runs.succeed(loaded.run, now, **outcome)
+    await runs.outlive(state.agent_key, state.dead_run_id)
     return Applied(saved, dict(refused), state.agent_key)
 
 

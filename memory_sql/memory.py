@@ -522,8 +522,15 @@ class Memory:
         """
         agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
         async with self.database.transaction() as unit:
-            if not await SessionRepository(unit).exclude(agent, conversation, excluded):
+            sessions = SessionRepository(unit)
+            if excluded:
+                agent_key = await sessions.exclude(agent, conversation)
+            else:
+                agent_key = await sessions.include(agent, conversation, self.settings, self.now())
+            if agent_key is None:
                 raise NotFoundError("session", conversation)
+            if excluded:  # also an answer that was stored and waits to be applied
+                await RunRepository(unit).abandon(agent_key, self.now(), session_id=conversation)
 
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
@@ -544,7 +551,9 @@ class Memory:
             if run.session_id is not None:
                 await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self.now())
             if run.scope_id is not None:
-                await ScopeRepository(unit).revive(agent_key, run.scope_id, run_id, self.now())
+                scopes, threshold = ScopeRepository(unit), self.settings.consolidation_threshold
+                await scopes.revive(agent_key, run.scope_id, run_id)
+                await scopes.refresh_due(agent_key, [run.scope_id], threshold, self.now())
 
     async def discard(self, *, agent_id: object, run_id: int) -> None:
         """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
@@ -559,11 +568,12 @@ class Memory:
                 state = await sessions.locked(agent_key, run.session_id)
                 if state.formed_number < run.to_number:
                     await sessions.advance(state, run.to_number, settings, now)
+                await RunRepository(unit).abandon(agent_key, now, session_id=run.session_id)
             if run.scope_id is not None and run.to_seq is not None:
                 scopes = ScopeRepository(unit)
                 (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
                 await scopes.quarantine_pending(scope, run.to_seq, now)
-                await scopes.revive(agent_key, run.scope_id, run_id, None)
+                await scopes.revive(agent_key, run.scope_id, run_id)
                 await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
 
     async def _take_dead(self, unit: Session, agent_id: object, run_id: int, state: str) -> tuple[int, TakenRun]:

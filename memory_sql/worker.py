@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to reach the database
 LISTEN_AGAIN_SECONDS = 1.0
+GRACE_SECONDS = 10.0
 GIVE_BACK_SECONDS = 5.0  # for what was interrupted to give back its lease; else that runs out by itself
 
 
@@ -52,7 +53,7 @@ class Worker:
         concurrency: int = 4,
         poll_seconds: float = 5.0,
         agent_id: object | None = None,
-        grace_seconds: float = 10.0,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         if concurrency < 1 or poll_seconds <= 0 or grace_seconds < 0:
             raise InputError("a worker needs concurrency ≥ 1, poll_seconds > 0 and grace_seconds ≥ 0")

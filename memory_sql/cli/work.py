@@ -56,7 +56,10 @@ def worker(
         with _told(), _stopping() as stop:
             return await (worker.run_once(stop) if once else worker.run(stop))
 
-    output.one(run(url, data, work), _worked_text, as_json)
+    worked = run(url, data, work)
+    output.one(worked, _worked_text, as_json)
+    if once and worked.failed:
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -160,6 +160,15 @@ class RunRepository:
             )
         )
 
+    async def outlive(self, agent_key: int, run_id: int | None) -> None:
+        """What was given up with this run has gone on all the same: it is a failure like any other."""
+        if run_id is not None:
+            await self._session.execute(
+                update(RunRow)
+                .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
+                .values(state="failed")
+            )
+
     async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
         """Raises `BudgetError` when the agent's runs of the day (UTC) have cost that many tokens, in and out."""
         if daily_tokens is None:

@@ -45,6 +45,7 @@ class ScopeState:
     consolidate: bool
     failures: int
     errors: int
+    dead_run_id: int | None
 
     @property
     def ref(self) -> ScopeRef:
@@ -132,6 +133,7 @@ _STATE = select(
     ScopeRow.consolidate,
     ScopeRow.failures,
     ScopeRow.errors,
+    ScopeRow.dead_run_id,
 )
 
 
@@ -282,16 +284,20 @@ class ScopeRepository:
             .values(due_at=until)
         )
 
-    async def revive(self, agent_key: int, scope_id: int, run_id: int, due_at: datetime | None) -> None:
-        """What was given up with this run goes on; due at that time, or as what is pending says."""
+    async def revive(self, agent_key: int, scope_id: int, run_id: int) -> None:
+        """What was given up with this run goes on; `refresh_due` says whether it is due."""
         await self._session.execute(
             update(ScopeRow)
             .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, ScopeRow.dead_run_id == run_id)
-            .values(errors=0, dead_run_id=None, due_at=due_at)
+            .values(errors=0, dead_run_id=None)
         )
 
     async def quarantine_pending(self, state: ScopeState, to_seq: int, now: datetime) -> int:
-        """Sets aside what is pending up to this number, and says how much that was; the text isn't touched."""
+        """Sets aside what is pending up to this number, and says how much that was; the text isn't touched.
+
+        Raises the epoch: what a model is reading of it just now is refused (rule 6).
+        """
+        await self._session.execute(update(ScopeRow).where(_in_scope(ScopeRow, state)).values(epoch=ScopeRow.epoch + 1))
         pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
         waiting = select(
             literal(state.agent_key), literal(state.scope_id), pending.c.seq, literal("quarantined"), literal(now)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, and_, bindparam, cast, func, or_, select, update
+from sqlalchemy import REAL, and_, bindparam, case, cast, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Interval, Text
@@ -44,6 +44,7 @@ class SessionState:
     excluded: bool
     failures: int
     errors: int
+    dead_run_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ _STATE = (
     SessionRow.excluded,
     SessionRow.failures,
     SessionRow.errors,
+    SessionRow.dead_run_id,
 )
 
 
@@ -227,8 +229,16 @@ class SessionRepository:
         return None if row is None else _state(row)
 
     async def advance(self, state: SessionState, to_number: int, settings: Settings, now: datetime) -> None:
-        """Moves the cursor, counts what is left behind it anew, says by the rule of `add` whether that is due, and gives
-        the lease back."""
+        """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
+        left = await self._left(state, to_number, settings, now)
+        await self._session.execute(
+            update(SessionRow)
+            .where(_same(state))
+            .values(formed_number=to_number, **left, lease_until=None, failures=0, errors=0, dead_run_id=None)
+        )
+
+    async def _left(self, state: SessionState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
+        """Counts the messages after that number, and says by the rule of `add` whether they are due."""
         m = MessageRow
         left = (
             select(
@@ -236,7 +246,7 @@ class SessionRepository:
                 cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
                 func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
             )
-            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > to_number, m.eligible)
+            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > after, m.eligible)
             .subquery()
         )
         reason = func.memory.due_reason(
@@ -248,26 +258,18 @@ class SessionRepository:
             settings.formation_min_messages,
         )
         row = (await self._session.execute(select(left, reason.label("reason")))).one()
+        due_reason = None if state.excluded else row.reason
         cold = timedelta(minutes=settings.formation_cold_minutes)
-        due_at = {None: None, "cold": now + cold}.get(row.reason, now)
-        await self._session.execute(
-            update(SessionRow)
-            .where(_same(state))
-            .values(
-                formed_number=to_number,
-                unformed_messages=row.messages,
-                unformed_tokens=row.tokens,
-                due_at=due_at,
-                due_reason=row.reason,
-                lease_until=None,
-                failures=0,
-                errors=0,
-                dead_run_id=None,
-            )
-        )
+        return {
+            "unformed_messages": row.messages,
+            "unformed_tokens": row.tokens,
+            "due_at": {None: None, "cold": now + cold}.get(due_reason, now),
+            "due_reason": due_reason,
+        }
 
     async def release(self, state: SessionState, **values: Any) -> None:
-        """Gives the lease back, with these changes, unless it has passed to somebody else."""
+        """Gives the lease back, with these changes, unless it has passed to somebody else. Excluded, it isn't due."""
+        values |= {name: _unless_excluded(name, values[name]) for name in ("due_at", "due_reason") if name in values}
         await self._session.execute(update(SessionRow).where(_same(state)).values(lease_until=None, **values))
 
     async def postpone(self, agent_id: str, session_id: str, until: datetime) -> None:
@@ -285,7 +287,12 @@ class SessionRepository:
             .where(
                 SessionRow.agent_key == agent_key, SessionRow.session_id == session_id, SessionRow.dead_run_id == run_id
             )
-            .values(errors=0, dead_run_id=None, due_at=now, due_reason="retry")
+            .values(
+                errors=0,
+                dead_run_id=None,
+                due_at=_unless_excluded("due_at", now),
+                due_reason=_unless_excluded("due_reason", "retry"),
+            )
         )
 
     async def locked(self, agent_key: int, session_id: str) -> SessionState:
@@ -298,18 +305,32 @@ class SessionRepository:
         )
         return _state(found.one())
 
-    async def exclude(self, agent_id: str, session_id: str, excluded: bool) -> bool:
-        """Whether there is such a session; an excluded one isn't due."""
-        values: dict[str, Any] = {"excluded": excluded}
-        if excluded:
-            values |= {"due_at": None, "due_reason": None, "epoch": SessionRow.epoch + 1}
-        found = await self._session.scalar(
+    async def exclude(self, agent_id: str, session_id: str) -> int | None:
+        """The agent's key, if there is such a session: it isn't due any more, and what is under way is refused."""
+        agent_key: int | None = await self._session.scalar(
             update(SessionRow)
             .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
-            .values(values)
-            .returning(SessionRow.session_id)
+            .values(excluded=True, due_at=None, due_reason=None, epoch=SessionRow.epoch + 1)
+            .returning(SessionRow.agent_key)
         )
-        return found is not None
+        return agent_key
+
+    async def include(self, agent_id: str, session_id: str, settings: Settings, now: datetime) -> int | None:
+        """The agent's key, if there is such a session: what was said before it was excluded is due as ever."""
+        included = await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
+            .values(excluded=False)
+            .returning(*_STATE)
+        )
+        row = included.one_or_none()
+        if row is None:
+            return None
+        state = _state(row)
+        if state.dead_run_id is None and state.due_reason is None:
+            left = await self._left(state, state.formed_number, settings, now)
+            await self._session.execute(update(SessionRow).where(_same(state)).values(left))
+        return state.agent_key
 
     async def extend(self, state: SessionState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""
@@ -321,6 +342,10 @@ class SessionRepository:
 
 def _is(agent_id: str, session_id: str) -> Sequence[Any]:
     return AgentRow.agent_id == agent_id, SessionRow.session_id == session_id
+
+
+def _unless_excluded(name: str, value: object) -> Any:
+    return case((SessionRow.excluded.is_(False), literal(value, SessionRow.__table__.c[name].type)))
 
 
 def _is_free() -> Any:

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from memory_sql import consolidation
 from memory_sql.config import Settings
+from memory_sql.domain import Usage
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import ConsolidationTask
@@ -248,3 +250,28 @@ async def test_marks_around_the_material_do_not_get_into_the_text(memory: Memory
     llm.then(lambda request: f"--- {request.boundary} begin text")
     with pytest.raises(GuardError):
         await memory.consolidate(agent_id="ada", scope_id=scope_id)
+
+
+async def wal_of_a_version(memory: Memory, user: str, observations: int) -> int:
+    """Bytes of write-ahead log that applying a version costs which absorbs that many."""
+    for n in range(observations):
+        observed = await memory.observe(f"fact {n}", agent_id="ada", user_id=user)
+    async with memory.database.transaction() as unit:
+        key = (await rows(memory, "SELECT agent_key FROM memory.agents"))[0][0]
+        _, loaded = await consolidation.load(unit, "ada", key, observed.scope.id, memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    assert len(loaded.inputs) == observations
+    decided = consolidation.Decided("The same text.", 3, Usage("scripted"), "v")
+    ((before,),) = await rows(memory, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    async with memory.database.transaction() as unit:
+        await consolidation.apply(unit, loaded, decided, memory.settings, MONDAY)
+    ((after,),) = await rows(memory, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    return int(after - before)
+
+
+async def test_cost_of_a_version_does_not_grow_with_what_it_absorbs(database_url: str, llm: Scripted) -> None:
+    """The smallest of several runs: what else the server writes is no part of it."""
+    async with Memory(database_url, llm, Settings(consolidation_batch=1000)) as memory:
+        few = min([await wal_of_a_version(memory, f"few{n}", 20) for n in range(6)])
+        many = min([await wal_of_a_version(memory, f"many{n}", 200) for n in range(3)])
+    assert abs(many - few) <= 0.1 * few

@@ -125,7 +125,7 @@ async def test_inactive_scope_is_neither_read_nor_offered(memory: Memory, llm: S
     formed = await memory.form(**SESSION)
     assert offered(llm.requests[0]) == ["individual", "collective"]
     assert "4711" not in llm.requests[0].prompt
-    assert [str(o.scope) for o in formed.observations] == ["individual:mia"]
+    assert (formed.observations, formed.refused) == ((), {"inactive_scope": 1})
 
 
 async def test_every_kind_of_scope_is_kept_and_consolidated_in_the_same_way(database_url: str, llm: Scripted) -> None:
@@ -135,8 +135,7 @@ async def test_every_kind_of_scope_is_kept_and_consolidated_in_the_same_way(data
         for owner in (ALL, GROUP, MIA):
             await memory.observe("one", **owner)
             await memory.observe("two", **owner)
-        llm.then(lambda request: f"One and two of {request.material.who}.")  # type: ignore[attr-defined]
-        llm.replies *= 3
+        llm.replies = [lambda request: f"One and two, {request.material.kind}."] * 3  # type: ignore[attr-defined]
         done = (await memory.run_due()).consolidated
         assert [(str(r.scope), r.version, r.absorbed) for r in done] == [
             ("collective", 1, 2), ("group:harbor", 1, 2), ("individual:mia", 1, 2),
@@ -145,7 +144,7 @@ async def test_every_kind_of_scope_is_kept_and_consolidated_in_the_same_way(data
         assert [part.element for part in (await memory.context(**MIA)).parts] == [
             "CollectiveMemory", "GroupMemory", "UserMemory",
         ]  # fmt: skip
-        for text in ("One and two of everybody.", "One and two of harbor.", "One and two of mia.", "- three ("):
+        for text in ("One and two, collective.", "One and two, group.", "One and two, individual.", "- three ("):
             assert text in str(await memory.context(**MIA))
 
 
@@ -199,17 +198,18 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
 
 
 async def test_scope_may_say_what_to_extract_for_it_and_how_much(memory: Memory, llm: Scripted) -> None:
-    """R050, R284, R312, C24, C27."""
+    """R050, R284, R312–R315, C24, C27."""
     await memory.observe("Tea.", **MIA)
     await rows(
         memory,
-        "UPDATE memory.scopes SET extraction_prompt = 'Look for boats above all.', observation_max_items = 1",
+        "UPDATE memory.scopes SET extraction_prompt = 'Look for boats above all.', observation_max_items = 1,"
+        " observation_max_words = 12",
     )
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("A blue boat.", "individual"), ("A red boat.", "individual"), ("Split.", "collective")))
     result = await memory.form(**SESSION)
     assert "- individual: " in llm.requests[0].prompt
-    assert "(at most 1 observations)" in llm.requests[0].prompt
+    assert llm.requests[0].prompt.count("(at most 1 observations, at most 12 words each)") == 1
     assert llm.requests[0].prompt.count("Look for boats above all.") == 1
     assert [o.content for o in result.observations] == ["A blue boat.", "Split."]
     assert result.refused == {"over_limit": 1}
@@ -271,7 +271,7 @@ async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(mem
     await memory.consolidate(agent_id="ada", scope_id=scope_id)
     first, second = llm.requests
     assert first.output is second.output is str
-    for shown in ("individual: mia", "(nothing yet)", "Mia drinks tea.", "500 words"):
+    for shown in ("one person", '"whose": "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
         assert shown in first.prompt
     assert "(nothing yet)" not in second.prompt
     assert "Mia likes tea." in second.prompt

@@ -159,14 +159,14 @@ class Life:
             await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id=session_id)
         async for _ in self.days():
             yield "nonsense"
-        for run in await self.memory.dead_runs():
-            if run.session_id == "discarded":
-                await self.memory.discard(**ADA, run_id=run.run_id)
-                yield "discarded"
-            if run.session_id == "retried":
-                await self.memory.retry(**ADA, run_id=run.run_id)
-                yield "retried"
+        dead = {run.session_id: run.run_id for run in await self.memory.dead_runs()}
         self.llm.cured = True
+        await self.die_forming("discarded", answers=True)
+        yield "asked for, and died with the answer"
+        await self.memory.discard(**ADA, run_id=dead["discarded"])
+        yield "discarded"
+        await self.memory.retry(**ADA, run_id=dead["retried"])
+        yield "retried"
         await self.memory.add([message(SIGNAL, n=2)], **MIA, session_id="discarded")
         await self.memory.run_due()
         yield "formed after all"
@@ -180,8 +180,11 @@ class Life:
         async for _ in self.days():
             yield "texts given up"
         (run_id,) = [run.run_id for run in await self.memory.dead_runs() if run.scope_id == harbor]
-        await self.memory.discard(**ADA, run_id=run_id)
-        yield "observations set aside"
+        self.llm.cured, self.llm.meanwhile = True, partial(self.memory.discard, **ADA, run_id=run_id)
+        with pytest.raises(StaleError):
+            await self.memory.consolidate(**ADA, scope_id=harbor)
+        self.llm.cured = False
+        yield "observations set aside while they were read"
         await self.memory.observe("News.", **ADA, group_id="harbor")
         self.given_up = {run.run_id for run in await self.memory.dead_runs()}
 
@@ -215,11 +218,14 @@ class Life:
         await memory.add([message(SIGNAL)], **MIA, session_id="excluded", excluded=True)
         yield "said in confidence"
         await memory.add([message(SIGNAL)], **MIA, session_id="lifted")
+        await self.die_forming("lifted", answers=True)
         await memory.exclude(**ADA, session_id="lifted")
         await memory.add([message(SIGNAL, n=2)], **MIA, session_id="lifted")
         yield "excluded"
+        assert await rows(memory, "SELECT count(answer) FROM memory.runs") == [(0,)]
         await memory.exclude(**ADA, session_id="lifted", excluded=False)
         yield "lifted"
+        await self.leases_run_out()
         await memory.run_due()
         yield "formed"
 
@@ -255,27 +261,30 @@ class Life:
         """A process that is killed does nothing more: what it has committed stays as it was."""
         await self.memory.add(conversation(9), **MIA, session_id="died")
         for answers in (False, True, True):
-            await self.die_forming(answers=answers)
+            await self.die_forming("died", answers=answers)
             yield "died"
             with pytest.raises(BusyError):
                 await self.memory.form(**ADA, session_id="died")
-            await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE session_id = 'died'")
+            await self.leases_run_out()
             yield "its lease ran out"
         await self.memory.form(**ADA, session_id="died")
         yield "taken up"
 
-    async def die_forming(self, *, answers: bool) -> None:
+    async def die_forming(self, session_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            loaded = await formation.load(unit, "ada", "died", SETTINGS, self.clock(), "asked")
+            loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
             async with self.memory.database.transaction() as unit:
                 await formation.keep(unit, loaded, answered)
 
+    async def leases_run_out(self) -> None:
+        await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE lease_until > now()")
+
     async def leave(self) -> AsyncIterator[str]:
         await self.memory.add(conversation(4, first=90), **MIA, session_id="died")
-        await self.die_forming(answers=True)
+        await self.die_forming("died", answers=True)
         yield "died once more"
         await self.memory.add([message()], **MIA, session_id="quiet")
         await self.memory.add([message(SIGNAL)], **MIA, session_id="signal")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from memory_sql.worker import GIVE_BACK_SECONDS, GRACE_SECONDS
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 COMPOSE = ROOT / "docker" / "compose.yaml"
@@ -105,7 +107,7 @@ def test_build_stage_copies_all_that_the_wheel_is_made_of(instructions: list[tup
 
 
 def test_services_are_an_image_or_a_build_of_this_checkout(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "migrate"}
+    assert set(services) == {"postgres", "migrate", "worker"}
     for service in services.values():
         if "build" not in service:
             assert pinned(service["image"])
@@ -135,3 +137,13 @@ def test_schema_is_upgraded_once_and_only_when_postgres_is_healthy(services: dic
     assert migrate["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert migrate["restart"] == "no"
     assert "@postgres:5432/memory" in migrate["environment"]["MEMORY_SQL_URL"]
+
+
+def test_worker_waits_for_the_schema_and_is_given_time_to_end(services: dict[str, Any]) -> None:
+    worker, migrate = services["worker"], services["migrate"]
+    assert worker["command"] == ["worker"]
+    assert worker["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    assert worker["environment"]["MEMORY_SQL_URL"] == migrate["environment"]["MEMORY_SQL_URL"]
+    assert worker["image"] == migrate["image"]
+    assert int(worker["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS + GIVE_BACK_SECONDS
+    assert worker["restart"] == "unless-stopped"

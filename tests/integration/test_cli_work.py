@@ -1,0 +1,160 @@
+"""worker --once, status, retry, discard, undo; the worker as a process is in test_worker.py."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from memory_sql.cli import work
+from memory_sql.config import Settings
+from memory_sql.memory import Memory
+from memory_sql.worker import Worker
+from tests.commands import Ran, memory_sql
+from tests.factories import message
+from tests.fakes import Reply, Scripted
+
+Run = Callable[..., Ran]
+
+ADA = ("--agent", "ada")
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+
+
+@pytest.fixture
+def run(database_url: str) -> Run:
+    return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)
+
+
+@pytest.fixture
+def remember(database_url: str) -> Callable[..., None]:
+    """Does something with a memory whose model gives these replies, and whose patience is short."""
+
+    def remember(what: Callable[[Memory], Awaitable[object]], *replies: Reply) -> None:
+        async def with_memory() -> None:
+            settings = Settings(max_errors=1, consolidation_threshold=2)
+            async with Memory(database_url, Scripted(*replies), settings) as memory:
+                await what(memory)
+
+        asyncio.run(with_memory())
+
+    return remember
+
+
+async def say(memory: Memory) -> None:
+    await memory.add([message("Actually, I prefer tea.")], **MIA, session_id="monday")
+
+
+async def poison(memory: Memory) -> None:
+    await say(memory)
+    await memory.run_due()
+
+
+async def poison_scope(memory: Memory) -> None:
+    for fact in ("one", "two"):
+        await memory.observe(fact, **MIA)
+    await memory.run_due()
+
+
+def dead_run(run: Run) -> str:
+    (dead,) = run("status", "--json").value["dead_runs"]
+    return str(dead["run_id"])
+
+
+def test_worker_does_once_what_is_due(run: Run, remember: Callable[..., None]) -> None:
+    remember(say)
+    ran = run("worker", "--once", "--json")
+    assert ran.value == {"formed": 1, "consolidated": 0, "failed": 0, "interrupted": 0}
+    assert ran.err == "memory-sql: session monday: 1 messages, 1 observations\n"
+    idle = run("worker", "--once", *ADA)
+    assert (idle.out, idle.err) == ("formed 0 sessions, consolidated 0 scopes, 0 failed, 0 interrupted\n", "")
+
+
+def test_worker_says_when_something_failed(
+    run: Run, remember: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(say)
+    for name, value in {
+        "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    ran = run("worker", "--once", "--json", code=1)
+    assert ran.value["failed"] == 1
+    assert ran.err.startswith("memory-sql: session monday: ")
+    assert run("status", "--json").value["retrying"] == 1
+
+
+def test_worker_refuses_what_makes_no_sense(run: Run) -> None:
+    assert "concurrency" in run("worker", "--once", "--concurrency", 0, code=1).err
+
+
+def test_worker_has_the_same_defaults_as_a_command_and_as_a_class() -> None:
+    command, worker = (inspect.signature(it).parameters for it in (work.worker, Worker))
+    names = {"concurrency": "concurrency", "poll": "poll_seconds", "grace": "grace_seconds"}
+    assert {name: command[name].default for name in names} == {
+        name: worker[parameter].default for name, parameter in names.items()
+    }
+
+
+def test_status_counts_what_waits(run: Run, remember: Callable[..., None]) -> None:
+    nothing = "due          0 sessions, 0 scopes\nin progress  0\nretrying     0\ngiven up     0\n"
+    assert run("status").out == nothing
+    remember(say)
+    assert re.fullmatch(
+        r"due          1 session, 0 scopes; the oldest since \d{4}-\d\d-\d\d \d\d:\d\d UTC\n"
+        r"in progress  0\nretrying     0\ngiven up     0\n",
+        run("status").out,
+    )
+    assert run("status", "--agent", "eve").out == nothing
+    assert run("status", *ADA, "--json").value["due_sessions"] == 1
+
+
+def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison, "nonsense")
+    status = run("status", "--json").value
+    assert (status["dead"], status["due_sessions"]) == (1, 0)
+    (dead,) = status["dead_runs"]
+    assert (dead["agent_id"], dead["session_id"], dead["error_code"]) == ("ada", "monday", "not_json")
+    line = run("status").out.splitlines()[-1]
+    assert re.fullmatch(rf"run {dead['run_id']}  ada  session monday  [\d-]+ [\d:]+ UTC  not_json: .+", line)
+    assert run("status", "--agent", "eve", "--json").value["dead_runs"] == []
+
+
+def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison, "nonsense")
+    number = dead_run(run)
+    assert run("retry", number, *ADA).out == f"run {number}: due again\n"
+    assert run("worker", "--once", "--json").value["formed"] == 1
+    assert run("retry", number, *ADA, code=1).err == f"memory-sql: no run that was given up {number}\n"
+
+
+def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison, "nonsense")
+    number = dead_run(run)
+    assert "say --yes if that is meant" in run("discard", number, *ADA, code=1).err
+    assert run("discard", number, *ADA, "--yes", "--json").value == {"run_id": int(number), "state": "discarded"}
+    assert run("status", "--json").value["dead"] == 0
+    assert run("discard", number, *ADA, "--yes", code=1).err == f"memory-sql: no run that was given up {number}\n"
+
+
+def test_dead_run_of_a_scope_names_the_scope(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison_scope, "")
+    (dead,) = run("status", "--json").value["dead_runs"]
+    assert f"  scope s{dead['scope_id']}  " in run("status").out
+    assert run("discard", dead["run_id"], *ADA, "--yes").out == f"run {dead['run_id']}: discarded\n"
+
+
+def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison_scope, "One and two.")
+    remember(poison_scope, "One, two, and again.")
+    (scope,) = run("scopes", *ADA, "--user", "mia", "--json").rows
+    undo = partial(run, "undo", *ADA, "--scope-id", f"s{scope['ref']['id']}")
+    assert undo().out == f"s{scope['ref']['id']}  individual:mia  v3\n  One and two.\n"
+    assert undo("--json").value["version"] == 4
+    assert "consolidation to undo" in undo(code=1).err
+    assert run("undo", *ADA, "--scope-id", "twelve", code=1).err == "memory-sql: a scope id must look like 12 or s12\n"

@@ -205,9 +205,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
     scopes, scope = ScopeRepository(session), loaded.scope
-    await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
-    await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
+    ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
+    if ours:
+        await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
 
 
 async def give_back(
@@ -219,5 +220,5 @@ async def give_back(
     if verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "dead_run_id": None}
     scopes = ScopeRepository(session)
-    await scopes.release(claimed, **changes)
-    await scopes.refresh_due(claimed.agent_key, [claimed.scope_id], settings.consolidation_threshold, now)
+    if await scopes.release(claimed, **changes):
+        await scopes.refresh_due(claimed.agent_key, [claimed.scope_id], settings.consolidation_threshold, now)

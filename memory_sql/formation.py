@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
-from math import ceil
+from math import ceil, log
 from typing import Any
 
 from memory_sql.config import Settings
@@ -27,7 +27,7 @@ from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
 from memory_sql.retry import judge
-from memory_sql.text import clean, count_words, words_of
+from memory_sql.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
@@ -238,10 +238,20 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
     return ExtractionTask(
         turns,
         tuple(target.offered for target in loaded.targets if target.is_open),
-        settings.observation_max_items,
+        item_limit(loaded, settings.observation_max_items),
         settings.observation_max_words,
         loaded.now,
     )
+
+
+def item_limit(loaded: Loaded, most: int) -> int:
+    """How many observations the window may give for a scope, where `most` is the setting.
+
+    Grows with the logarithm of the length (R276): the setting up to 3,000 weighted characters, twice that from 12,000 on.
+    Unlike in the source it doesn't shrink below: one short message may hold much.
+    """
+    characters = sum(message.weight for message in loaded.spoken) * CHARACTERS_PER_TOKEN
+    return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Answered:
@@ -301,8 +311,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
         changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
-    await SessionRepository(session).release(loaded.session, **changes)  # first, as everywhere: locks in one order
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up)
+    ours = await SessionRepository(session).release(
+        loaded.session, **changes
+    )  # first, as everywhere: locks in one order
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
 
 
 async def give_back(
@@ -338,12 +350,13 @@ def drafts_of(
         limit = (
             target.state.max_items
             if target.state and target.state.max_items is not None
-            else settings.observation_max_items
+            else item_limit(loaded, settings.observation_max_items)
         )
         if per_scope[target.owner] >= limit:
             refused["over_limit"] += 1
             continue
-        if count_words(content) > settings.observation_max_words:
+        words = target.state.item_words if target.state else None
+        if count_words(content) > (words or settings.observation_max_words):
             refused["long_but_kept"] += 1
         per_scope[target.owner] += 1
         drafts.append(_draft(content, target, sources, loaded))

@@ -552,6 +552,7 @@ class Memory:
                 await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self.now())
             if run.scope_id is not None:
                 scopes, threshold = ScopeRepository(unit), self.settings.consolidation_threshold
+                await scopes.lock(agent_key, scope_ids=[run.scope_id])
                 await scopes.revive(agent_key, run.scope_id, run_id)
                 await scopes.refresh_due(agent_key, [run.scope_id], threshold, self.now())
 

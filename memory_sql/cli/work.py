@@ -150,7 +150,9 @@ def _dead_line(dead: DeadRun) -> str:
     d = dead
     target = f"session {d.session_id}" if d.session_id is not None else f"scope s{d.scope_id}"
     reason = d.error_code if not d.error else f"{d.error_code}: {d.error}"
-    return output.flat(f"run {d.run_id}  {d.agent_id}  {target}  {output.minute(d.finished_at)}  {reason}")
+    return output.plain(
+        f"run {d.run_id}  {d.agent_id}  {target}  {output.minute(d.finished_at)}  {output.flat(reason)}"
+    )
 
 
 def retry(run_id: RunId, agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:

@@ -267,9 +267,12 @@ class ScopeRepository:
         row = claimed.one_or_none()
         return None if row is None else (row.agent_id, _state(row))
 
-    async def release(self, state: ScopeState, **values: Any) -> None:
-        """Gives the lease back, with these changes, unless it has passed to somebody else."""
-        await self._session.execute(update(ScopeRow).where(_leased(state)).values(lease_until=None, **values))
+    async def release(self, state: ScopeState, **values: Any) -> bool:
+        """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed."""
+        released = await self._session.scalar(
+            update(ScopeRow).where(_leased(state)).values(lease_until=None, **values).returning(ScopeRow.scope_id)
+        )
+        return released is not None
 
     async def postpone(self, agent_id: str, scope_id: int, until: datetime) -> None:
         """It stays due, but later."""

@@ -55,6 +55,7 @@ class BufferedMessage:
     user_id: str | None
     speaker: str | None
     content: str | None
+    weight: float
     eligible: bool
     said_at: datetime
 
@@ -183,6 +184,7 @@ class SessionRepository:
                 m.user_id,
                 m.speaker,
                 m.content,
+                m.weight,
                 m.eligible,
                 m.said_at,
                 so_far.label("characters"),
@@ -267,10 +269,16 @@ class SessionRepository:
             "due_reason": due_reason,
         }
 
-    async def release(self, state: SessionState, **values: Any) -> None:
-        """Gives the lease back, with these changes, unless it has passed to somebody else. Excluded, it isn't due."""
+    async def release(self, state: SessionState, **values: Any) -> bool:
+        """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
+
+        A session that is excluded doesn't become due.
+        """
         values |= {name: _unless_excluded(name, values[name]) for name in ("due_at", "due_reason") if name in values}
-        await self._session.execute(update(SessionRow).where(_same(state)).values(lease_until=None, **values))
+        released = await self._session.scalar(
+            update(SessionRow).where(_same(state)).values(lease_until=None, **values).returning(SessionRow.session_id)
+        )
+        return released is not None
 
     async def postpone(self, agent_id: str, session_id: str, until: datetime) -> None:
         """It stays due, but later."""

@@ -419,3 +419,11 @@ async def test_observation_without_sources_is_traced_to_the_closest_message(memo
     llm.then(extracted(("Mia moors at berth 12.", "individual", []), ("Nothing alike.", "individual", [])))
     formed = await memory.form(**SESSION)
     assert [o.source.message_ids for o in formed.observations] == [("m2",), ("m1", "m2", "m3")]
+
+
+@pytest.mark.parametrize(("characters", "limit"), [(100, 5), (3000, 5), (7000, 8), (12_000, 10), (30_000, 10)])
+async def test_longer_conversations_may_give_more(memory: Memory, llm: Scripted, characters: int, limit: int) -> None:
+    await memory.add([message("x" * characters)], **HERE)
+    llm.then(extracted(*((f"fact {n}", "individual") for n in range(20))))
+    assert len((await memory.form(**SESSION)).observations) == limit
+    assert material(llm.requests[0]).max_items == limit

@@ -221,7 +221,7 @@ async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
     ]  # fmt: skip
     for change in wrong:
         with pytest.raises(InputError):
-            await memory.observe(**{"text": "Tea.", **MIA, **change})  # type: ignore[arg-type]
+            await memory.observe(**{"text": "Tea.", **MIA, **change})
     with pytest.raises(TooLargeError):
         await memory.observe("x" * 8001, **MIA)
     assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(0,)]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import make_url
+from sqlalchemy import event, make_url
 
 from memory_sql import embedded
 from memory_sql.config import Settings
@@ -25,7 +25,7 @@ from memory_sql.errors import DatabaseError, InputError, SchemaError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
-from memory_sql.memory import Memory
+from memory_sql.memory import DueKind, Memory
 from memory_sql.worker import Worked, Worker
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -316,6 +316,39 @@ async def test_claim_does_not_wait_for_a_session_that_somebody_is_writing_to(mem
         assert work is not None
         assert [result.session_id for result in (await work()).formed] == ["s2"]
         assert await memory.claim_due("formation") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "index"), [("formation", "sessions_due_at_idx"), ("consolidation", "scopes_due_at_idx")]
+)
+async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueKind, index: str) -> None:
+    await rows(memory, "INSERT INTO memory.agents (agent_id) VALUES ('ada')")
+    due = "CASE WHEN n % 2 = 0 THEN now() - n * interval '1 second' END"
+    for table, columns, values in (
+        (
+            "sessions",
+            "session_id, user_id, due_at, due_reason",
+            f"n, 'u', {due}, CASE WHEN n % 2 = 0 THEN 'signal' END",
+        ),
+        ("scopes", "kind, owner, due_at", f"'individual', 'u:' || n, {due}"),
+    ):
+        await rows(
+            memory,
+            f"INSERT INTO memory.{table} (agent_key, {columns})"  # noqa: S608
+            f" SELECT agent_key, {values} FROM memory.agents, generate_series(1, 3000) n",
+        )
+    seen: list[Any] = []
+    event.listen(
+        memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: seen.append((args[2], args[3]))
+    )
+    assert await memory.claim_due(kind)
+    statement, parameters = next((sql, given) for sql, given in seen if "SKIP LOCKED" in sql)
+    async with memory.database.engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        plan = "\n".join(row[0] for row in await driver.fetch(f"EXPLAIN {statement}", *parameters))
+    assert index in plan
+    assert "Seq Scan on s" not in plan
+    assert "Sort" not in plan
 
 
 async def test_sessions_and_scopes_take_turns(memory: Memory, model: Model) -> None:

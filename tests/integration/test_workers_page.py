@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from procrastinate.exceptions import AlreadyEnqueued
 from sqlalchemy import make_url
 
 from memory_sql.cli import COMMANDS
@@ -74,11 +75,11 @@ async def test_procrastinate_runs_it_when_asked_and_piles_up_nothing(memory: Mem
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         await remember.defer_async(timestamp=0)
-        with pytest.raises(Exception, match="queueing_lock"):
+        with pytest.raises(AlreadyEnqueued):
             await remember.defer_async(timestamp=1)
         await app.run_worker_async(wait=False, install_signal_handlers=False, listen_notify=False)
-        (job,) = await app.job_manager.list_jobs_async()
-    assert job.status == "succeeded"
+        jobs = await app.job_manager.list_jobs_async()
+    assert {job.status for job in jobs} == {"succeeded"}  # its clock may have added one
     assert await memory.list(agent_id="ada", user_id="mia")
 
 

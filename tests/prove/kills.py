@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +39,8 @@ from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
 
 T = TypeVar("T", bound=BaseModel | str)
+
+Role = Callable[[str, int, Path], Coroutine[Any, Any, None]]
 
 WRITERS, WORKERS, SESSIONS = 4, 3, 12
 SETTINGS = Settings(
@@ -106,7 +108,7 @@ async def work(url: str, seed: int, _: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-def child(role: Callable[[str, int, Path], Any], url: str, seed: int, notes: Path) -> int:
+def child(role: Role, url: str, seed: int, notes: Path) -> int:
     """Forks a process that plays the role until it is killed; it starts again by itself when the database goes away."""
     pid = os.fork()
     if pid:
@@ -126,21 +128,22 @@ def child(role: Callable[[str, int, Path], Any], url: str, seed: int, notes: Pat
 class Life:
     def __init__(self, url: str, folder: Path, seed: int) -> None:
         self.url, self.folder, self.random, self.seed = url, folder, random.Random(seed), seed * 1_000
-        self.alive: dict[int, Callable[[str, int, Path], Any]] = {}
+        self.alive: dict[int, Role] = {}
         self.failures = 0
 
-    def spawn(self, role: Callable[[str, int, Path], Any]) -> None:
+    def spawn(self, role: Role) -> None:
         self.seed += 1
         self.alive[child(role, self.url, self.seed, self.folder / f"notes-{self.seed}")] = role
 
-    def kill(self, pid: int) -> Callable[[str, int, Path], Any]:
+    def kill(self, pid: int) -> Role:
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         self.failures += os.WIFEXITED(status) and os.WEXITSTATUS(status) == 3
         return self.alive.pop(pid)
 
     def live(self, kills: int, crashes: int, crash: Callable[[], None]) -> None:
-        for role, count in ((write, WRITERS), (work, WORKERS)):
+        roles: list[tuple[Role, int]] = [(write, WRITERS), (work, WORKERS)]
+        for role, count in roles:
             for _ in range(count):
                 self.spawn(role)
         when = set(self.random.sample(range(kills), min(crashes, kills)))
@@ -149,8 +152,8 @@ class Life:
             if n in when:
                 crash()
             self.spawn(self.kill(self.random.choice(list(self.alive))))
-        for pid, role in list(self.alive.items()):
-            if role is write:
+        for pid, was in list(self.alive.items()):
+            if was is write:
                 self.kill(pid)
 
     def end(self) -> None:

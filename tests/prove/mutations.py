@@ -22,6 +22,10 @@ class Mutation(NamedTuple):
 
 
 CREATE_TABLES = "migrations/versions/2026-11-21-2310_create_tables.py"
+UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
+            "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
+        ),
+"""
 MUTATIONS = (
     Mutation(
         "no compare-and-swap on the version",
@@ -33,7 +37,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no fence on scopes",
-        (("memory_sql/db/scopes.py", "and_(_in_scope(ScopeRow, state), ScopeRow.fence == state.fence)", "_in_scope(ScopeRow, state)"),),
+        (("memory_sql/db/scopes.py", ", ScopeRow.fence == state.fence)", ")"),),
     ),
     Mutation(
         "no fence on sessions",
@@ -50,7 +54,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no unique message id",
-        ((CREATE_TABLES, '        sa.UniqueConstraint(\n            "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"\n        ),\n', ""),),
+        ((CREATE_TABLES, UNIQUE_MESSAGE_ID, ""),),
     ),
     Mutation(
         "no look for messages that are there",

@@ -51,7 +51,7 @@ def test_a_kill_at_every_point(database_url: str) -> None:
 def live_randomly(url: str, lives: int, steps: int) -> int:
     with asyncio.Runner() as runner:
         machine = type("Life", (Life,), {"url": url, "runner": runner})
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             machine,
             settings=settings(
                 max_examples=lives,

@@ -20,7 +20,7 @@ from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.domain import PendingObservation, Usage
 from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.llm import LanguageModel, ask
-from memory_sql.llm.tasks import ConsolidationTask, NumberedText
+from memory_sql.llm.tasks import ConsolidationTask, NumberedText, as_written
 from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
 
@@ -138,7 +138,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
 
 def _without_marks(text: str, boundary: str) -> str:
     """Small models copy the lines around the material that they are shown; those lines are ours, and no text."""
-    return "\n".join(line for line in clean(text)[0].splitlines() if boundary not in line).strip()
+    return as_written("\n".join(line for line in clean(text)[0].splitlines() if boundary not in line).strip())
 
 
 def harm_in(text: str, asked: ConsolidationTask, min_ratio: float) -> str | None:

@@ -25,7 +25,7 @@ from memory_sql.domain import ScopeKind, Usage, owner_key
 from memory_sql.errors import BusyError, StaleError
 from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
+from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn, as_written
 from memory_sql.retry import judge
 from memory_sql.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 
@@ -336,7 +336,7 @@ def drafts_of(
     drafts: list[Draft] = []
     per_scope: Counter[str] = Counter()
     for item in items:
-        content = clean(item.content)[0].strip()
+        content = as_written(clean(item.content)[0].strip())
         if not content or len(content) > settings.observation_max_characters:
             refused["no_content" if not content else "too_long"] += 1
             continue

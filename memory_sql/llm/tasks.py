@@ -177,6 +177,13 @@ def _minute(moment: datetime) -> str:
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
+def as_written(text: str) -> str:
+    """The text without the escapes that are ours: models copy them where they write no JSON, or twice where they do."""
+    for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(escape, mark)
+    return text
+
+
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False).translate(_MARKUP)
 

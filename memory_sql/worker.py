@@ -99,9 +99,9 @@ class Worker:
                     await self._all_done()
         finally:  # also when this is cancelled itself
             stopping.cancel()
-            await self._interrupt({taking, *self._running})
-        if not taking.cancelled():
-            taking.result()
+            await self._interrupt(taking)
+        if taking.done() and not taking.cancelled():
+            taking.result()  # raises what it ended by
         return self._worked
 
     async def _take(self, stop: asyncio.Event) -> None:
@@ -183,11 +183,12 @@ class Worker:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _interrupt(self, tasks: set[asyncio.Task[None]]) -> None:
+    async def _interrupt(self, taking: asyncio.Task[None]) -> None:
+        taking.cancel()  # first, so that nothing more is begun
         await asyncio.sleep(0)  # what is cancelled before it has begun couldn't give back its lease
-        left = {task for task in tasks if not task.done()}
-        for task in left:
+        for task in self._running:
             task.cancel()
+        left = {task for task in (taking, *self._running) if not task.done()}
         if left:
             await asyncio.wait(left, timeout=GIVE_BACK_SECONDS)
 

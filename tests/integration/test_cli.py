@@ -412,7 +412,8 @@ def test_embedded_server_is_started_by_a_command_or_left_running_until_stopped(d
 
 
 SLOW = """
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored
 from memory_sql.cli import main
 from memory_sql.memory import Memory
 

@@ -457,6 +457,23 @@ async def test_stop_before_the_start_does_nothing(memory: Memory) -> None:
     assert (await memory.backlog()).due_sessions == 1
 
 
+async def test_worker_stops_also_while_the_database_does_not_answer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, stop = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_: Any, **__: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(memory, "claim_due", hang)
+    work = asyncio.create_task(Worker(memory, grace_seconds=0.05).run(stop))
+    await asked.wait()
+    stop.set()
+    async with asyncio.timeout(SECONDS):
+        assert await work == Worked()
+
+
 async def test_worker_that_could_not_work_is_refused(memory: Memory) -> None:
     for wrong in ({"concurrency": 0}, {"poll_seconds": 0.0}, {"grace_seconds": -1.0}):
         with pytest.raises(InputError):

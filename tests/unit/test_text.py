@@ -38,7 +38,14 @@ def test_hash_ignores_case_white_space_and_the_marks_at_the_end() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("C#", "C++"), ("-5 °C", "5 °C"), ("> 100 ms", "< 100 ms"), ("2²", "22"), ("Version 1.2", "Version 1,2"), ("$47", "47")],
+    [
+        ("C#", "C++"),
+        ("-5 °C", "5 °C"),
+        ("> 100 ms", "< 100 ms"),
+        ("2²", "22"),
+        ("Version 1.2", "Version 1,2"),
+        ("$47", "47"),
+    ],
 )
 def test_hash_keeps_apart_what_punctuation_tells_apart(one: str, other: str) -> None:
     assert content_hash(one) != content_hash(other)

@@ -587,7 +587,8 @@ class Memory:
     async def verify(self) -> Sequence[Violation]:
         """What doesn't hold of all that must, at any moment, also under load; empty when all is well.
 
-        One transaction that reads everything and writes nothing. Thresholds and leases are judged by this Memory's settings.
+        At most 1,000 of a kind. One transaction that reads everything and writes nothing. Thresholds and leases are judged
+        by this Memory's settings.
         """
         measures = Measures(
             now=self.now(),

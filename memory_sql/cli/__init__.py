@@ -40,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "retry": work.retry,
     "discard": work.discard,
     "undo": work.undo,
+    "verify": work.verify,
     "settings": configuration.settings,
 }
 for name, command in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""Commands about work in the background: worker, status, retry, discard, undo."""
+"""Commands about work in the background: worker, status, retry, discard, undo, verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_n
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun
+    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, Violation
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
 
@@ -212,3 +212,23 @@ def undo(
 def _undone_text(undone: ConsolidateResult) -> str:
     head = f"s{undone.scope.id}  {undone.scope}  v{undone.version}"
     return f"{head}\n{output.indented(undone.content)}" if undone.content else f"{head}, no text"
+
+
+def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Checks, on a live database, that everything holds that must hold at any moment.
+
+    \b
+    memory-sql verify
+
+    Reads in one snapshot, writes nothing, and can run every few minutes. One line for each thing that is wrong, and the
+    exit code 1; nothing wrong, nothing on standard output but a word for people.
+    """
+    violations = run(url, data, lambda memory: memory.verify())
+    output.rows(violations, _violation_line, as_json, "everything holds")
+    if violations:
+        raise typer.Exit(1)
+
+
+def _violation_line(violation: Violation) -> str:
+    v = violation
+    return output.plain(f"{v.invariant}  {v.agent_id or '(database)'}  {v.key}  {v.detail}")

@@ -16,6 +16,7 @@ from memory_sql.config import Settings
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import Ran, memory_sql
+from tests.database import rows
 from tests.factories import message
 from tests.fakes import Reply, Scripted
 
@@ -158,3 +159,16 @@ def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
     assert undo("--json").value["version"] == 4
     assert "consolidation to undo" in undo(code=1).err
     assert run("undo", *ADA, "--scope-id", "twelve", code=1).err == "memory-sql: a scope id must look like 12 or s12\n"
+
+
+def test_verify_has_nothing_to_say_until_something_is_wrong(run: Run, remember: Callable[..., None]) -> None:
+    remember(say)
+    assert run("verify").out == "everything holds\n"
+    assert run("verify", "--json").out == ""
+    remember(partial(execute, sql="UPDATE memory.sessions SET unformed_messages = 7"))
+    wrong = run("verify", "--json", code=1)
+    assert "unformed_messages_are_counted" in wrong.out
+
+
+async def execute(memory: Memory, sql: str) -> None:
+    await rows(memory, sql)

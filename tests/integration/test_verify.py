@@ -542,9 +542,11 @@ def lived(server_url: str, template: str) -> Iterator[str]:
 
     name = f"memory_sql_verify_{os.getpid()}"
     asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
-    asyncio.run(live(named(server_url, name)))
-    yield named(server_url, name)
-    asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
+    try:
+        asyncio.run(live(named(server_url, name)))
+        yield named(server_url, name)
+    finally:
+        asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
 
 
 @pytest.mark.parametrize(

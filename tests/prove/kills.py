@@ -186,9 +186,7 @@ LEFT = """
 
 async def judge(url: str, acknowledged: set[str]) -> list[str]:
     async with Memory(url, Fickle(0), SETTINGS) as memory:
-        problems = [
-            f"{v.invariant}: {v.key} {v.detail}" for v in (await memory.verify() if hasattr(memory, "verify") else [])
-        ]
+        problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
         async with memory.database.transaction() as session:
             facts = Counter((await session.scalars(text("SELECT substr(content, 6) FROM memory.observations"))).all())
             stored = set((await session.scalars(text("SELECT message_id FROM memory.messages"))).all())

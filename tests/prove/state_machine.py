@@ -180,6 +180,11 @@ class Life(RuleBasedStateMachine):
             fact=fact,
             status=status,
         )
+        self.sql(  # belongs to every change of a status (rule 11)
+            "SELECT memory.refresh_due(agent_key, array_agg(scope_id), :threshold, now())"
+            " FROM memory.scopes JOIN memory.agents USING (agent_key) WHERE agent_id = :agent GROUP BY agent_key",
+            threshold=SETTINGS.consolidation_threshold,
+        )
         self.model.archived ^= {fact}
 
     @rule(session=SESSIONS, answered=st.booleans())

@@ -64,7 +64,7 @@ def live_randomly(url: str, lives: int, steps: int) -> int:
 
         async def verify() -> None:
             async with Memory(url, Offline()) as memory:
-                assert list(await memory.verify() if hasattr(memory, "verify") else []) == []
+                assert list(await memory.verify()) == []
 
         runner.run(verify())
     return next(Life.steps)

@@ -273,7 +273,8 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
     assert states == [("failed", "abandoned"), ("succeeded", None)]
 
 
-async def die_after_the_answer(memory: Memory, llm: Scripted) -> None:
+async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[formation.Loaded, formation.Answered]:
+    """What the dead one had in its hands."""
     async with memory.database.transaction() as unit:
         loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
@@ -281,6 +282,25 @@ async def die_after_the_answer(memory: Memory, llm: Scripted) -> None:
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered)
     await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+    return loaded, answered
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["while another is at it", "after another has done it"])
+async def test_worker_that_was_thought_dead_stores_nothing(memory: Memory, llm: Scripted, applied: bool) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(("Once.", "individual", [1])))
+    loaded, answered = await die_after_the_answer(memory, llm)
+    if applied:
+        await memory.form(**SESSION)
+        await memory.observe("Between.", agent_id="ada", user_id="mia")
+    else:
+        async with memory.database.transaction() as unit:
+            assert await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+    with pytest.raises(StaleError):
+        async with memory.database.transaction() as unit:
+            await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+    once = "SELECT count(*) FROM memory.observations WHERE content = 'Once.'"
+    assert await rows(memory, once) == [(int(applied),)]
 
 
 async def test_answer_of_a_worker_that_died_is_applied_without_asking_again(memory: Memory, llm: Scripted) -> None:

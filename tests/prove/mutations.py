@@ -50,7 +50,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no epoch of what the prompt showed",
-        (("memory_sql/formation.py", "scope.epoch != shown[scope.scope_id].epoch", "False"),),
+        (("memory_sql/formation.py", "epochs.get(scope_id) != epoch for", "False for"),),
     ),
     Mutation(
         "no unique message id",

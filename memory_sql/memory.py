@@ -1,7 +1,8 @@
 """The whole flow on one page: what goes in, what is made of it, what comes out. Read this first.
 
-`Memory` is the only opener of transactions. Work with a language model goes in three steps: load and lease, in a
-transaction; ask the model, holding no connection; apply, in a transaction that re-checks what was loaded.
+`Memory` and `Work` (what a model has part in) are the only openers of transactions. Work with a language model goes in
+three steps: load and lease, in a transaction; ask the model, holding no connection; apply, in a transaction that
+re-checks what was loaded.
 """
 
 from __future__ import annotations
@@ -9,25 +10,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from memory_sql import consolidation, context, embedded, formation, intake, retrieval
+from memory_sql import context, embedded, intake, retrieval
+from memory_sql.arguments import (
+    content_of,
+    id_of,
+    ids_of,
+    optional_id,
+    owner_of,
+    principal_of,
+    scope_key,
+    text_of,
+    within,
+)
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
-from memory_sql.db.runs import RunRepository, TakenRun
+from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
-from memory_sql.db.sessions import SessionRepository, SessionState
+from memory_sql.db.sessions import SessionRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
@@ -41,37 +52,25 @@ from memory_sql.domain import (
     Observation,
     RunDueResult,
     Scope,
-    ScopeKind,
     SearchResult,
     Stats,
     Violation,
     aware,
-    host_id,
     owner_key,
     parse_observation_id,
     storable_metadata,
 )
 from memory_sql.errors import (
-    BudgetError,
-    BusyError,
-    DatabaseError,
     InputError,
-    MemorySQLError,
     NotFoundError,
     SchemaError,
-    StaleError,
-    TooLargeError,
 )
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
-from memory_sql.retry import pause
-from memory_sql.text import clean, one_line
+from memory_sql.text import one_line
+from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
-
-DueKind = Literal["formation", "consolidation"]
-DUE_KINDS: tuple[DueKind, ...] = ("formation", "consolidation")
-DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
 class Memory:
@@ -145,6 +144,10 @@ class Memory:
             self._opened.push_async_callback(self._own_llm.close)
         return self._own_llm
 
+    @property
+    def _work(self) -> Work:
+        return Work(self.database, lambda: self.llm, self.settings, self.now)
+
     # What goes in
 
     async def add(
@@ -173,8 +176,12 @@ class Memory:
             raise InputError(
                 "wait=True needs a transaction of its own; leave out session=, or call form() after your commit"
             )
-        agent, user, conversation = _id("agent_id", agent_id), _id("user_id", user_id), _id("session_id", session_id)
-        groups = _ids("group_ids", group_ids)
+        agent, user, conversation = (
+            id_of("agent_id", agent_id),
+            id_of("user_id", user_id),
+            id_of("session_id", session_id),
+        )
+        groups = ids_of("group_ids", group_ids)
         parsed = self._parse(messages, idempotency_key)
         async with self.database.statement(session) as unit:
             added = await SessionRepository(unit).add(
@@ -204,7 +211,7 @@ class Memory:
         return result.model_copy(update={"run_id": run_id, "observations": formed.observations})
 
     def _parse(self, messages: Iterable[Message | Mapping[str, Any]], idempotency_key: object | None) -> list[Message]:
-        call = None if idempotency_key is None else _id("idempotency_key", idempotency_key)
+        call = None if idempotency_key is None else id_of("idempotency_key", idempotency_key)
         limit = self.settings.message_max_characters
         parsed = [Message.parse(message, position, limit) for position, message in enumerate(messages)]
         return [
@@ -233,12 +240,12 @@ class Memory:
         Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
         owner's. What the scope learnt last, word for word, is not stored again; it gains evidence.
         """
-        agent, now = _id("agent_id", agent_id), self.now()
-        user = None if user_id is None else _id("user_id", user_id)
-        kind, owner_id = _owner(user, group_id, collective)
-        name = "" if scope is None else _id("scope", scope)
-        conversation = None if session_id is None else _id("session_id", session_id)
-        content = _content(text, self.settings.observation_max_characters)
+        agent, now = id_of("agent_id", agent_id), self.now()
+        user = optional_id("user_id", user_id)
+        kind, owner_id = owner_of(user, group_id, collective)
+        name = "" if scope is None else id_of("scope", scope)
+        conversation = optional_id("session_id", session_id)
+        content = content_of(text, self.settings.observation_max_characters)
         draft = Draft(
             scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
             content=content,
@@ -246,8 +253,8 @@ class Memory:
             source_kind="observe",
             evidence=(Evidence(user_id=user),),
             session_id=conversation,
-            speaker=one_line(_text("speaker", speaker)) or None,
-            tags=tuple(_text("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
+            speaker=one_line(text_of("speaker", speaker)) or None,
+            tags=tuple(text_of("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
             metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
         )
         async with self.database.transaction(session) as unit:
@@ -266,7 +273,7 @@ class Memory:
 
     async def unformed_sessions(self, *, agent_id: object) -> Sequence[str]:
         """The sessions that have messages which no formation has read, oldest first."""
-        agent = _id("agent_id", agent_id)
+        agent = id_of("agent_id", agent_id)
         async with self.database.statement() as unit:
             return await SessionRepository(unit).unformed(agent)
 
@@ -276,46 +283,7 @@ class Memory:
         Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
         `NotFoundError`. What was asked for is never given up (`dead_runs`): whoever asks sees the error.
         """
-        agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
-        loaded = await self._load_window(agent, conversation, "asked")
-        return await self._form_from(agent, conversation, loaded)
-
-    async def _load_window(self, agent_id: str, session_id: str, reason: str) -> formation.Loaded | None:
-        _ = self.llm  # if there is none, that had better be known before a lease is taken
-        async with self.database.transaction() as unit:
-            return await formation.load(unit, agent_id, session_id, self.settings, self.now(), reason)
-
-    async def _form_from(self, agent_id: str, session_id: str, loaded: formation.Loaded | None) -> FormResult:
-        """This window, and those after it."""
-        result = FormResult(session_id=session_id)
-        while loaded is not None:
-            result = _sum(result, await self._form_window(loaded))
-            loaded = await self._load_window(agent_id, session_id, loaded.reason)
-        return result
-
-    async def _form_window(self, loaded: formation.Loaded) -> FormResult:
-        settings, llm = self.settings, self.llm
-        try:
-            async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
-                answered = await formation.decide(llm, loaded, settings)  # no connection is held here
-            if loaded.answered is None:
-                async with self.database.transaction() as unit:
-                    await formation.keep(unit, loaded, answered)
-            async with self.database.transaction() as unit:
-                applied = await formation.apply(unit, loaded, answered, settings, self.now())
-                observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)
-        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._record(formation.fail, loaded, error))
-            raise
-        return FormResult(
-            session_id=loaded.session.session_id,
-            run_ids=(loaded.run.run_id,),
-            messages=len(loaded.window),
-            observations=observations,
-            duplicates=len(applied.saved.known),
-            refused=applied.refused,
-            model=answered.usage.model,
-        )
+        return await self._work.form(id_of("agent_id", agent_id), id_of("session_id", session_id))
 
     async def consolidate(self, *, agent_id: object, scope_id: int, reason: str = "asked") -> ConsolidateResult:
         """Writes what is pending in the scope into its text; several versions where it is more than one batch.
@@ -323,94 +291,14 @@ class Memory:
         Raises `LanguageModelError` when the model fails or its text would do harm (the old text stays), `BusyError`,
         `NotFoundError`, `StaleError`.
         """
-        agent, scope_id = _id("agent_id", agent_id), _scope_id(scope_id)
-        async with self.database.statement() as unit:
-            agent_key = await agent_key_of(unit, agent)
-        if agent_key is None:
-            raise NotFoundError("agent", agent)
-        scope, loaded = await self._load_batch(agent, agent_key, scope_id, reason)
-        return await self._consolidate_from(agent, scope, loaded)
-
-    async def _load_batch(
-        self, agent_id: str, agent_key: int, scope_id: int, reason: str
-    ) -> tuple[ScopeState, consolidation.Loaded | None]:
-        _ = self.llm
-        async with self.database.transaction() as unit:
-            return await consolidation.load(unit, agent_id, agent_key, scope_id, self.settings, self.now(), reason)
-
-    async def _consolidate_from(
-        self, agent_id: str, scope: ScopeState, loaded: consolidation.Loaded | None
-    ) -> ConsolidateResult:
-        """This batch, and those after it."""
-        absorbed, result = 0, ConsolidateResult(scope=scope.ref)
-        while loaded is not None:
-            result = await self._consolidate_batch(loaded)
-            absorbed += result.absorbed
-            _, loaded = await self._load_batch(agent_id, scope.agent_key, scope.scope_id, loaded.reason)
-        return result.model_copy(update={"absorbed": absorbed})
-
-    async def _consolidate_batch(self, loaded: consolidation.Loaded) -> ConsolidateResult:
-        settings, llm = self.settings, self.llm
-        try:
-            async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
-                decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
-            async with self.database.transaction() as unit:
-                version = await consolidation.apply(unit, loaded, decided, settings, self.now())
-        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._record(consolidation.fail, loaded, error))
-            raise
-        return ConsolidateResult(
-            scope=loaded.scope.ref,
-            version=version,
-            absorbed=len(loaded.inputs),
-            content=decided.content,
-            run_id=loaded.run.run_id,
-            model=decided.usage.model,
-        )
-
-    @property
-    def _lease(self) -> timedelta:
-        return timedelta(seconds=self.settings.lease_seconds)
-
-    @asynccontextmanager
-    async def _keeping(self, extend: Callable[[Session], Awaitable[bool]]) -> AsyncIterator[None]:
-        """Extends a lease every third of it while the model works, so that a short lease can carry a long call."""
-
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(self.settings.lease_seconds / 3)
-                try:
-                    async with self.database.transaction() as unit:
-                        if not await extend(unit):
-                            return  # somebody else has it; what comes of the call will be refused
-                except DatabaseError:
-                    log.warning("a lease could not be extended; trying again")
-
-        beating = asyncio.create_task(beat())
-        try:
-            yield
-        finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+        return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
         """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other.
 
         At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
         """
-        done = []
-        for kind in DUE_KINDS:
-            by = self.now()
-            for _ in range(limit):
-                work = await self.claim_due(kind, agent_id=agent_id, by=by)
-                if work is None:
-                    break
-                done.append(await work())
-        return RunDueResult(
-            formed=tuple(result for one in done for result in one.formed),
-            consolidated=tuple(result for one in done for result in one.consolidated),
-            failed={name: reason for one in done for name, reason in one.failed.items()},
-        )
+        return await self._work.run_due(optional_id("agent_id", agent_id), limit)
 
     async def claim_due(
         self, kind: DueKind, *, agent_id: object | None = None, by: datetime | None = None
@@ -420,75 +308,7 @@ class Memory:
         No two callers, here or on other machines, get the same. What fails is told in the result and stays due for
         later; what is cancelled is due again at once, and what a crash interrupts when its lease has run out.
         """
-        agent, by = None if agent_id is None else _id("agent_id", agent_id), by or self.now()
-        _ = self.llm
-        async with self.database.statement() as unit:
-            if kind == "formation":
-                session = await SessionRepository(unit).claim_due(agent, by, self._lease)
-                return None if session is None else partial(self._form_due, session)
-            scope = await ScopeRepository(unit).claim_due(agent, by, self._lease)
-            return None if scope is None else partial(self._consolidate_due, *scope)
-
-    async def _form_due(self, claimed: SessionState) -> RunDueResult:
-        agent_id, session_id = claimed.agent_id, claimed.session_id
-        try:
-            loaded = await self._load_claimed_window(claimed)
-            formed = await self._form_from(agent_id, session_id, loaded)
-        except MemorySQLError as error:
-            if (until := self._put_off(error)) is not None:
-                async with self.database.transaction() as unit:
-                    await SessionRepository(unit).postpone(agent_id, session_id, until)
-            return RunDueResult(failed={f"session {session_id}": str(error)})
-        return RunDueResult(formed=(formed,))
-
-    async def _load_claimed_window(self, claimed: SessionState) -> formation.Loaded | None:
-        try:
-            async with self.database.transaction() as unit:
-                held = await SessionRepository(unit).lock(claimed)
-                if held is None:
-                    raise StaleError("session", claimed.session_id, "the lease on it was lost")
-                return await formation.load_claimed(unit, held, self.settings, self.now(), "due")
-        except BaseException as error:
-            await asyncio.shield(self._record(formation.give_back, claimed, error))
-            raise
-
-    async def _consolidate_due(self, agent_id: str, claimed: ScopeState) -> RunDueResult:
-        scope_id = claimed.scope_id
-        try:
-            loaded = await self._load_claimed_batch(agent_id, claimed)
-            consolidated = await self._consolidate_from(agent_id, claimed, loaded)
-        except MemorySQLError as error:
-            if (until := self._put_off(error)) is not None:
-                async with self.database.transaction() as unit:
-                    await ScopeRepository(unit).postpone(agent_id, scope_id, until)
-            return RunDueResult(failed={f"scope {scope_id}": str(error)})
-        return RunDueResult(consolidated=(consolidated,))
-
-    async def _load_claimed_batch(self, agent_id: str, claimed: ScopeState) -> consolidation.Loaded | None:
-        settings, now = self.settings, self.now()
-        try:
-            async with self.database.transaction() as unit:
-                return await consolidation.load_claimed(unit, agent_id, claimed, settings, now, "threshold")
-        except BaseException as error:
-            await asyncio.shield(self._record(consolidation.give_back, claimed, error))
-            raise
-
-    def _put_off(self, error: MemorySQLError) -> datetime | None:
-        """Until when what stays due has to wait; None: the ledger has said so already."""
-        if isinstance(error, BudgetError):
-            return error.until
-        return self.now() + pause(0, self.settings) if isinstance(error, StaleError | BusyError) else None
-
-    async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
-        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
-        for again_in in (0.1, 0.5, 2.0):
-            with suppress(DatabaseError):
-                async with self.database.transaction() as unit:
-                    await failed(unit, what, error, self.settings, self.now())
-                return
-            await asyncio.sleep(again_in)
-        async with self.database.transaction() as unit:
-            await failed(unit, what, error, self.settings, self.now())
+        return await self._work.claim_due(kind, optional_id("agent_id", agent_id), by or self.now())
 
     async def undo(self, *, agent_id: object, scope_id: int) -> ConsolidateResult:
         """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
@@ -507,9 +327,9 @@ class Memory:
         return ConsolidateResult(scope=scope.ref, version=version, content=text)
 
     async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
-        agent_key = await agent_key_of(unit, _id("agent_id", agent_id))
+        agent_key = await agent_key_of(unit, id_of("agent_id", agent_id))
         locked = (
-            [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[_scope_id(scope_id)])
+            [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[scope_key(scope_id)])
         )
         if not locked:
             raise NotFoundError("scope", str(scope_id))
@@ -520,7 +340,7 @@ class Memory:
 
         What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
         """
-        agent, conversation = _id("agent_id", agent_id), _id("session_id", session_id)
+        agent, conversation = id_of("agent_id", agent_id), id_of("session_id", session_id)
         async with self.database.transaction() as unit:
             sessions = SessionRepository(unit)
             if excluded:
@@ -534,55 +354,26 @@ class Memory:
 
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
-        agent = None if agent_id is None else _id("agent_id", agent_id)
+        agent = optional_id("agent_id", agent_id)
         async with self.database.statement() as unit:
             return await read_backlog(unit, agent, self.now())
 
     async def dead_runs(self, *, agent_id: object | None = None, limit: int = 100) -> Sequence[DeadRun]:
         """Work that was given up, oldest first; it waits for `retry` or `discard`."""
-        agent = None if agent_id is None else _id("agent_id", agent_id)
+        agent = optional_id("agent_id", agent_id)
         async with self.database.statement() as unit:
-            return await RunRepository(unit).dead(agent, _within("limit", limit, 1000))
+            return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
 
     async def retry(self, *, agent_id: object, run_id: int) -> None:
         """Makes work that was given up due again. Raises `NotFoundError`."""
-        async with self.database.transaction() as unit:
-            agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
-            if run.session_id is not None:
-                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self.now())
-            if run.scope_id is not None:
-                scopes, threshold = ScopeRepository(unit), self.settings.consolidation_threshold
-                await scopes.lock(agent_key, scope_ids=[run.scope_id])
-                await scopes.revive(agent_key, run.scope_id, run_id)
-                await scopes.refresh_due(agent_key, [run.scope_id], threshold, self.now())
+        await self._work.retry(id_of("agent_id", agent_id), run_id)
 
     async def discard(self, *, agent_id: object, run_id: int) -> None:
         """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
 
         Nothing is deleted. Raises `NotFoundError`.
         """
-        settings, now = self.settings, self.now()
-        async with self.database.transaction() as unit:
-            agent_key, run = await self._take_dead(unit, agent_id, run_id, "discarded")
-            if run.session_id is not None and run.to_number is not None:
-                sessions = SessionRepository(unit)
-                state = await sessions.locked(agent_key, run.session_id)
-                if state.formed_number < run.to_number:
-                    await sessions.advance(state, run.to_number, settings, now)
-                await RunRepository(unit).abandon(agent_key, now, session_id=run.session_id)
-            if run.scope_id is not None and run.to_seq is not None:
-                scopes = ScopeRepository(unit)
-                (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
-                await scopes.quarantine_pending(scope, run.to_seq, now)
-                await scopes.revive(agent_key, run.scope_id, run_id)
-                await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
-
-    async def _take_dead(self, unit: Session, agent_id: object, run_id: int, state: str) -> tuple[int, TakenRun]:
-        agent_key = await agent_key_of(unit, _id("agent_id", agent_id))
-        run = None if agent_key is None else await RunRepository(unit).take_dead(agent_key, run_id, state)
-        if agent_key is None or run is None:
-            raise NotFoundError("run that was given up", str(run_id))
-        return agent_key, run
+        await self._work.discard(id_of("agent_id", agent_id), run_id)
 
     async def verify(self) -> Sequence[Violation]:
         """What doesn't hold of all that must, at any moment, also under load; empty when all is well.
@@ -594,7 +385,7 @@ class Memory:
             now=self.now(),
             threshold=self.settings.consolidation_threshold,
             min_messages=self.settings.formation_min_messages,
-            lease_max=self._lease,
+            lease_max=timedelta(seconds=self.settings.lease_seconds),
         )
         async with self.database.transaction() as unit:
             return [violation async for violation in violations(unit, measures)]
@@ -615,8 +406,8 @@ class Memory:
 
         Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never.
         """
-        principal, now = _principal(agent_id, user_id, session_id), self.now()
-        asked = _text("message", message)
+        principal, now = principal_of(agent_id, user_id, session_id), self.now()
+        asked = text_of("message", message)
         async with self.database.statement(session) as unit:
             scopes = await static_layer(unit, principal, self.settings.pending_max)
             fired = retrieval.Fired("asked") if retrieve else None
@@ -637,9 +428,9 @@ class Memory:
         session: Session | None = None,
     ) -> SearchResult:
         """The observations that hold any of the query's words, among those that the user may see; best first."""
-        principal = _principal(agent_id, user_id, session_id)
-        limit = _within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        terms = retrieval.search_terms(_text("query", query))
+        principal = principal_of(agent_id, user_id, session_id)
+        limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
+        terms = retrieval.search_terms(text_of("query", query))
         async with self.database.statement(session) as unit:
             hits = await search(unit, principal, terms, limit)
         return SearchResult(results=tuple(hits), terms=terms)
@@ -647,13 +438,13 @@ class Memory:
     async def scopes(self, *, agent_id: object, user_id: object, session_id: object | None = None) -> list[Scope]:
         """The scopes that the user may see: collective, groups, the user's own."""
         async with self.database.statement() as unit:
-            return await ScopeRepository(unit).visible(_principal(agent_id, user_id, session_id))
+            return await ScopeRepository(unit).visible(principal_of(agent_id, user_id, session_id))
 
     async def get(self, observation_id: str, *, agent_id: object, user_id: object) -> Observation:
         """Raises `NotFoundError`, also for what exists and this user may not see."""
         scope_id, seq = parse_observation_id(observation_id)
         async with self.database.statement() as unit:
-            found = await ObservationRepository(unit).get(_principal(agent_id, user_id, None), scope_id, seq)
+            found = await ObservationRepository(unit).get(principal_of(agent_id, user_id, None), scope_id, seq)
         if found is None:
             raise NotFoundError("observation", observation_id)
         return found
@@ -671,7 +462,7 @@ class Memory:
         after = None if before is None else (before.created_at, *parse_observation_id(before.id))
         async with self.database.statement() as unit:
             return await ObservationRepository(unit).list(
-                _principal(agent_id, user_id, None), scope_id, _within("limit", limit, 1000), after
+                principal_of(agent_id, user_id, None), scope_id, within("limit", limit, 1000), after
             )
 
     async def history(
@@ -679,12 +470,12 @@ class Memory:
     ) -> Sequence[Consolidation]:
         """The versions of the texts that the user may see, newest first."""
         async with self.database.statement() as unit:
-            principal = _principal(agent_id, user_id, None)
-            return await ScopeRepository(unit).versions(principal, scope_id, _within("limit", limit, 1000))
+            principal = principal_of(agent_id, user_id, None)
+            return await ScopeRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
-        agent = _id("agent_id", agent_id)
+        agent = id_of("agent_id", agent_id)
         async with self.database.statement() as unit:
             stats = await read_stats(unit, agent)
         if stats is None:
@@ -704,63 +495,6 @@ async def _bring_up_to_date(database: Database) -> None:
         await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))
 
 
-def _id(name: str, value: object) -> str:
-    return host_id(value, name)
-
-
-def _ids(name: str, values: Iterable[object]) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list of ids")
-    return [_id(name, value) for value in values]
-
-
-def _text(name: str, value: str | None) -> str:
-    if value is not None and not isinstance(value, str):
-        raise InputError(f"{name} must be text, not {type(value).__name__}")
-    return clean(value or "")[0]
-
-
-def _principal(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:
-    return {
-        "agent_id": _id("agent_id", agent_id),
-        "user_id": _id("user_id", user_id),
-        "session_id": None if session_id is None else _id("session_id", session_id),
-    }
-
-
-def _owner(user: str | None, group_id: object | None, collective: bool) -> tuple[ScopeKind, str | None]:
-    if group_id is not None and collective:
-        raise InputError("say either group_id= or collective=True")
-    if collective:
-        return "collective", None
-    if group_id is not None:
-        return "group", _id("group_id", group_id)
-    if user is None:
-        raise InputError("whose is it? say user_id=, group_id= or collective=True")
-    return "individual", user
-
-
-def _content(text: str, limit: int) -> str:
-    if not isinstance(text, str):
-        raise InputError(f"an observation must be text, not {type(text).__name__}")
-    content = clean(text)[0].strip()
-    if not content:
-        raise InputError("an observation needs some text")
-    if len(content) > limit:
-        raise TooLargeError("the observation", len(content), limit)
-    return content
-
-
-def _scope_id(value: int) -> int:
-    return _within("scope_id", value, 2**63 - 1)
-
-
-def _within(name: str, value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{name} must be a whole number from 1 to {most}")
-    return value
-
-
 def _buffered(weighed: intake.Weighed, user_id: str) -> dict[str, Any]:
     message = weighed.message
     return {
@@ -775,15 +509,3 @@ def _buffered(weighed: intake.Weighed, user_id: str) -> dict[str, Any]:
         "signal": weighed.signal,
         "said_at": message.created_at.isoformat() if message.created_at else None,
     }
-
-
-def _sum(a: FormResult, b: FormResult) -> FormResult:
-    return FormResult(
-        session_id=a.session_id,
-        run_ids=a.run_ids + b.run_ids,
-        messages=a.messages + b.messages,
-        observations=a.observations + b.observations,
-        duplicates=a.duplicates + b.duplicates,
-        refused={name: a.refused.get(name, 0) + b.refused.get(name, 0) for name in {**a.refused, **b.refused}},
-        model=b.model,
-    )

@@ -18,7 +18,8 @@ from memory_sql.db.engine import is_pooled
 from memory_sql.db.notifications import listen
 from memory_sql.domain import RunDueResult
 from memory_sql.errors import DatabaseError, InputError, SchemaError
-from memory_sql.memory import DUE_KINDS, DueKind, DueWork, Memory
+from memory_sql.memory import Memory
+from memory_sql.work import DUE_KINDS, DueKind, DueWork
 
 log = logging.getLogger(__name__)
 

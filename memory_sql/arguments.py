@@ -1,0 +1,70 @@
+"""What callers pass, checked: each function gives the value as the rest of the library takes it, or raises `InputError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memory_sql.domain import ScopeKind, host_id
+from memory_sql.errors import InputError, TooLargeError
+from memory_sql.text import clean
+
+
+def id_of(name: str, value: object) -> str:
+    return host_id(value, name)
+
+
+def optional_id(name: str, value: object | None) -> str | None:
+    return None if value is None else id_of(name, value)
+
+
+def ids_of(name: str, values: Iterable[object]) -> list[str]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list of ids")
+    return [id_of(name, value) for value in values]
+
+
+def text_of(name: str, value: str | None) -> str:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"{name} must be text, not {type(value).__name__}")
+    return clean(value or "")[0]
+
+
+def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:
+    return {
+        "agent_id": id_of("agent_id", agent_id),
+        "user_id": id_of("user_id", user_id),
+        "session_id": optional_id("session_id", session_id),
+    }
+
+
+def owner_of(user: str | None, group_id: object | None, collective: bool) -> tuple[ScopeKind, str | None]:
+    if group_id is not None and collective:
+        raise InputError("say either group_id= or collective=True")
+    if collective:
+        return "collective", None
+    if group_id is not None:
+        return "group", id_of("group_id", group_id)
+    if user is None:
+        raise InputError("whose is it? say user_id=, group_id= or collective=True")
+    return "individual", user
+
+
+def content_of(text: str, limit: int) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"an observation must be text, not {type(text).__name__}")
+    content = clean(text)[0].strip()
+    if not content:
+        raise InputError("an observation needs some text")
+    if len(content) > limit:
+        raise TooLargeError("the observation", len(content), limit)
+    return content
+
+
+def scope_key(value: int) -> int:
+    return within("scope_id", value, 2**63 - 1)
+
+
+def within(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{name} must be a whole number from 1 to {most}")
+    return value

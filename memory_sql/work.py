@@ -1,0 +1,292 @@
+"""The work with a language model, from lease to ledger: load, decide, apply, in transactions that `Work` opens.
+
+No connection is held while a model works. What fails is written to the ledger in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Literal
+
+from memory_sql import consolidation, formation
+from memory_sql.config import Settings
+from memory_sql.db import Database, Session
+from memory_sql.db.agents import agent_key_of
+from memory_sql.db.observations import ObservationRepository
+from memory_sql.db.runs import RunRepository, TakenRun
+from memory_sql.db.scopes import ScopeRepository, ScopeState
+from memory_sql.db.sessions import SessionRepository, SessionState
+from memory_sql.domain import ConsolidateResult, FormResult, RunDueResult
+from memory_sql.errors import BudgetError, BusyError, DatabaseError, MemorySQLError, NotFoundError, StaleError
+from memory_sql.llm import LanguageModel
+from memory_sql.retry import pause
+
+log = logging.getLogger("memory_sql")
+
+DueKind = Literal["formation", "consolidation"]
+DUE_KINDS: tuple[DueKind, ...] = ("formation", "consolidation")
+DueWork = Callable[[], Awaitable[RunDueResult]]
+
+
+class Work:
+    """`llm` is asked for when a piece of work begins: what only reads doesn't pay for making one. `now` is the clock."""
+
+    def __init__(
+        self, database: Database, llm: Callable[[], LanguageModel], settings: Settings, now: Callable[[], datetime]
+    ) -> None:
+        self._database = database
+        self._make_llm = llm
+        self._settings = settings
+        self._now = now
+
+    @property
+    def _llm(self) -> LanguageModel:
+        return self._make_llm()
+
+    async def form(self, agent_id: str, session_id: str) -> FormResult:
+        loaded = await self._load_window(agent_id, session_id, "asked")
+        return await self._form_from(agent_id, session_id, loaded)
+
+    async def _load_window(self, agent_id: str, session_id: str, reason: str) -> formation.Loaded | None:
+        _ = self._llm  # if there is none, that had better be known before a lease is taken
+        async with self._database.transaction() as unit:
+            return await formation.load(unit, agent_id, session_id, self._settings, self._now(), reason)
+
+    async def _form_from(self, agent_id: str, session_id: str, loaded: formation.Loaded | None) -> FormResult:
+        """This window, and those after it."""
+        result = FormResult(session_id=session_id)
+        while loaded is not None:
+            result = _sum(result, await self._form_window(loaded))
+            loaded = await self._load_window(agent_id, session_id, loaded.reason)
+        return result
+
+    async def _form_window(self, loaded: formation.Loaded) -> FormResult:
+        settings, llm = self._settings, self._llm
+        try:
+            async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
+                answered = await formation.decide(llm, loaded, settings)  # no connection is held here
+            if loaded.answered is None:
+                async with self._database.transaction() as unit:
+                    await formation.keep(unit, loaded, answered)
+            async with self._database.transaction() as unit:
+                applied = await formation.apply(unit, loaded, answered, settings, self._now())
+                observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._record(formation.fail, loaded, error))
+            raise
+        return FormResult(
+            session_id=loaded.session.session_id,
+            run_ids=(loaded.run.run_id,),
+            messages=len(loaded.window),
+            observations=observations,
+            duplicates=len(applied.saved.known),
+            refused=applied.refused,
+            model=answered.usage.model,
+        )
+
+    async def consolidate(self, agent_id: str, scope_id: int, reason: str) -> ConsolidateResult:
+        async with self._database.statement() as unit:
+            agent_key = await agent_key_of(unit, agent_id)
+        if agent_key is None:
+            raise NotFoundError("agent", agent_id)
+        scope, loaded = await self._load_batch(agent_id, agent_key, scope_id, reason)
+        return await self._consolidate_from(agent_id, scope, loaded)
+
+    async def _load_batch(
+        self, agent_id: str, agent_key: int, scope_id: int, reason: str
+    ) -> tuple[ScopeState, consolidation.Loaded | None]:
+        _ = self._llm
+        async with self._database.transaction() as unit:
+            return await consolidation.load(unit, agent_id, agent_key, scope_id, self._settings, self._now(), reason)
+
+    async def _consolidate_from(
+        self, agent_id: str, scope: ScopeState, loaded: consolidation.Loaded | None
+    ) -> ConsolidateResult:
+        """This batch, and those after it."""
+        absorbed, result = 0, ConsolidateResult(scope=scope.ref)
+        while loaded is not None:
+            result = await self._consolidate_batch(loaded)
+            absorbed += result.absorbed
+            _, loaded = await self._load_batch(agent_id, scope.agent_key, scope.scope_id, loaded.reason)
+        return result.model_copy(update={"absorbed": absorbed})
+
+    async def _consolidate_batch(self, loaded: consolidation.Loaded) -> ConsolidateResult:
+        settings, llm = self._settings, self._llm
+        try:
+            async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
+                decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
+            async with self._database.transaction() as unit:
+                version = await consolidation.apply(unit, loaded, decided, settings, self._now())
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._record(consolidation.fail, loaded, error))
+            raise
+        return ConsolidateResult(
+            scope=loaded.scope.ref,
+            version=version,
+            absorbed=len(loaded.inputs),
+            content=decided.content,
+            run_id=loaded.run.run_id,
+            model=decided.usage.model,
+        )
+
+    @property
+    def _lease(self) -> timedelta:
+        return timedelta(seconds=self._settings.lease_seconds)
+
+    @asynccontextmanager
+    async def _keeping(self, extend: Callable[[Session], Awaitable[bool]]) -> AsyncIterator[None]:
+        """Extends a lease every third of it while the model works, so that a short lease can carry a long call."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(self._settings.lease_seconds / 3)
+                try:
+                    async with self._database.transaction() as unit:
+                        if not await extend(unit):
+                            return  # somebody else has it; what comes of the call will be refused
+                except DatabaseError:
+                    log.warning("a lease could not be extended; trying again")
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+
+    async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+        done = []
+        for kind in DUE_KINDS:
+            by = self._now()
+            for _ in range(limit):
+                work = await self.claim_due(kind, agent_id, by)
+                if work is None:
+                    break
+                done.append(await work())
+        return RunDueResult(
+            formed=tuple(result for one in done for result in one.formed),
+            consolidated=tuple(result for one in done for result in one.consolidated),
+            failed={name: reason for one in done for name, reason in one.failed.items()},
+        )
+
+    async def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> DueWork | None:
+        _ = self._llm
+        async with self._database.statement() as unit:
+            if kind == "formation":
+                session = await SessionRepository(unit).claim_due(agent_id, by, self._lease)
+                return None if session is None else partial(self._form_due, session)
+            scope = await ScopeRepository(unit).claim_due(agent_id, by, self._lease)
+            return None if scope is None else partial(self._consolidate_due, *scope)
+
+    async def _form_due(self, claimed: SessionState) -> RunDueResult:
+        agent_id, session_id = claimed.agent_id, claimed.session_id
+        try:
+            loaded = await self._load_claimed_window(claimed)
+            formed = await self._form_from(agent_id, session_id, loaded)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
+                async with self._database.transaction() as unit:
+                    await SessionRepository(unit).postpone(agent_id, session_id, until)
+            return RunDueResult(failed={f"session {session_id}": str(error)})
+        return RunDueResult(formed=(formed,))
+
+    async def _load_claimed_window(self, claimed: SessionState) -> formation.Loaded | None:
+        try:
+            async with self._database.transaction() as unit:
+                held = await SessionRepository(unit).lock(claimed)
+                if held is None:
+                    raise StaleError("session", claimed.session_id, "the lease on it was lost")
+                return await formation.load_claimed(unit, held, self._settings, self._now(), "due")
+        except BaseException as error:
+            await asyncio.shield(self._record(formation.give_back, claimed, error))
+            raise
+
+    async def _consolidate_due(self, agent_id: str, claimed: ScopeState) -> RunDueResult:
+        scope_id = claimed.scope_id
+        try:
+            loaded = await self._load_claimed_batch(agent_id, claimed)
+            consolidated = await self._consolidate_from(agent_id, claimed, loaded)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
+                async with self._database.transaction() as unit:
+                    await ScopeRepository(unit).postpone(agent_id, scope_id, until)
+            return RunDueResult(failed={f"scope {scope_id}": str(error)})
+        return RunDueResult(consolidated=(consolidated,))
+
+    async def _load_claimed_batch(self, agent_id: str, claimed: ScopeState) -> consolidation.Loaded | None:
+        settings, now = self._settings, self._now()
+        try:
+            async with self._database.transaction() as unit:
+                return await consolidation.load_claimed(unit, agent_id, claimed, settings, now, "threshold")
+        except BaseException as error:
+            await asyncio.shield(self._record(consolidation.give_back, claimed, error))
+            raise
+
+    def _put_off(self, error: MemorySQLError) -> datetime | None:
+        """Until when what stays due has to wait; None: the ledger has said so already."""
+        if isinstance(error, BudgetError):
+            return error.until
+        return self._now() + pause(0, self._settings) if isinstance(error, StaleError | BusyError) else None
+
+    async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
+        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
+        for again_in in (0.1, 0.5, 2.0):
+            with suppress(DatabaseError):
+                async with self._database.transaction() as unit:
+                    await failed(unit, what, error, self._settings, self._now())
+                return
+            await asyncio.sleep(again_in)
+        async with self._database.transaction() as unit:
+            await failed(unit, what, error, self._settings, self._now())
+
+    async def retry(self, agent_id: str, run_id: int) -> None:
+        async with self._database.transaction() as unit:
+            agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
+            if run.session_id is not None:
+                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self._now())
+            if run.scope_id is not None:
+                scopes, threshold = ScopeRepository(unit), self._settings.consolidation_threshold
+                await scopes.lock(agent_key, scope_ids=[run.scope_id])
+                await scopes.revive(agent_key, run.scope_id, run_id)
+                await scopes.refresh_due(agent_key, [run.scope_id], threshold, self._now())
+
+    async def discard(self, agent_id: str, run_id: int) -> None:
+        settings, now = self._settings, self._now()
+        async with self._database.transaction() as unit:
+            agent_key, run = await self._take_dead(unit, agent_id, run_id, "discarded")
+            if run.session_id is not None and run.to_number is not None:
+                sessions = SessionRepository(unit)
+                state = await sessions.locked(agent_key, run.session_id)
+                if state.formed_number < run.to_number:
+                    await sessions.advance(state, run.to_number, settings, now)
+                await RunRepository(unit).abandon(agent_key, now, session_id=run.session_id)
+            if run.scope_id is not None and run.to_seq is not None:
+                scopes = ScopeRepository(unit)
+                (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
+                await scopes.quarantine_pending(scope, run.to_seq, now)
+                await scopes.revive(agent_key, run.scope_id, run_id)
+                await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
+
+    async def _take_dead(self, unit: Session, agent_id: str, run_id: int, state: str) -> tuple[int, TakenRun]:
+        agent_key = await agent_key_of(unit, agent_id)
+        run = None if agent_key is None else await RunRepository(unit).take_dead(agent_key, run_id, state)
+        if agent_key is None or run is None:
+            raise NotFoundError("run that was given up", str(run_id))
+        return agent_key, run
+
+
+def _sum(a: FormResult, b: FormResult) -> FormResult:
+    return FormResult(
+        session_id=a.session_id,
+        run_ids=a.run_ids + b.run_ids,
+        messages=a.messages + b.messages,
+        observations=a.observations + b.observations,
+        duplicates=a.duplicates + b.duplicates,
+        refused={name: a.refused.get(name, 0) + b.refused.get(name, 0) for name in {**a.refused, **b.refused}},
+        model=b.model,
+    )

@@ -78,7 +78,7 @@ def is_visible(table: Any, visible: Any) -> Any:
 
 
 def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
-    """`memory.pending_observations` as a FROM clause: rows of `observations`."""
+    """`memory.pending_observations` as a FROM clause."""
     columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
     return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
         *(item.expression for item in columns), name="pending"
@@ -337,7 +337,7 @@ class ScopeRepository:
         undone = (
             update(ConsolidationRow)
             .where(_in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
-            .values(live=False)
+            .values(live=False, live_until=now)
             .returning(
                 ConsolidationRow.version, ConsolidationRow.base, ConsolidationRow.from_seq, ConsolidationRow.extra_seqs
             )

@@ -29,7 +29,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB, TSVECTOR
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
 
 SCHEMA = "memory"
@@ -133,6 +133,7 @@ ZERO = text("0")
 NO_TEXTS = text("'{}'::text[]")
 NO_NUMBERS = text("'{}'::integer[]")
 NO_PAIRS = text("'{}'::jsonb")
+NO_ITEMS = text("'[]'::jsonb")
 TRUE = text("true")
 FALSE = text("false")
 READABLE = "< '9999-01-01 00:00:00+00'::timestamptz"  # later ones can be stored, but not read back by every driver
@@ -150,6 +151,9 @@ class AgentRow(Base):
     agent_key: Mapped[int] = column("Our own key of the agent; leads every other key.", Identity(always=False))
     agent_id: Mapped[str] = host_id("The host's id of the agent.")
     created_at: Mapped[datetime] = column("When the agent was first seen.", server_default=NOW)
+    settings: Mapped[dict[str, Any]] = constant(
+        "Settings that differ from the service's, by name.", server_default=NO_PAIRS
+    )
 
 
 class ScopeRow(Base):
@@ -169,6 +173,7 @@ class ScopeRow(Base):
         CheckConstraint("version > 0 OR consolidation IS NULL", name="consolidation"),
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("language", *LANGUAGES),
+        one_of("extraction_mode", "batch", "isolated"),
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
         {
@@ -217,6 +222,9 @@ class ScopeRow(Base):
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    extraction_mode: Mapped[str] = constant(
+        "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
+    )
 
 
 class MemberRow(Base):
@@ -254,7 +262,7 @@ class SessionRow(Base):
         CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
         CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
-        one_of("due_reason", "signal", "messages", "tokens", "cold", "retry"),
+        one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
         Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         {
             "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
@@ -277,7 +285,7 @@ class SessionRow(Base):
         "Rises when a message is forgotten; fences off work in flight.", Integer, server_default=ZERO
     )
     due_at: Mapped[datetime | None] = column("From when observations should be formed; null: nothing to do.")
-    due_reason: Mapped[str | None] = constant("signal, messages, tokens, cold or retry.")
+    due_reason: Mapped[str | None] = constant("signal, messages, tokens, age, cold or retry.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
     lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
     created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
@@ -286,6 +294,8 @@ class SessionRow(Base):
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
+    unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
 
 
 class MessageRow(Base):
@@ -374,6 +384,8 @@ class RunRow(Base):
         "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
         server_default=NO_PAIRS,
     )
+    calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)
+    forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
 
 
 class ObservationRow(Base):
@@ -435,6 +447,10 @@ class ObservationRow(Base):
         comment="What full-text search sees.",
         info={"text": "erase"},
     )
+    dates: Mapped[Any] = mapped_column(
+        DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
+    )
+    fact_key: Mapped[str | None] = erase("The host's name of the fact that it states; a newer one replaces it.")
 
 
 class ObservationStateRow(Base):
@@ -443,6 +459,8 @@ class ObservationStateRow(Base):
         PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
         key_of("observations", "scope_id", "seq"),
         one_of("status", "active", "superseded", "archived", "quarantined", "evicted"),
+        one_of("verification", "unverified", "confirmed", "disputed"),
+        CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
         Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
         {
             "comment": "One row per observation whose state differs from the defaults: what may change about it.",
@@ -458,6 +476,8 @@ class ObservationStateRow(Base):
     )
     status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
+    superseded_by: Mapped[int | None] = column("The observation of the same scope that took its place.", Integer)
+    verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
 
 
 class ConsolidationRow(Base):
@@ -469,7 +489,8 @@ class ConsolidationRow(Base):
         CheckConstraint("version > base AND base >= 0", name="base"),
         CheckConstraint("from_seq BETWEEN 0 AND to_seq", name="from_seq"),
         CheckConstraint("content ~ '\\S'", name="content"),
-        one_of("reason", "threshold", "asked", "undo", "forget", "merge", "import"),
+        one_of("reason", "threshold", "asked", "undo", "forget", "quarantine", "retract", "merge", "import"),
+        CheckConstraint("live = (live_until IS NULL)", name="live_until"),
         Index(
             "consolidations_from_seq_key",
             "agent_key",
@@ -493,9 +514,16 @@ class ConsolidationRow(Base):
     words: Mapped[int] = column("Its length.", Integer)
     model: Mapped[str | None] = constant("The model that wrote it.")
     prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
-    reason: Mapped[str] = constant("threshold, asked, undo, forget, merge or import.")
+    reason: Mapped[str] = constant("threshold, asked, undo, forget, quarantine, retract, merge or import.")
     run_id: Mapped[int | None] = column("The run that made it.")
     created_at: Mapped[datetime] = column("When it was written.", server_default=NOW)
+    live_until: Mapped[datetime | None] = column("When it was undone or overtaken; null: it is live.")
+    contradictions: Mapped[list[dict[str, Any]]] = mapped_column(
+        JSONB,
+        server_default=NO_ITEMS,
+        comment="What contradicted what: newer, older (seq; null: the text before), was, now.",
+        info={"text": "erase"},
+    )
 
 
 class EvidenceRow(Base):
@@ -521,3 +549,96 @@ class EvidenceRow(Base):
     user_id: Mapped[str | None] = host_id("The user who said it.")
     run_id: Mapped[int | None] = column("The run that found it.")
     created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)
+
+
+class LineageRow(Base):
+    __tablename__ = "lineage"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "source_scope_id", "source_seq"),
+        key_of("observations", "scope_id", "seq"),
+        ForeignKeyConstraint(
+            ["agent_key", "source_scope_id", "source_seq"],
+            [f"{SCHEMA}.observations.{name}" for name in ("agent_key", "scope_id", "seq")],
+        ),
+        key_of("runs", "run_id"),
+        CheckConstraint("scope_id <> source_scope_id", name="source_scope_id"),
+        Index("lineage_source_seq_idx", "agent_key", "source_scope_id", "source_seq"),
+        {"comment": "One row per observation that another one, of a wider scope, was made of."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope of the observation that was made.")
+    seq: Mapped[int] = column("The observation that was made.", Integer)
+    source_scope_id: Mapped[int] = column("The scope of the observation that it was made of.")
+    source_seq: Mapped[int] = column("The observation that it was made of.", Integer)
+    run_id: Mapped[int | None] = column("The run that made it.")
+    created_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
+
+
+class EventRow(Base):
+    __tablename__ = "events"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "event_id"),
+        key_of("agents"),
+        Index("events_seq_idx", "agent_key", "scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
+        Index("events_created_at_idx", "agent_key", "created_at"),
+        {
+            "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds no text of it."
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    event_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    kind: Mapped[str] = constant("status, verification, privacy, correction, forget, hold, alias, rename, undo …")
+    actor: Mapped[str | None] = host_id("Who did it, as the host said; null: a rule of ours.")
+    reason: Mapped[str | None] = erase("Why, in the words of who did it.")
+    scope_id: Mapped[int | None] = column("The scope, which may be gone.")
+    seq: Mapped[int | None] = column("The observation, which may be gone.", Integer)
+    version: Mapped[int | None] = column("The version of the scope's text.", Integer)
+    session_id: Mapped[str | None] = host_id("The session, which may be gone.")
+    run_id: Mapped[int | None] = column("The run, which may be gone.")
+    detail: Mapped[dict[str, Any]] = constant("Ids, words of ours and counts, by name.", server_default=NO_PAIRS)
+    created_at: Mapped[datetime] = column("When.", server_default=NOW)
+
+
+class HoldRow(Base):
+    __tablename__ = "holds"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "hold_id"),
+        key_of("agents"),
+        one_of("kind", "observation", "user", "session", "group"),
+        Index(
+            "holds_target_key", "agent_key", "kind", "target", unique=True, postgresql_where=text("released_at IS NULL")
+        ),
+        {"comment": "One row per legal hold: while it is open, what it covers can't be forgotten."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    hold_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    kind: Mapped[str] = constant("What it covers: an observation, or all of a user, session or group.")
+    target: Mapped[str] = host_id("The id of that.")
+    actor: Mapped[str | None] = host_id("Who asked for it.")
+    reason: Mapped[str | None] = erase("Why, in the words of who asked for it.")
+    created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
+    released_at: Mapped[datetime | None] = column("Until when; null: still.")
+
+
+class UserAliasRow(Base):
+    __tablename__ = "user_aliases"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "user_id", "created_at"),
+        key_of("agents"),
+        CheckConstraint("user_id <> into_user_id", name="into_user_id"),
+        CheckConstraint("ended_at >= created_at", name="ended_at"),
+        Index(
+            "user_aliases_user_id_key", "agent_key", "user_id", unique=True, postgresql_where=text("ended_at IS NULL")
+        ),
+        Index("user_aliases_into_user_id_idx", "agent_key", "into_user_id", postgresql_where=text("ended_at IS NULL")),
+        {"comment": "One row per time that a user's id stood for another user: who was anonymous, then logged in."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    user_id: Mapped[str] = host_id("The id that stands for another.")
+    into_user_id: Mapped[str] = host_id("The user for whom it stands, and who sees what is its.")
+    created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
+    ended_at: Mapped[datetime | None] = column("Until when; null: still.")

@@ -431,7 +431,7 @@ async def test_observations_of_a_version_that_was_undone_are_pending(copy: str, 
     second = (await all_versions(changing))[scope, 2]
     async with connect_once(copy) as connection:
         mine = (ConsolidationRow.scope_id == scope, ConsolidationRow.version == 2)
-        await connection.execute(update(ConsolidationRow).where(*mine).values(live=False))
+        await connection.execute(update(ConsolidationRow).where(*mine).values(live=False, live_until=func.now()))
         await connection.execute(update(ScopeRow).where(ScopeRow.scope_id == scope).values(done_seq=second.from_seq))
     rows = [row for row in await rows_of(copy, "v_observations") if row["scope_id"] == scope]
     assert {row["seq"]: row["absorbed_by"] for row in rows} == {

@@ -414,8 +414,8 @@ PLANTED: dict[str, list[str]] = {
         "ALTER TABLE memory.consolidations DROP CONSTRAINT consolidations_base_check;"
         "UPDATE memory.consolidations SET base = version WHERE version = 2",
         "INSERT INTO memory.consolidations"
-        " (agent_key, scope_id, version, base, from_seq, to_seq, live, content, words, reason)"
-        " SELECT agent_key, scope_id, version + 1, 0, 0, 0, false, 'x', 1, 'import'"
+        " (agent_key, scope_id, version, base, from_seq, to_seq, live, live_until, content, words, reason)"
+        " SELECT agent_key, scope_id, version + 1, 0, 0, 0, false, now(), 'x', 1, 'import'"
         " FROM memory.scopes WHERE owner = 'u:mia'",
     ],
     "versions_come_from_their_run": [

@@ -39,6 +39,12 @@ async def fill(url: str) -> None:
         url,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) "
         "SELECT agent_key, scope_id, seq, 'archived' FROM memory.observations",
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq) "
+        "SELECT wide.agent_key, wide.scope_id, wide.seq, o.scope_id, o.seq FROM memory.observations o "
+        "JOIN memory.observations wide ON wide.agent_key = o.agent_key AND wide.scope_id > o.scope_id",
+        "INSERT INTO memory.events (agent_key, kind) SELECT agent_key, 'status' FROM memory.agents",
+        "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'user', 'mia' FROM memory.agents",
+        "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
     )
 
 
@@ -66,13 +72,14 @@ async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
     assert all((await counts(filled)).values())
 
 
-async def test_steps_above_the_first_lose_no_row(filled: str) -> None:
+async def test_steps_above_the_first_lose_no_row_but_of_the_tables_that_they_made(filled: str) -> None:
     before = await counts(filled)
     for script in HISTORY[-2::-1]:
         await downgrade(filled, script.revision)
-        assert (await counts(filled)).items() <= before.items()
+        left = await counts(filled)
+        assert left.items() <= before.items()
     await upgrade(filled)
-    assert await counts(filled) == before
+    assert await counts(filled) == dict.fromkeys(before, 0) | left
 
 
 async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:
@@ -162,4 +169,4 @@ async def test_upgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) ->
                 await upgrade(filled)
     assert await snapshot(filled) == before
     await upgrade(filled)
-    assert await counts(filled) == before.rows
+    assert (await counts(filled)).items() >= before.rows.items()

@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     retry_longest_seconds: float = Field(600.0, gt=0, description="the longest of these pauses")
     daily_tokens: int | None = Field(None, ge=0, description="tokens of an agent and day (UTC) beyond which work waits")
     pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
+    backup_days: int = Field(30, ge=0, description="how long backups and WAL are kept; said in receipts of forgetting")
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
     language: str = Field("english", description="text-search configuration of new scopes")

@@ -21,6 +21,7 @@ EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UT
 ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function")
 
 ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
+SourceKind = Literal["formation", "observe", "propagation", "import"]
 OWNER_PREFIX: Mapping[str, str] = {
     "individual": "u:",
     "group": "g:",
@@ -400,6 +401,94 @@ class Violation(Value):
     agent_id: str | None
     key: str
     detail: str
+
+
+class ForgetTarget(Value):
+    """What is to be forgotten: a user, a session or a group as a whole, the whole agent, or some observations.
+
+    `observation_id`, `fact_key`, `tag`, `query` (all its words), `source` (formation, observe, propagation, import) and
+    `run_id` select observations, all that are given at once; a user, group or session beside them narrows the choice.
+    """
+
+    user_id: str | None = None
+    session_id: str | None = None
+    group_id: str | None = None
+    observation_id: str | None = None
+    fact_key: str | None = None
+    tag: str | None = None
+    query: str | None = None
+    source: SourceKind | None = None
+    run_id: int | None = None
+    everything: bool = False
+    actor: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Raises `InputError`."""
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    @property
+    def selects_observations(self) -> bool:
+        return any(getattr(self, name) is not None for name in _SELECTORS)
+
+    @property
+    def named(self) -> dict[str, str | int | bool]:
+        """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
+        given = {
+            name: getattr(self, name)
+            for name in (*_WHOLES, "observation_id", "source", "run_id")
+            if getattr(self, name)
+        }
+        return given | {name: True for name in ("fact_key", "tag", "query", "everything") if getattr(self, name)}
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        wholes = sum(getattr(self, name) is not None for name in _WHOLES)
+        if self.everything and (wholes or self.selects_observations):
+            raise InputError("everything=True stands alone")
+        if not self.everything and not self.selects_observations and wholes != 1:
+            raise InputError("say what to forget: one user, session or group, some observations, or everything=True")
+        return self
+
+
+_WHOLES = ("user_id", "session_id", "group_id")
+_SELECTORS = ("observation_id", "fact_key", "tag", "query", "source", "run_id")
+
+
+class Physical(Value):
+    """When a DELETE has become an erasure: PostgreSQL keeps old row versions until these have been done.
+
+    `statements` free the space at once (`memory-sql db vacuum` runs them); `backups_until` is when the newest backup
+    that holds it will have expired, by the setting `backup_days`.
+    """
+
+    statements: tuple[str, ...]
+    backups_until: datetime
+
+
+class Receipt(Value):
+    """What a forgetting took out. `counts` are rows by table; of messages the key stays, without a word.
+
+    `observations` are the ids of those that went. `rebuilt`: scopes whose text has been written anew from what is left.
+    `withheld`: scopes that have lost their text, or part of it, and show what is pending until it is written anew.
+    `held`: what legal holds kept. `dry_run`: nothing was done; `counts` says what would have been.
+    """
+
+    id: str
+    at: datetime
+    target: dict[str, str | int | bool]
+    dry_run: bool
+    observations: tuple[str, ...]
+    counts: dict[str, int]
+    held: dict[str, int]
+    rebuilt: tuple[int, ...] = ()
+    withheld: tuple[int, ...] = ()
+    physical: Physical
 
 
 class Stats(Value):

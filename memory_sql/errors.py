@@ -7,6 +7,7 @@
     │   ├── InvalidMessageError     a message of a conversation, named by its position
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
+    ├── HeldError                   a legal hold forbids to forget it
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
     │   ├── SchemaError             the schema is missing, older or newer than this release
@@ -68,6 +69,12 @@ class NotFoundError(MemorySQLError):
         super().__init__(f"no {what} {key}")
         self.what = what
         self.key = key
+
+
+class HeldError(MemorySQLError):
+    def __init__(self, holds: int) -> None:
+        super().__init__(f"{holds} open legal holds; release them first, or forget what they don't cover")
+        self.holds = holds
 
 
 class DatabaseError(MemorySQLError):

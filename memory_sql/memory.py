@@ -17,7 +17,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, embedded, intake, retrieval
+from memory_sql import context, embedded, forgetting, intake, retrieval
 from memory_sql.arguments import (
     content_of,
     id_of,
@@ -47,12 +47,15 @@ from memory_sql.domain import (
     Consolidation,
     Context,
     DeadRun,
+    ForgetTarget,
     FormResult,
     Message,
     Observation,
+    Receipt,
     RunDueResult,
     Scope,
     SearchResult,
+    SourceKind,
     Stats,
     Violation,
     aware,
@@ -374,6 +377,64 @@ class Memory:
         Nothing is deleted. Raises `NotFoundError`.
         """
         await self._work.discard(id_of("agent_id", agent_id), run_id)
+
+    async def forget(
+        self,
+        *,
+        agent_id: object,
+        user_id: object | None = None,
+        session_id: object | None = None,
+        group_id: object | None = None,
+        observation_id: str | None = None,
+        fact_key: str | None = None,
+        tag: str | None = None,
+        query: str | None = None,
+        source: SourceKind | None = None,
+        run_id: int | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Receipt:
+        """Takes something out of memory, with all that was made of it and the words that it was made of.
+
+        A user (with everything they said, owned and that only they stand behind), a session, a group, all of the agent
+        (`everything=True`), or observations: one by id, or those with all of the given fact key, tag, words, source and
+        run; beside these, user, group and session narrow the choice. `dry_run` only says what would go.
+
+        It is gone when this returns, from texts as well: a text that held it is as it was before, or missing, with what
+        is pending shown instead, until it has been written anew from what is left; with `wait` that is tried before
+        returning, and where the model fails it stays due (`withheld` in the receipt). What an open legal hold covers is
+        kept. Raises `InputError`, `NotFoundError` (an unknown agent or observation), `HeldError`.
+        """
+        agent, now = id_of("agent_id", agent_id), self.now()
+        target = ForgetTarget.of(
+            user_id=optional_id("user_id", user_id),
+            session_id=optional_id("session_id", session_id),
+            group_id=optional_id("group_id", group_id),
+            observation_id=observation_id,
+            fact_key=fact_key,
+            tag=tag,
+            query=query,
+            source=source,
+            run_id=run_id,
+            everything=everything,
+            actor=optional_id("actor", actor),
+            reason=text_of("reason", reason) or None,
+        )
+        step = forgetting.preview if dry_run else forgetting.take_out_agent if everything else forgetting.take_out
+        async with self.database.transaction(session) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            receipt = await step(unit, agent_key, target, self.settings, now)
+        if dry_run or not wait or session is not None:
+            return receipt
+        rebuilt = [scope_id for scope_id in receipt.withheld if await self._work.rebuild(agent, scope_id)]
+        withheld = tuple(scope_id for scope_id in receipt.withheld if scope_id not in rebuilt)
+        return receipt.model_copy(update={"rebuilt": tuple(rebuilt), "withheld": withheld})
 
     async def verify(self) -> Sequence[Violation]:
         """What doesn't hold of all that must, at any moment, also under load; empty when all is well.

@@ -22,7 +22,15 @@ from memory_sql.db.runs import RunRepository, TakenRun
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.db.sessions import SessionRepository, SessionState
 from memory_sql.domain import ConsolidateResult, FormResult, RunDueResult
-from memory_sql.errors import BudgetError, BusyError, DatabaseError, MemorySQLError, NotFoundError, StaleError
+from memory_sql.errors import (
+    BudgetError,
+    BusyError,
+    DatabaseError,
+    LanguageModelError,
+    MemorySQLError,
+    NotFoundError,
+    StaleError,
+)
 from memory_sql.llm import LanguageModel
 from memory_sql.retry import pause
 
@@ -158,6 +166,15 @@ class Work:
         finally:
             beating.cancel()
             await asyncio.wait([beating])
+
+    async def rebuild(self, agent_id: str, scope_id: int) -> bool:
+        """Writes the scope's text anew; False: the model or somebody else was in the way, and it stays due."""
+        try:
+            await self.consolidate(agent_id, scope_id, "forget")
+        except (LanguageModelError, BusyError, StaleError, BudgetError) as error:
+            log.info("scope %s is to be written anew later: %s", scope_id, type(error).__name__)
+            return False
+        return True
 
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
         done = []

@@ -424,6 +424,7 @@ class ScopeRepository:
                 failures=0,
                 errors=0,
                 dead_run_id=None,
+                rebuild=False,
             )
             .returning(ScopeRow.version)
         )

@@ -225,6 +225,10 @@ class ScopeRow(Base):
     extraction_mode: Mapped[str] = constant(
         "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
     )
+    rebuild: Mapped[bool] = column(
+        "True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.",
+        server_default=FALSE,
+    )
 
 
 class MemberRow(Base):

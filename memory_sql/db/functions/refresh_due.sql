@@ -1,7 +1,8 @@
 -- memory.refresh_due(agent_key, scope_ids, threshold, at): says anew which of these scopes are due, and wakes the workers
 -- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
 -- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One that was given
--- up waits for a person; one whose text was just undone waits for something new.
+-- up waits for a person; one whose text was just undone waits for something new. One that has lost its text, because
+-- something in it was forgotten, is due whatever the threshold.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE sql VOLATILE
@@ -10,7 +11,7 @@ AS $$
         UPDATE memory.scopes s
         SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END
         FROM (
-            SELECT c.scope_id, c.is_active AND c.consolidate AND c.dead_run_id IS NULL AND c.last_seq > c.held_seq
+            SELECT c.scope_id, c.is_active AND c.consolidate AND c.dead_run_id IS NULL AND (c.rebuild OR c.last_seq > c.held_seq)
                 AND wanted.pending <= (
                     SELECT count(*)
                     FROM (
@@ -18,7 +19,9 @@ AS $$
                     ) enough
                 ) AS yes
             FROM memory.scopes c
-            CROSS JOIN LATERAL (SELECT coalesce(c.consolidation_threshold, p_threshold) AS pending) wanted
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(c.consolidation_threshold, p_threshold) END AS pending
+            ) wanted
             WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = is_due.scope_id

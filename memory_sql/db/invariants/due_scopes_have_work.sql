@@ -8,13 +8,15 @@ SELECT
            coalesce(s.dead_run_id::text, 'none')) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
-CROSS JOIN LATERAL (SELECT coalesce(s.consolidation_threshold, :threshold) AS pending) w
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(s.consolidation_threshold, :threshold) END AS pending
+) w
 CROSS JOIN LATERAL (
     SELECT count(*) AS pending
     FROM (SELECT FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) LIMIT w.pending) enough
 ) p
 WHERE s.due_at IS NOT NULL
   AND (
-      s.dead_run_id IS NOT NULL OR NOT s.is_active OR NOT s.consolidate OR s.last_seq <= s.held_seq
+      s.dead_run_id IS NOT NULL OR NOT s.is_active OR NOT s.consolidate OR s.last_seq <= s.held_seq AND NOT s.rebuild
       OR p.pending < w.pending
   )

@@ -1,8 +1,10 @@
 -- A formation stored as many observations as it recorded; one that didn't succeed stored none, and nothing else made any.
+-- What was forgotten since is counted on the run.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,
-    format('%s observations recorded, %s there', coalesce(r.observations, 0), coalesce(o.observations, 0)) AS detail
+    format('%s observations recorded, %s of them forgotten, %s there', coalesce(r.observations, 0), r.forgotten,
+           coalesce(o.observations, 0)) AS detail
 FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN (
@@ -11,4 +13,4 @@ LEFT JOIN (
     WHERE run_id IS NOT NULL
     GROUP BY agent_key, run_id
 ) o USING (agent_key, run_id)
-WHERE coalesce(o.observations, 0) <> CASE WHEN r.kind = 'formation' THEN coalesce(r.observations, 0) ELSE 0 END
+WHERE coalesce(o.observations, 0) <> CASE WHEN r.kind = 'formation' THEN coalesce(r.observations, 0) - r.forgotten ELSE 0 END

@@ -1,0 +1,20 @@
+-- memory.erase_agent(agent_key): takes out everything of an agent but its id and the events, and counts it. One row per
+-- table. The caller has locked the agent's row.
+CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    FOREACH what IN ARRAY ARRAY[
+        'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'user_aliases',
+        'runs', 'messages', 'sessions', 'scopes', 'holds'
+    ] LOOP
+        EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
+        GET DIAGNOSTICS counted = ROW_COUNT;
+        RETURN NEXT;
+    END LOOP;
+    UPDATE memory.agents SET settings = '{}' WHERE agent_key = p_agent;
+    UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
+END
+$$;
+
+COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -24,6 +24,7 @@ from memory_sql.llm.tasks import ConsolidationTask, NumberedText, as_written
 from memory_sql.retry import judge
 from memory_sql.text import clean, count_words
 
+ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
 LONGEST_WORD = 12  # characters that a word may take on average
 
@@ -197,7 +198,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
     """Records why, gives the lease back and says when to try again; the old text stays."""
-    counts = loaded.reason != "asked"
+    counts = loaded.reason not in ASKED
     verdict = judge(error, loaded.scope.failures, loaded.scope.errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
+from memory_sql.llm.tasks import ExtractionTask, Turn
 
 T = TypeVar("T", bound=BaseModel | str)
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
@@ -43,3 +44,47 @@ def extracted(*items: tuple[str, str] | tuple[str, str, list[int]]) -> str:
         {"content": item[0], "scope": item[1], "sources": list(item[2]) if len(item) == 3 else [1]} for item in items
     ]
     return json.dumps({"observations": observations})
+
+
+class Parrot:
+    """Remembers every word: an observation of each user's turn, a text of all that it is shown. Never refuses.
+
+    A turn that says "we" goes to the group, if there is one, one that says "everybody" to all, any other to who said it.
+    `meanwhile` is awaited once, before the next answer; `extracted` are the observations of the next extraction:
+    `(content, kind of scope, sources)` each.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Request[Any]] = []
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+        self.failing: BaseException | None = None
+        self.extracted: list[tuple[str, str, list[int]]] = []
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        self.requests.append(request)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        if self.failing is not None:
+            raise self.failing
+        task = request.material
+        reply = self._extract(task) if isinstance(task, ExtractionTask) else self._tell(task)
+        return Answer(read(reply, request.output), reply, Usage("parrot", 100, 10, 0.01))
+
+    def _extract(self, task: ExtractionTask) -> str:
+        said = [(turn.text, self._whose(turn, task), [turn.n]) for turn in task.turns if turn.role == "user"]
+        if self.extracted:
+            by_kind = {scope.kind: scope.alias for scope in task.scopes}
+            said = [(text, by_kind[kind], sources) for text, kind, sources in self.extracted]
+            self.extracted = []
+        return extracted(*said)
+
+    def _whose(self, turn: Turn, task: ExtractionTask) -> str:
+        words = turn.text.casefold().split()
+        kind = "group" if "we" in words else "collective" if "everybody" in words else "individual"
+        offered = [scope.alias for scope in task.scopes if scope.kind == kind]
+        mine = [alias for alias in offered if alias.endswith(turn.person or "")]
+        return (mine or offered or ["individual"])[0]
+
+    def _tell(self, task: Any) -> str:
+        return " ".join(filter(None, [task.current, *(item.text for item in task.observations)]))

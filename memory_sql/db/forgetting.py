@@ -102,7 +102,10 @@ class ForgettingRepository:
         sessions = tuple(
             await self._session.scalars(
                 select(SessionRow.session_id)
-                .where(SessionRow.agent_key == self._agent_key, SessionRow.participants.contained_by(list(users)))
+                .where(
+                    SessionRow.agent_key == self._agent_key,
+                    SessionRow.participants.op("<@")(cast(list(users), ARRAY(Text))),
+                )
                 .order_by(SessionRow.session_id)
             )
         )
@@ -143,7 +146,11 @@ class ForgettingRepository:
         )
         found = await self._session.scalars(
             select(SessionRow.session_id)
-            .where(SessionRow.agent_key == self._agent_key, SessionRow.group_ids == [group_id], ~exists(others))
+            .where(
+                SessionRow.agent_key == self._agent_key,
+                SessionRow.group_ids == cast([group_id], ARRAY(Text)),
+                ~exists(others),
+            )
             .order_by(SessionRow.session_id)
         )
         return tuple(found)
@@ -165,7 +172,7 @@ class ForgettingRepository:
         if target.fact_key is not None:
             found = found.where(o.fact_key == target.fact_key)
         if target.tag is not None:
-            found = found.where(o.tags.contains([target.tag]))
+            found = found.where(o.tags.op("@>")(cast([target.tag], ARRAY(Text))))
         if target.source is not None:
             found = found.where(o.source_kind == target.source)
         if target.run_id is not None:

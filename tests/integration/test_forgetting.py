@@ -1,0 +1,429 @@
+"""Forgetting: what goes, what stays, and that nothing comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql
+
+from memory_sql.config import Settings
+from memory_sql.db.tables import Base
+from memory_sql.domain import Receipt
+from memory_sql.errors import HeldError, InputError, MemorySQLError, NotFoundError, StaleError, UnavailableError
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.factories import message
+from tests.fakes import Parrot
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
+JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
+TABLES = [table.name for table in Base.metadata.sorted_tables]
+
+
+@pytest.fixture
+def parrot() -> Parrot:
+    return Parrot()
+
+
+@pytest.fixture
+async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
+    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=2)) as opened:
+        yield opened
+        assert list(await opened.verify()) == []
+
+
+async def say(memory: Memory, *said: str, user: str = "mia", session: str = "s", first: int = 1, **more: Any) -> None:
+    messages = [message(text, n=n, name=user.title()) for n, text in enumerate(said, first)]
+    await memory.add(messages, agent_id="ada", user_id=user, session_id=session, **more)
+    await memory.form(agent_id="ada", session_id=session)
+
+
+async def tell(memory: Memory) -> None:
+    """Every scope's pending observations go into its text."""
+    for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+
+
+async def everything(memory: Memory) -> str:
+    """Every row of every table, as text."""
+    found = [await rows(memory, f"SELECT t::text FROM memory.{table} t ORDER BY 1") for table in TABLES]  # noqa: S608
+    return "\n".join(row for rows_of_table in found for (row,) in rows_of_table)
+
+
+async def texts(memory: Memory) -> dict[str, str | None]:
+    found = await rows(memory, "SELECT owner, consolidation FROM memory.scopes")
+    return {str(owner): text for owner, text in found}
+
+
+async def remembered(memory: Memory) -> set[str]:
+    return {content for (content,) in await rows(memory, "SELECT content FROM memory.observations")}
+
+
+async def test_forgotten_user_leaves_no_word_anywhere(memory: Memory) -> None:
+    """R100, promise 7: whatever was made of it; what isn't theirs stays as it was, to the byte."""
+    await say(
+        memory, "I hide my ruby.", "We keep the opal in the boat.", "Tell everybody of the amber.", group_ids=["crew"]
+    )
+    await say(memory, "I sail a sloop.", "We meet at noon.", user="jonas", session="t", group_ids=["crew"])
+    await tell(memory)
+    await say(memory, "I sold the topaz.", session="u")
+    await memory.observe("Mia's pearl is fake.", **MIA, tags=["garnet"], metadata={"safe": "jade"}, speaker="Beryl")
+    await memory.add([message("I lost the onyx.", n=9)], **MIA, session_id="unformed")
+    await tell(memory)
+    await memory.undo(agent_id="ada", scope_id=(await memory.scopes(**MIA))[-1].ref.id)
+    theirs = "SELECT o::text FROM memory.scopes o WHERE owner = 'u:jonas'"
+    before = await rows(memory, theirs)
+
+    receipt = await memory.forget(**MIA, actor="dpo", reason="asked for it")
+
+    left = (await everything(memory)).casefold()
+    for word in "ruby opal amber topaz pearl garnet jade beryl onyx rubi boat".split():
+        assert word not in left, word
+    assert await rows(memory, theirs) == before
+    assert await texts(memory) == {"u:mia": None, "g:crew": "We meet at noon.", "u:jonas": "I sail a sloop.", "c": None}
+    assert await remembered(memory) == {"I sail a sloop.", "We meet at noon."}
+    assert receipt.counts["observations"] == len(receipt.observations) == 5
+    assert receipt.counts["messages"] == 5
+    assert len(receipt.rebuilt) == 1
+    assert receipt.withheld == ()
+
+
+async def test_word_of_another_stands_alone(memory: Memory) -> None:
+    """Rule 7: by evidence. A confirmation keeps what somebody else said too; a text made of both goes."""
+    await say(memory, "We leave at dawn.", group_ids=["crew"])
+    await say(memory, "We leave at dawn.", user="jonas", session="t", group_ids=["crew"])
+    await tell(memory)
+    before = await texts(memory)
+    await memory.forget(**MIA)
+    assert await remembered(memory) == {"We leave at dawn."}
+    assert (await texts(memory))["g:crew"] == before["g:crew"]
+    assert "mia" not in str(await rows(memory, "SELECT related_users, speaker FROM memory.observations")).casefold()
+    await memory.forget(**JONAS)
+    assert await remembered(memory) == set()
+    assert not (await texts(memory))["g:crew"]
+
+
+async def test_observation_made_of_two_voices_goes_with_either(memory: Memory, parrot: Parrot) -> None:
+    talk = [message("We sail", n=1), message("at dawn.", n=2, user_id="jonas")]
+    await memory.add(talk, **MIA, session_id="s", group_ids=["crew"])
+    parrot.extracted = [("The crew sails at dawn.", "group", [1, 2])]
+    await memory.form(**ADA, session_id="s")
+    await memory.forget(**JONAS)
+    assert await remembered(memory) == set()
+    assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [(1, "We sail"), (2, None)]
+
+
+async def test_answers_to_a_forgotten_user_go_with_their_questions(memory: Memory) -> None:
+    talk = [
+        message("Where is my ruby?", n=1),
+        message("Your ruby is in the boat.", n=2, role="assistant"),
+        message("And my sloop?", n=3, user_id="jonas"),
+        message("Your sloop is at the pier.", n=4, role="assistant"),
+    ]
+    await memory.add(talk, **MIA, session_id="s")
+    await memory.forget(**MIA)
+    assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [
+        (1, None), (2, None), (3, "And my sloop?"), (4, "Your sloop is at the pier."),
+    ]  # fmt: skip
+
+
+async def test_observation_goes_with_its_message_and_what_else_was_made_of_it(memory: Memory, parrot: Parrot) -> None:
+    await memory.add([message("I like tea and I live in Rome.")], **MIA, session_id="s")
+    parrot.extracted = [("Mia likes tea.", "individual", [1]), ("Mia lives in Rome.", "individual", [1])]
+    formed = await memory.form(**ADA, session_id="s")
+    await memory.observe("Mia sings.", **MIA)
+    await tell(memory)
+    receipt = await memory.forget(**ADA, observation_id=formed.observations[0].id)
+    assert receipt.observations == tuple(o.id for o in formed.observations)
+    assert await remembered(memory) == {"Mia sings."}
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
+    assert await texts(memory) == {"u:mia": "Mia sings."}
+
+
+async def test_message_that_was_forgotten_is_not_taken_again(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.")
+    await memory.forget(**MIA)
+    added = await memory.add([message("I hide my ruby.", n=1)], **MIA, session_id="s")
+    assert (added.accepted, added.duplicates) == (0, 1)
+    assert "ruby" not in await everything(memory)
+
+
+@pytest.mark.parametrize("undone", [False, True])
+async def test_texts_on_top_of_a_tainted_one_go_as_well(memory: Memory, undone: bool) -> None:
+    for word in ("one", "ruby", "three"):
+        await memory.observe(word, **MIA, tags=[word])
+        await tell(memory)
+    if undone:
+        await memory.undo(**ADA, scope_id=(await memory.scopes(**MIA))[0].ref.id)
+    await memory.forget(**ADA, tag="ruby")
+    versions = await memory.history(**MIA)
+    assert "ruby" not in await everything(memory)
+    assert versions[0].content == "one three"
+    assert versions[0].version > 3
+    assert versions[-1].content == "one"
+
+
+async def test_version_before_stays(memory: Memory) -> None:
+    await memory.observe("one", **MIA)
+    await tell(memory)
+    await memory.observe("ruby", **MIA, tags=["ruby"])
+    await tell(memory)
+    receipt = await memory.forget(**ADA, tag="ruby")
+    assert await texts(memory) == {"u:mia": "one"}
+    assert receipt.rebuilt == receipt.withheld == ()  # nothing was left to be told anew
+
+
+async def test_what_was_made_of_it_upwards_goes_and_what_it_was_made_of_stays(memory: Memory) -> None:
+    """Downwards to messages and derived rows, over two levels; never up to a child's source (rule 7)."""
+    low = await memory.observe("Mia's ruby.", **MIA)
+    middle = await memory.observe("A member's ruby.", **ADA, group_id="crew")
+    high = await memory.observe("Somebody's ruby.", **ADA, collective=True)
+    for child, source in ((middle, low), (high, middle)):
+        await rows(
+            memory,
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+            " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
+            child=child.scope.id,
+            source=source.scope.id,
+        )
+    await tell(memory)
+    await memory.forget(**ADA, observation_id=middle.id)
+    assert await texts(memory) == {"u:mia": "Mia's ruby.", "g:crew": None, "c": None}
+    assert await remembered(memory) == {"Mia's ruby."}
+    await memory.forget(**MIA)
+    assert "ruby" not in await everything(memory)
+
+
+async def test_forgetting_reaches_over_two_levels(memory: Memory) -> None:
+    low = await memory.observe("Mia's ruby.", **MIA)
+    middle = await memory.observe("A member's ruby.", **ADA, group_id="crew")
+    high = await memory.observe("Somebody's ruby.", **ADA, collective=True)
+    for child, source in ((middle, low), (high, middle)):
+        await rows(
+            memory,
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+            " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
+            child=child.scope.id,
+            source=source.scope.id,
+        )
+    await tell(memory)
+    await memory.forget(**MIA)
+    assert "ruby" not in await everything(memory)
+
+
+async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: Parrot) -> None:
+    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    parrot.meanwhile = partial(memory.forget, **MIA)
+    with pytest.raises(StaleError):
+        await memory.form(**ADA, session_id="s")
+    await memory.form(**ADA, session_id="s")
+    assert "ruby" not in await everything(memory)
+
+
+async def test_formation_that_was_shown_a_forgotten_text_is_refused(memory: Memory, parrot: Parrot) -> None:
+    await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
+    await tell(memory)
+    await memory.add([message("I sail a sloop.")], **JONAS, session_id="s")
+    parrot.meanwhile = partial(memory.forget, **ADA, tag="ruby")
+    with pytest.raises(StaleError):
+        await memory.form(**ADA, session_id="s")
+    assert "ruby" not in await everything(memory)
+    await memory.form(**ADA, session_id="s")
+    assert await remembered(memory) == {"I sail a sloop."}
+
+
+async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker died between the model's answer and applying it: the raw answer lies in the ledger."""
+    await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
+    await memory.add([message("I hide my opal.")], **MIA, session_id="s")
+    await memory.add([message("I sail a sloop.")], **JONAS, session_id="t")
+
+    async def die(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("memory_sql.formation.apply", die)
+    for session_id in ("s", "t"):
+        with pytest.raises(asyncio.CancelledError):
+            await memory.form(**ADA, session_id=session_id)
+    monkeypatch.undo()
+    assert len(await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL")) == 2
+    await memory.forget(**MIA)
+    assert "opal" not in await everything(memory)
+    await memory.forget(**ADA, tag="ruby")
+    assert await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL") == []
+    for session_id in ("s", "t"):
+        await memory.form(**ADA, session_id=session_id)
+    assert await remembered(memory) == {"I sail a sloop."}
+
+
+@pytest.mark.parametrize("pending", [False, True])
+async def test_consolidation_under_way_brings_nothing_back(memory: Memory, parrot: Parrot, pending: bool) -> None:
+    """Forgotten while it is read, or from the text on which the new one is being written."""
+    await memory.observe("ruby", **MIA, tags=["ruby"])
+    if not pending:
+        await tell(memory)
+    scope_id = (await memory.observe("two", **MIA)).scope.id
+    parrot.meanwhile = partial(memory.forget, **ADA, tag="ruby", wait=False)
+    with pytest.raises(StaleError):
+        await memory.consolidate(**ADA, scope_id=scope_id)
+    await memory.run_due()
+    await memory.consolidate(**ADA, scope_id=scope_id)
+    assert await texts(memory) == {"u:mia": "two"}
+    assert "ruby" not in await everything(memory)
+
+
+async def test_text_is_withheld_while_the_model_fails(memory: Memory, parrot: Parrot) -> None:
+    """Privacy beats availability: what is pending is shown instead, and the text comes back by itself."""
+    await memory.observe("one", **MIA)
+    await memory.observe("ruby", **MIA, tags=["ruby"])
+    await tell(memory)
+    parrot.failing = UnavailableError("unavailable", "down")
+    receipt = await memory.forget(**ADA, tag="ruby")
+    assert receipt.rebuilt == ()
+    assert len(receipt.withheld) == 1
+    xml = str(await memory.context(**MIA))
+    assert "ruby" not in xml
+    assert "one" in xml
+    parrot.failing = None
+    await memory.run_due()
+    assert await texts(memory) == {"u:mia": "one"}  # one alone is below the threshold
+
+
+async def test_dry_run_says_what_would_go_and_writes_nothing(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.", "I sail a sloop.")
+    await tell(memory)
+    before = await everything(memory)
+    with statements(memory) as sent:
+        planned = await memory.forget(**MIA, dry_run=True)
+    assert not any(statement.lstrip().startswith(("INSERT", "UPDATE", "DELETE")) for statement in sent)
+    assert await everything(memory) == before
+    done = await memory.forget(**MIA)
+    assert planned.observations == done.observations
+    assert {name: done.counts[name] for name in planned.counts} == planned.counts
+    assert (planned.dry_run, done.dry_run) == (True, False)
+
+
+async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.", "I sail a sloop.")
+    await say(memory, "I sold the opal.", session="t")
+    await rows(
+        memory, "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'session', 't' FROM memory.agents"
+    )
+    receipt = await memory.forget(**MIA)
+    assert await remembered(memory) == {"I sold the opal."}
+    assert receipt.held == {"observations": 1, "messages": 1}
+    assert await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL") == [
+        ("I sold the opal.",)
+    ]
+    with pytest.raises(HeldError):
+        await memory.forget(**ADA, everything=True)
+    await rows(memory, "UPDATE memory.holds SET released_at = now()")
+    await memory.forget(**MIA)
+    assert await remembered(memory) == set()
+
+
+CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "session": ({"session_id": "s"}, {"opal", "pearl", "jade"}),
+    "group": ({"group_id": "crew"}, {"ruby", "topaz", "opal", "jade"}),
+    "tag": ({"tag": "green"}, {"ruby", "topaz", "opal", "pearl"}),
+    "words": ({"query": "hide ruby"}, {"topaz", "opal", "pearl", "jade"}),
+    "words of a user": ({"query": "found", "user_id": "jonas"}, {"ruby", "topaz", "pearl", "jade"}),
+    "source": ({"source": "observe"}, {"ruby", "topaz", "opal", "pearl"}),
+    "everything": ({"everything": True}, set()),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+async def test_choice(memory: Memory, choice: str) -> None:
+    await say(memory, "I hide my ruby.", "I found the topaz.")
+    await say(memory, "I found an opal.", user="jonas", session="t")
+    await say(memory, "We share the pearl.", user="jonas", session="u", group_ids=["crew"])
+    await memory.observe("There is jade.", **MIA, tags=["green"])
+    await tell(memory)
+    target, left = CHOICES[choice]
+    planned = await memory.forget(**ADA, **target, dry_run=True)
+    await memory.forget(**ADA, **target)
+    found = await everything(memory)
+    assert {word for word in ("ruby", "topaz", "opal", "pearl", "jade") if word in found} == left
+    if target.get("everything"):
+        assert planned.counts["observations"] == 5
+        assert await rows(memory, "SELECT agent_id FROM memory.agents") == [("ada",)]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [{}, {"user_id": "mia", "session_id": "s"}, {"everything": True, "user_id": "mia"}, {"source": "hearsay"}],
+)
+async def test_unclear_target_is_refused(memory: Memory, target: dict[str, Any]) -> None:
+    await memory.observe("one", **MIA)
+    with pytest.raises(InputError):
+        await memory.forget(**ADA, **target)
+
+
+async def test_unknown_things_are_not_found(memory: Memory) -> None:
+    await memory.observe("one", **MIA)
+    with pytest.raises(NotFoundError):
+        await memory.forget(agent_id="bob", user_id="mia")
+    with pytest.raises(NotFoundError):
+        await memory.forget(**ADA, observation_id="o77-1")
+    nobody = await memory.forget(**ADA, user_id="nobody")
+    assert sum(nobody.counts.values()) == 0
+
+
+async def test_forgetting_again_finds_nothing(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.")
+    await memory.forget(**MIA)
+    again = await memory.forget(**MIA)
+    assert again.observations == ()
+    assert again.counts["observations"] == 0
+
+
+async def test_forgetting_joins_the_hosts_transaction(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.")
+    before = await everything(memory)
+    async with memory.database.transaction() as session:
+        await memory.forget(**MIA, session=session)
+        left = await session.scalar(sql("SELECT count(*) FROM memory.observations"))
+        assert left == 0
+        await session.rollback()
+    assert await everything(memory) == before
+
+
+async def test_event_keeps_the_ids_and_no_text(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.")
+    receipt = await memory.forget(**ADA, query="ruby", actor="dpo", reason="a mistake")
+    (event,) = await rows(memory, "SELECT kind, actor, reason, detail FROM memory.events WHERE kind = 'forget'")
+    assert event[:3] == ("forget", "dpo", "a mistake")
+    assert event[3]["id"] == receipt.id
+    assert event[3]["observations"] == list(receipt.observations)
+    assert event[3]["target"] == {"query": True}
+
+
+async def test_what_was_superseded_by_it_stands_again(memory: Memory) -> None:
+    old, new = await memory.observe("Mia lives in Rome.", **MIA), await memory.observe("Mia lives in Oslo.", **MIA)
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, superseded_by)"
+        " SELECT agent_key, scope_id, 1, 'superseded', 2 FROM memory.scopes",
+    )
+    await memory.forget(**ADA, observation_id=new.id)
+    assert [o.id for o in await memory.list(**MIA)] == [old.id]
+
+
+async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory) -> None:
+    """Locks on sessions and scopes are taken in one order by everybody."""
+    for session, group in (("s", "crew"), ("t", "club")):
+        for user in ("mia", "jonas"):
+            await say(memory, f"We {user} keep it.", user=user, session=f"{session}{user}", group_ids=[group])
+    await tell(memory)
+
+    async def forget(user: str) -> Receipt | MemorySQLError:
+        return await memory.forget(**ADA, user_id=user, wait=False)
+
+    await asyncio.gather(forget("mia"), forget("jonas"))
+    assert await remembered(memory) == set()

@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     daily_tokens: int | None = Field(None, ge=0, description="tokens of an agent and day (UTC) beyond which work waits")
     pending_max: int = Field(20, ge=0, description="newest pending observations that the context shows per scope")
     backup_days: int = Field(30, ge=0, description="how long backups and WAL are kept; said in receipts of forgetting")
+    forget_journal: Path | None = Field(
+        None, description="file outside the database's backups that says what was forgotten, for `restore-check`"
+    )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
     language: str = Field("english", description="text-search configuration of new scopes")

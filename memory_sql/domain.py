@@ -406,13 +406,15 @@ class Violation(Value):
 class ForgetTarget(Value):
     """What is to be forgotten: a user, a session or a group as a whole, the whole agent, or some observations.
 
-    `observation_id`, `fact_key`, `tag`, `query` (all its words), `source` (formation, observe, propagation, import) and
-    `run_id` select observations, all that are given at once; a user, group or session beside them narrows the choice.
+    A message by `message_id` and its session, with what was made of it. `observation_id`, `fact_key`, `tag`, `query` (all
+    its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given at
+    once; a user, group or session beside them narrows the choice.
     """
 
     user_id: str | None = None
     session_id: str | None = None
     group_id: str | None = None
+    message_id: str | None = None
     observation_id: str | None = None
     fact_key: str | None = None
     tag: str | None = None
@@ -441,7 +443,7 @@ class ForgetTarget(Value):
         """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
         given = {
             name: getattr(self, name)
-            for name in (*_WHOLES, "observation_id", "source", "run_id")
+            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id")
             if getattr(self, name)
         }
         return given | {name: True for name in ("fact_key", "tag", "query", "everything") if getattr(self, name)}
@@ -451,6 +453,8 @@ class ForgetTarget(Value):
         wholes = sum(getattr(self, name) is not None for name in _WHOLES)
         if self.everything and (wholes or self.selects_observations):
             raise InputError("everything=True stands alone")
+        if self.message_id and (self.session_id is None or wholes > 1 or self.selects_observations):
+            raise InputError("a message is named by message_id= and its session_id=")
         if not self.everything and not self.selects_observations and wholes != 1:
             raise InputError("say what to forget: one user, session or group, some observations, or everything=True")
         return self

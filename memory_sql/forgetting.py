@@ -8,18 +8,19 @@ a model is making of it meanwhile. What is left pending is told anew in texts of
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.forgetting import Closure, ForgettingRepository, Seeds
+from memory_sql.db.forgetting import PHYSICAL, Closure, ForgettingRepository, Seeds
 from memory_sql.db.scopes import ScopeRepository
 from memory_sql.domain import ForgetTarget, Physical, Receipt, observation_id
 from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.journal import Entry
 
-REWRITTEN = ("messages", "observations", "evidence", "consolidations", "scopes", "runs", "sessions", "events")
-PHYSICAL = tuple(f"VACUUM (ANALYZE) memory.{table}" for table in REWRITTEN)
 NOTHING = Closure((), (), (), 0, 0)
 
 
@@ -61,12 +62,34 @@ async def preview(session: Session, agent_key: int, target: ForgetTarget, settin
     return _receipt(target, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """`entry` says it again for the journal."""
+
+    receipt: Receipt
+    entry: Entry
+
+
 async def take_out(
-    session: Session, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
-) -> Receipt:
+    session: Session, agent_id: str, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
+) -> Forgotten:
     """Forgets it; `withheld` of the receipt are the scopes that are due to be told anew."""
-    repository, scopes = ForgettingRepository(session, agent_key), ScopeRepository(session)
-    found = await _locked(session, agent_key, target)
+    found = await _locked(session, agent_key, partial(find, target=target))
+    receipt = _receipt(target, found.closure, {}, (), settings, now)
+    return await _erase(session, agent_id, agent_key, found, receipt, settings, target.actor, target.reason)
+
+
+async def _erase(
+    session: Session,
+    agent_id: str,
+    agent_key: int,
+    found: Found,
+    receipt: Receipt,
+    settings: Settings,
+    actor: str | None,
+    reason: str | None,
+) -> Forgotten:
+    repository, scopes, now = ForgettingRepository(session, agent_key), ScopeRepository(session), receipt.at
     states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
     for scope_id, version in tainted.items():
@@ -74,34 +97,72 @@ async def take_out(
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
     withheld = await repository.await_rebuild(list(tainted))
     await scopes.refresh_due(agent_key, found.scopes, settings.consolidation_threshold, now)
-    receipt = _receipt(target, found.closure, counts, tuple(withheld), settings, now)
-    await repository.record(target, receipt.id, found.closure, counts, now)
-    return receipt
+    receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(withheld)})
+    await repository.record(receipt, actor=actor, reason=reason)
+    return Forgotten(receipt, _entry(receipt, agent_id, found))
 
 
-async def _locked(session: Session, agent_key: int, target: ForgetTarget) -> Found:
+async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
     """What goes, looked at again under the locks until nothing is added: what comes later comes after the forgetting."""
-    found = await find(session, agent_key, target)
+    found = await look(session, agent_key)
     while True:
         await ForgettingRepository(session, agent_key).lock_sessions(found.sessions)
         await ScopeRepository(session).lock(agent_key, scope_ids=found.scopes)
-        again = await find(session, agent_key, target)
+        again = await look(session, agent_key)
         if again == found:
             return found
         found = again
 
 
 async def take_out_agent(
-    session: Session, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
-) -> Receipt:
+    session: Session, agent_id: str, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
+) -> Forgotten:
     """Forgets all of an agent. Raises `HeldError` while anything of it is held."""
     repository = ForgettingRepository(session, agent_key)
     if held := await repository.open_holds():
         raise HeldError(held)
-    counts = await repository.erase_agent()
-    receipt = _receipt(target, NOTHING, counts, (), settings, now)
-    await repository.record(target, receipt.id, NOTHING, counts, now)
-    return receipt
+    receipt = _receipt(target, NOTHING, await repository.erase_agent(), (), settings, now)
+    await repository.record(receipt, actor=target.actor, reason=target.reason)
+    return Forgotten(receipt, Entry(id=receipt.id, at=now, agent_id=agent_id, everything=True))
+
+
+async def again(session: Session, agent_key: int, entry: Entry, settings: Settings, now: datetime) -> Receipt | None:
+    """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
+    repository = ForgettingRepository(session, agent_key)
+    if await repository.is_recorded(entry.id):
+        return None
+    target = ForgetTarget(everything=True, reason="restored from a backup")
+    if entry.everything:
+        forgotten = await take_out_agent(session, entry.agent_id, agent_key, target, settings, now)
+        receipt = forgotten.receipt.model_copy(update={"id": entry.id})
+        await repository.record(receipt, actor=None, reason=target.reason)
+        return receipt
+    messages = tuple((session_id, n) for session_id, numbers in entry.messages.items() for n in numbers)
+    seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
+
+    async def look(session: Session, agent_key: int) -> Found:
+        return Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+
+    found = await _locked(session, agent_key, look)
+    receipt = _receipt(target, found.closure, {}, (), settings, now).model_copy(
+        update={"id": entry.id, "target": {"journal": True}}
+    )
+    return (await _erase(session, entry.agent_id, agent_key, found, receipt, settings, None, target.reason)).receipt
+
+
+def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
+    messages: dict[str, tuple[int, ...]] = {}
+    for session_id, number in found.closure.messages:
+        messages[session_id] = (*messages.get(session_id, ()), number)
+    return Entry(
+        id=receipt.id,
+        at=receipt.at,
+        agent_id=agent_id,
+        users=found.seeds.users,
+        scopes=found.seeds.scopes,
+        observations=found.closure.observations,
+        messages=messages,
+    )
 
 
 def _receipt(

@@ -13,11 +13,13 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, embedded, forgetting, intake, retrieval
+from memory_sql import context, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
     id_of,
@@ -34,6 +36,7 @@ from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.contexts import static_layer
+from memory_sql.db.engine import on_commit
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
@@ -385,6 +388,7 @@ class Memory:
         user_id: object | None = None,
         session_id: object | None = None,
         group_id: object | None = None,
+        message_id: object | None = None,
         observation_id: str | None = None,
         fact_key: str | None = None,
         tag: str | None = None,
@@ -401,8 +405,9 @@ class Memory:
         """Takes something out of memory, with all that was made of it and the words that it was made of.
 
         A user (with everything they said, owned and that only they stand behind), a session, a group, all of the agent
-        (`everything=True`), or observations: one by id, or those with all of the given fact key, tag, words, source and
-        run; beside these, user, group and session narrow the choice. `dry_run` only says what would go.
+        (`everything=True`), a message of a session, or observations: one by id, or those with all of the given fact key,
+        tag, words, source and run; beside these, user, group and session narrow the choice. `dry_run` only says what
+        would go.
 
         It is gone when this returns, from texts as well: a text that held it is as it was before, or missing, with what
         is pending shown instead, until it has been written anew from what is left; with `wait` that is tried before
@@ -414,6 +419,7 @@ class Memory:
             user_id=optional_id("user_id", user_id),
             session_id=optional_id("session_id", session_id),
             group_id=optional_id("group_id", group_id),
+            message_id=optional_id("message_id", message_id),
             observation_id=observation_id,
             fact_key=fact_key,
             tag=tag,
@@ -424,17 +430,52 @@ class Memory:
             actor=optional_id("actor", actor),
             reason=text_of("reason", reason) or None,
         )
-        step = forgetting.preview if dry_run else forgetting.take_out_agent if everything else forgetting.take_out
         async with self.database.transaction(session) as unit:
             agent_key = await agent_key_of(unit, agent)
             if agent_key is None:
                 raise NotFoundError("agent", agent)
-            receipt = await step(unit, agent_key, target, self.settings, now)
-        if dry_run or not wait or session is not None:
+            if dry_run:
+                return await forgetting.preview(unit, agent_key, target, self.settings, now)
+            take_out = forgetting.take_out_agent if everything else forgetting.take_out
+            forgotten = await take_out(unit, agent, agent_key, target, self.settings, now)
+            self._write_down(unit, forgotten.entry, theirs=session is not None)
+        receipt = forgotten.receipt
+        if not wait or session is not None:
             return receipt
         rebuilt = [scope_id for scope_id in receipt.withheld if await self._work.rebuild(agent, scope_id)]
         withheld = tuple(scope_id for scope_id in receipt.withheld if scope_id not in rebuilt)
         return receipt.model_copy(update={"rebuilt": tuple(rebuilt), "withheld": withheld})
+
+    def _write_down(self, unit: Session, entry: journal.Entry, *, theirs: bool) -> None:
+        """In the journal, if there is one: what goes, before our commit, and that it went, after it."""
+        path = self.settings.forget_journal
+        if path is None:
+            return
+        if not theirs:
+            journal.plan(path, entry)
+            on_commit(unit, partial(journal.done, path, entry.id))
+            return
+
+        def both() -> None:  # the host may still roll back
+            journal.plan(path, entry)
+            journal.done(path, entry.id)
+
+        on_commit(unit, both)
+
+    async def forget_again(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
+        """Forgets on a restored database what the journal says and the database doesn't know of; to be run before use.
+
+        What isn't known to have been committed is left out, unless `unsure`. Of an agent that isn't there, nothing is.
+        """
+        receipts = []
+        for entry, committed in journal.entries(journal_file):
+            if not committed and not unsure:
+                continue
+            async with self.database.transaction() as unit:
+                agent_key = await agent_key_of(unit, entry.agent_id)
+                if agent_key is not None:
+                    receipts.append(await forgetting.again(unit, agent_key, entry, self.settings, self.now()))
+        return [receipt for receipt in receipts if receipt is not None]
 
     async def verify(self) -> Sequence[Violation]:
         """What doesn't hold of all that must, at any moment, also under load; empty when all is well.

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from memory_sql import __version__
-from memory_sql.cli import configuration, conversations, demo, knowledge, output, reading, work
+from memory_sql.cli import configuration, conversations, demo, forgetting, knowledge, output, reading, work
 from memory_sql.cli.database import db
 from memory_sql.errors import MemorySQLError
 
@@ -41,6 +41,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "discard": work.discard,
     "undo": work.undo,
     "verify": work.verify,
+    "forget": forgetting.forget,
+    "restore-check": forgetting.restore_check,
     "settings": configuration.settings,
 }
 for name, command in COMMANDS.items():

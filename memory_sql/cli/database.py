@@ -159,3 +159,18 @@ def show_url(
     shown = found.replace("postgresql+asyncpg://", "postgresql://", 1) if psql else found
     row = {"url": shown, "running": embedded.running(directory), "data_dir": directory}
     output.one(row, lambda r: str(r["url"]), as_json)
+
+
+@db.command()
+def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Frees the space of what was forgotten, in tables and indexes: until then Postgres keeps old versions of rows.
+
+    Others may go on reading and writing meanwhile. What is in the write-ahead log and in backups goes when these expire.
+    """
+    import asyncio
+
+    from memory_sql.db import forgetting
+
+    with _reachable(url, data) as target:
+        asyncio.run(forgetting.vacuum(target))
+    output.one({"statements": forgetting.PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,8 @@ from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session as SyncSession
+from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool
 
 from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, SchemaError
@@ -155,6 +157,22 @@ class Database:
 
     async def close(self) -> None:
         await self.engine.dispose()
+
+
+def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
+    """Calls it once, when the transaction of this session has been committed; not if it is rolled back."""
+    waiting = [call]
+
+    def committed(_session: SyncSession) -> None:
+        if waiting:
+            waiting.pop()()
+
+    def ended(_session: SyncSession, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            waiting.clear()  # a later transaction of the same session is not this one
+
+    event.listen(session.sync_session, "after_commit", committed)
+    event.listen(session.sync_session, "after_transaction_end", ended)
 
 
 @asynccontextmanager

@@ -7,33 +7,44 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, insert, literal, or_, select, update
+from sqlalchemy import Select, and_, cast, exists, func, insert, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import REGCONFIG
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.pool import NullPool
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
+from memory_sql.db.engine import asyncpg_url, named_errors
 from memory_sql.db.tables import (
     AgentRow,
     Base,
     EventRow,
     EvidenceRow,
     HoldRow,
+    MessageRow,
     ObservationRow,
     ScopeRow,
     SessionRow,
     UserAliasRow,
 )
-from memory_sql.domain import ForgetTarget, observation_id, owner_key, parse_observation_id
+from memory_sql.domain import ForgetTarget, Receipt, owner_key, parse_observation_id
+
+# What lies in old row versions and index entries goes with these. Each runs outside a transaction.
+WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
+PHYSICAL = (
+    *(f"VACUUM (ANALYZE) memory.{table}" for table in (*WITH_TEXT, "evidence", "lineage", "members", "sessions")),
+    *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a forgetting begins: everything that `users` said, whole `sessions` and `scopes`, single observations."""
+    """Where a forgetting begins: all that `users` said, whole `sessions` and `scopes`, single observations, messages."""
 
     users: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     scopes: tuple[int, ...] = ()
     observations: tuple[tuple[int, int], ...] = ()
+    messages: tuple[tuple[str, int], ...] = ()
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -43,6 +54,8 @@ class Seeds:
             "scopes": cast(list(self.scopes), ARRAY(BigInteger)),
             "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
             "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
+            "session_ids": cast([session_id for session_id, _ in self.messages], ARRAY(Text)),
+            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
         }
 
 
@@ -75,6 +88,18 @@ class Closure:
         }
 
 
+async def vacuum(url: str) -> None:
+    """Frees the space of what was forgotten; others may go on reading and writing meanwhile."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    try:
+        with named_errors():
+            async with engine.connect() as connection:
+                for statement in PHYSICAL:
+                    await connection.execute(text(statement))
+    finally:
+        await engine.dispose()
+
+
 class ForgettingRepository:
     def __init__(self, session: AsyncSession, agent_key: int) -> None:
         self._session = session
@@ -82,6 +107,8 @@ class ForgettingRepository:
 
     async def seeds(self, target: ForgetTarget) -> Seeds:
         """Where to begin; empty where there is nothing of the kind."""
+        if target.message_id is not None:
+            return Seeds(messages=await self._message(target))
         if target.selects_observations:
             return Seeds(observations=await self._selected(target))
         if target.user_id is not None:
@@ -95,6 +122,15 @@ class ForgettingRepository:
             scopes=await self._scopes([owner_key("session", target.session_id)]),
             observations=await self._stated_in(target.session_id),
         )
+
+    async def _message(self, target: ForgetTarget) -> tuple[tuple[str, int], ...]:
+        m = MessageRow
+        found = await self._session.execute(
+            select(m.session_id, m.number).where(
+                m.agent_key == self._agent_key, m.session_id == target.session_id, m.message_id == target.message_id
+            )
+        )
+        return tuple((row.session_id, row.number) for row in found)
 
     async def _person(self, user_id: str) -> Seeds:
         """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
@@ -297,6 +333,17 @@ class ForgettingRepository:
         )
         return sorted(waiting)
 
+    async def is_recorded(self, receipt_id: str) -> bool:
+        """Whether this database knows of that forgetting."""
+        found = await self._session.scalar(
+            select(EventRow.event_id).where(
+                EventRow.agent_key == self._agent_key,
+                EventRow.kind == "forget",
+                EventRow.detail["id"].astext == receipt_id,
+            )
+        )
+        return found is not None
+
     async def open_holds(self) -> int:
         held = await self._session.scalar(
             select(func.count())
@@ -305,22 +352,20 @@ class ForgettingRepository:
         )
         return held or 0
 
-    async def record(
-        self, target: ForgetTarget, receipt_id: str, closure: Closure, counts: dict[str, int], now: datetime
-    ) -> None:
+    async def record(self, receipt: Receipt, *, actor: str | None, reason: str | None) -> None:
         """The tombstone: which ids went, when, and why; no text."""
         await self._session.execute(
             insert(EventRow).values(
                 agent_key=self._agent_key,
                 kind="forget",
-                actor=target.actor,
-                reason=target.reason,
+                actor=actor,
+                reason=reason,
                 detail={
-                    "id": receipt_id,
-                    "target": target.named,
-                    "observations": [observation_id(*key) for key in closure.observations],
-                    "counts": counts,
+                    "id": receipt.id,
+                    "target": receipt.target,
+                    "observations": list(receipt.observations),
+                    "counts": receipt.counts,
                 },
-                created_at=now,
+                created_at=receipt.at,
             )
         )

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text as sql
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql import journal
 from memory_sql.config import Settings
 from memory_sql.db.tables import Base
 from memory_sql.domain import Receipt
-from memory_sql.errors import HeldError, InputError, MemorySQLError, NotFoundError, StaleError, UnavailableError
+from memory_sql.errors import (
+    ConfigurationError,
+    HeldError,
+    InputError,
+    MemorySQLError,
+    NotFoundError,
+    StaleError,
+    UnavailableError,
+)
 from memory_sql.memory import Memory
+from tests.conftest import administer, named
 from tests.database import rows, statements
-from tests.factories import message
+from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -330,6 +343,7 @@ async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
 CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "session": ({"session_id": "s"}, {"opal", "pearl", "jade"}),
     "group": ({"group_id": "crew"}, {"ruby", "topaz", "opal", "jade"}),
+    "message": ({"session_id": "s", "message_id": "m1"}, {"topaz", "opal", "pearl", "jade"}),
     "tag": ({"tag": "green"}, {"ruby", "topaz", "opal", "pearl"}),
     "words": ({"query": "hide ruby"}, {"topaz", "opal", "pearl", "jade"}),
     "words of a user": ({"query": "found", "user_id": "jonas"}, {"ruby", "topaz", "pearl", "jade"}),
@@ -427,3 +441,105 @@ async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory
 
     await asyncio.gather(forget("mia"), forget("jonas"))
     assert await remembered(memory) == set()
+
+
+@pytest.fixture
+def journal_file(memory: Memory, tmp_path: Path) -> Path:
+    path = tmp_path / "forgotten.jsonl"
+    memory.settings = memory.settings.model_copy(update={"forget_journal": path})
+    return path
+
+
+def written(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def copy_of(memory: Memory, server_url: str, name: str) -> str:
+    """A backup: another database with what this one holds now."""
+    await memory.database.engine.dispose()
+    database = memory.database.url.database
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {database}")
+    return named(server_url, name)
+
+
+@pytest.mark.parametrize("choice", ["user", "words", "everything"])
+async def test_restored_backup_forgets_again(
+    memory: Memory, journal_file: Path, server_url: str, parrot: Parrot, choice: str
+) -> None:
+    await say(memory, "I hide my ruby.")
+    await say(memory, "I sail a sloop.", user="jonas", session="t")
+    await tell(memory)
+    backup = f"backup_{choice}_{os.getpid()}"
+    url = await copy_of(memory, server_url, backup)
+    target: dict[str, Any] = {"user": MIA, "words": {**ADA, "query": "ruby"}, "everything": {**ADA, "everything": True}}
+    await memory.forget(**target[choice])
+    assert "ruby" not in written(journal_file)
+    try:
+        async with Memory(url, parrot, memory.settings) as restored:
+            assert "ruby" in await everything(restored)
+            (receipt,) = await restored.forget_again(journal_file)
+            assert "ruby" not in await everything(restored)
+            assert ("sloop" in await everything(restored)) is (choice != "everything")
+            assert receipt.counts["observations"] == (2 if choice == "everything" else 1)
+            assert await restored.forget_again(journal_file) == []
+            assert list(await restored.verify()) == []
+        assert await memory.forget_again(journal_file) == []
+    finally:
+        await administer(server_url, f"DROP DATABASE {backup} WITH (FORCE)")
+
+
+async def test_journal_says_what_was_committed(memory: Memory, journal_file: Path) -> None:
+    await say(memory, "I hide my ruby.")
+    async with AsyncSession(memory.database.engine) as session:
+        await memory.forget(**MIA, session=session)
+        await session.rollback()
+        await memory.observe("one", **JONAS, session=session)
+        await session.commit()
+        assert written(journal_file) == ""
+        await memory.forget(**MIA, session=session)
+        assert written(journal_file) == ""
+        await session.commit()
+    ((entry, committed),) = journal.entries(journal_file)
+    assert committed
+    assert entry.users == ("mia",)
+    assert entry.messages == {"s": (1,)}
+
+
+async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
+    memory: Memory, journal_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(memory, "I hide my ruby.")
+
+    def die(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("memory_sql.memory.on_commit", die)
+    with pytest.raises(asyncio.CancelledError):
+        await memory.forget(**MIA)
+    monkeypatch.undo()
+    assert [committed for _, committed in journal.entries(journal_file)] == [False]
+    assert await memory.forget_again(journal_file) == []
+    assert "ruby" in await everything(memory)
+    assert len(await memory.forget_again(journal_file, unsure=True)) == 1
+    assert "ruby" not in await everything(memory)
+
+
+async def test_nothing_is_forgotten_where_the_journal_cannot_be_written(memory: Memory, tmp_path: Path) -> None:
+    memory.settings = memory.settings.model_copy(update={"forget_journal": tmp_path / "missing" / "file"})
+    await say(memory, "I hide my ruby.")
+    with pytest.raises(ConfigurationError):
+        await memory.forget(**MIA)
+    assert "ruby" in await everything(memory)
+
+
+def test_journal_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "forgotten.jsonl"
+    entry = journal.Entry(id="1", at=MONDAY, agent_id="ada", users=("mia",))
+    journal.plan(path, entry)
+    journal.done(path, "1")
+    whole = path.read_text()
+    path.write_text(whole + whole[:30])
+    assert list(journal.entries(path)) == [(entry, True)]
+    path.write_text(whole[:30] + "\n" + whole)
+    with pytest.raises(ConfigurationError, match="line 1"):
+        list(journal.entries(path))

@@ -1,8 +1,9 @@
--- memory.forget_closure(agent_key, users, sessions, scopes, scope_ids, seqs): all that goes when these are forgotten. One
--- row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `session_ids` and
+-- memory.forget_closure(agent_key, users, sessions, scopes, scope_ids, seqs, session_ids, numbers): all that goes when
+-- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `session_ids` and
 -- `numbers` one message. Reads only.
 -- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
--- `sessions`, and what `users` said (with the agent's answers to it). Then, until nothing is added:
+-- `sessions`, the messages (session_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
+-- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both;
 --   one that was made of an observation that goes (never the other way round);
@@ -10,6 +11,7 @@
 -- What an open hold covers stays, and is counted.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_sessions text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
+    p_session_ids text[], p_numbers bigint[],
     OUT scope_ids bigint[], OUT seqs integer[], OUT session_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
     OUT held_observations integer, OUT held_messages integer
 )
@@ -78,17 +80,28 @@ BEGIN
     SELECT coalesce(array_agg(m.session_id), '{}'), coalesce(array_agg(m.number), '{}')
     INTO v_round_session_ids, v_round_numbers
     FROM (
-        SELECT m.session_id, m.number, m.user_id, max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
-            PARTITION BY m.session_id ORDER BY m.number
-        ) AS asked
+        SELECT m.session_id, m.number, m.content IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
+               max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
+                   PARTITION BY m.session_id ORDER BY m.number
+               ) AS asked
         FROM memory.messages m
         WHERE m.agent_key = p_agent AND (
-            m.session_id = ANY (p_sessions)
+            m.session_id = ANY (p_sessions) OR m.session_id = ANY (p_session_ids)
             OR m.session_id IN (SELECT u.session_id FROM memory.messages u WHERE u.agent_key = p_agent AND u.user_id = ANY (p_users))
         )
     ) m
     LEFT JOIN memory.messages q ON q.agent_key = p_agent AND q.session_id = m.session_id AND q.number = m.asked
-    WHERE m.session_id = ANY (p_sessions) OR q.user_id = ANY (p_users);
+    WHERE (
+            m.session_id = ANY (p_sessions) OR q.user_id = ANY (p_users)
+            OR (m.session_id, m.number) IN (SELECT * FROM unnest(p_session_ids, p_numbers))
+        )
+        AND (
+            m.has_text
+            OR EXISTS (
+                SELECT FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+            )
+        );
 
     LOOP
         held_observations := held_observations + (
@@ -179,5 +192,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[]) IS
     'What goes when users, sessions, scopes or observations are forgotten; one row of arrays.';

@@ -1,0 +1,95 @@
+"""memory-sql forget, restore-check, db vacuum."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.db import forgetting as physical
+from memory_sql.memory import Memory
+from tests.commands import Ran, memory_sql
+from tests.factories import message
+from tests.fakes import Parrot
+from tests.integration.test_forgetting import everything
+
+Run = Callable[..., Ran]
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+FORGET = ("forget", "--agent", "ada", "--user", "mia")
+
+
+@pytest.fixture
+def run(database_url: str) -> Run:
+    async def fill() -> None:
+        async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
+            await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+            await memory.form(agent_id="ada", session_id="s")
+
+    asyncio.run(fill())
+    return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)
+
+
+def dumped(url: str) -> str:
+    async def read() -> str:
+        async with Memory(url, Parrot(), Settings(llm="offline")) as memory:
+            return await everything(memory)
+
+    return asyncio.run(read())
+
+
+def test_preview_forgets_nothing(run: Run, database_url: str) -> None:
+    planned = run(*FORGET, "--dry-run")
+    assert planned.out.startswith("would go: 1 observations, 1 evidence, 1 messages")
+    assert "ruby" in dumped(database_url)
+
+
+def test_forget_with_yes(run: Run, database_url: str) -> None:
+    receipt = run(*FORGET, "--yes", "--actor", "dpo", "--reason", "asked", "--json").value
+    assert receipt["counts"]["observations"] == 1
+    assert receipt["target"] == {"user_id": "mia"}
+    assert "ruby" not in dumped(database_url)
+    assert "forgotten: nothing" in run(*FORGET, "--yes").out
+
+
+def test_nobody_to_ask_means_no(run: Run, database_url: str) -> None:
+    refused = run(*FORGET, code=1)
+    assert "--yes" in refused.err
+    assert "ruby" in dumped(database_url)
+
+
+@pytest.mark.parametrize(("said", "goes"), [("y", True), ("n", False)])
+def test_person_is_asked(run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch, said: str, goes: bool) -> None:
+    monkeypatch.setattr("memory_sql.cli.forgetting._somebody_is_there", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: said == "y")
+    if goes:
+        run(*FORGET)
+    else:
+        monkeypatch.setattr("memory_sql.cli.forgetting._receipt_text", lambda _: "memory-sql: planned")
+        assert "nothing was forgotten" in run(*FORGET, code=1).err
+    assert ("ruby" in dumped(database_url)) is not goes
+
+
+def test_unclear_target(run: Run) -> None:
+    assert "say what to forget" in run("forget", "--agent", "ada", "--yes", code=1).err
+
+
+def test_journal_from_the_environment(
+    run: Run, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "forgotten.jsonl"
+    monkeypatch.setenv("MEMORY_SQL_FORGET_JOURNAL", str(path))
+    run(*FORGET, "--yes")
+    assert path.read_text().count("\n") == 2
+    assert "nothing was forgotten since" in run("restore-check").out
+
+
+def test_restore_check_needs_a_journal(run: Run) -> None:
+    assert "which journal" in run("restore-check", code=1).err
+
+
+def test_vacuum_runs_every_statement(run: Run) -> None:
+    assert f"ran {len(physical.PHYSICAL)} statements" in run("db", "vacuum").out

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import uuid
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -17,18 +16,14 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pydantic import BaseModel
 from sqlalchemy import text
 
 from memory_sql import consolidation, formation
 from memory_sql.config import Settings
 from memory_sql.errors import BusyError, NotFoundError
-from memory_sql.llm import Answer, Request, Usage
-from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
+from tests.prove.models import Copying
 
-T = TypeVar("T", bound=BaseModel | str)
 R = TypeVar("R")
 
 SETTINGS = Settings(
@@ -41,22 +36,6 @@ SETTINGS = Settings(
     pool_size=1,
 )
 SESSIONS = st.sampled_from(["s1", "s2"])
-
-
-class Copying:
-    """Makes "fact <text>" of each message, and a text of all that it is given, a line each."""
-
-    async def generate(self, request: Request[T]) -> Answer[T]:
-        if isinstance(request.material, ExtractionTask):
-            items = [
-                {"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns
-            ]
-            raw = json.dumps({"observations": items})
-        else:
-            assert isinstance(request.material, ConsolidationTask)
-            lines = [request.material.current, *(item.text for item in request.material.observations)]
-            raw = "\n".join(filter(None, lines))
-        return Answer(read(raw, request.output), raw, Usage("copying", 1, 1))
 
 
 @dataclass

@@ -36,7 +36,8 @@ def test_fifty_kills_lose_and_double_nothing(database_url: str) -> None:
 
 @pytest.mark.prove
 def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> None:
-    run("kills", "--embedded", str(tmp_path / "postgres"), "--kills", "1000", "--crashes", "50", "--drain", "300")
+    options = "--kills 1000 --crashes 50 --exec --pause 0.8 --drain 300".split()
+    run("kills", "--embedded", str(tmp_path / "postgres"), *options)
 
 
 def test_a_kill_at_every_tenth_point(database_url: str) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import text as sql
 from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.errors import DatabaseError, StaleError
+from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
@@ -695,3 +695,59 @@ async def test_rule_11_scope_that_was_given_up_is_due_when_it_is_tried_again(mem
     assert not await is_due(memory)
     await other.retry(agent_id="ada", run_id=run_id)
     assert await is_due(memory)
+
+
+# Locks in one order
+
+
+@pytest.mark.parametrize("decision", ["retry", "discard"])
+async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_each_other(
+    memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted, decision: str
+) -> None:
+    await memory.add([message("Actually, I prefer tea.")], **HERE)
+    other_llm.then("nonsense")
+    await other.run_due()
+    (dead,) = await other.dead_runs()
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    llm.then(extracted(("Tea.", "individual")))
+    answered = await formation.decide(llm, loaded, memory.settings)
+
+    async def apply() -> None:
+        async with memory.database.transaction() as unit:
+            await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+
+    async with locked(memory, "sessions"):
+        applied, decided = await in_turn(memory, apply(), getattr(other, decision)(agent_id="ada", run_id=dead.run_id))
+    await ended(applied)
+    with pytest.raises(NotFoundError):  # it has gone on without them
+        await ended(decided)
+    assert await pending(other) == ["Tea."]
+
+
+@pytest.mark.parametrize("decision", ["retry", "discard"])
+async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for_each_other(
+    memory: Memory, other: Memory, llm: Scripted, decision: str
+) -> None:
+    scope_id = await remember(memory, "one")
+    run_id = await given_up(memory, scope_id)
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: Request[Any]) -> str:
+        asked.set()
+        await go.wait()
+        return copied(request)
+
+    llm.then(slow)
+    consolidating = asyncio.ensure_future(memory.consolidate(agent_id="ada", scope_id=scope_id))
+    await asked.wait()
+    async with locked(memory):
+        go.set()
+        await are_waiting(memory, 1)
+        decided = asyncio.ensure_future(getattr(other, decision)(agent_id="ada", run_id=run_id))
+        await are_waiting(memory, 2)
+    await ended(consolidating)
+    with pytest.raises(NotFoundError):
+        await ended(decided)
+    assert await told(other) == ["one"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,11 @@ def test_a_kill_at_every_point(database_url: str) -> None:
     run("boundaries", "--url", database_url)
 
 
-def live_randomly(url: str, lives: int, steps: int) -> int:
+def live_randomly(url: str, lives: int, steps: int) -> Counter[str]:
+    """How often something happened that is worth proving, and how many steps that took."""
+    did: Counter[str] = Counter()
     with asyncio.Runner() as runner:
-        machine = type("Life", (Life,), {"url": url, "runner": runner})
+        machine = type("Life", (Life,), {"url": url, "runner": runner, "did": did})
         run_state_machine_as_test(
             machine,
             settings=settings(
@@ -68,16 +71,20 @@ def live_randomly(url: str, lives: int, steps: int) -> int:
                 assert list(await memory.verify()) == []
 
         runner.run(verify())
-    return next(Life.steps)
+    print(did)
+    return did
 
 
 def test_random_lives_are_what_the_model_says(database_url: str) -> None:
-    assert live_randomly(database_url, lives=12, steps=30) > 300
+    assert live_randomly(database_url, lives=12, steps=30)["steps"] > 300
 
 
 @pytest.mark.prove
 def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
-    assert live_randomly(database_url, lives=250, steps=60) > 10_000
+    did = live_randomly(database_url, lives=250, steps=60)
+    assert did["steps"] > 10_000
+    assert len(did) == 7
+    assert min(did.values()) >= 20
 
 
 @pytest.mark.prove

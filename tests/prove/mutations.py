@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/*.py")
 RULES = ("tests/integration/test_rules.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
-NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\S+)", re.MULTILINE)
+NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
 class Change(NamedTuple):
@@ -177,7 +177,7 @@ def noticed_by(mutation: Mutation) -> str | None:
 
 def main() -> int:
     wanted = sys.argv[1:]
-    failing = noticed_by(Mutation("nothing", (), tuple(dict.fromkeys((*TESTS, *RULES)))))
+    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES)))
     assert failing is None, f"{failing} fails as it is"
     missed = 0
     for mutation in MUTATIONS:

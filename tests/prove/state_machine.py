@@ -1,8 +1,8 @@
 """Two users' memory against a model of it in a few lines of Python, through random lives.
 
-Rules: add, form, observe, consolidate, undo, archive and bring back, die while forming or consolidating (with and without
-the answer stored), let leases run out. After each step what `Memory` says must be what the model says: the observations,
-what stands behind each, what waits, the text, and every version that there ever was.
+Rules: add, form, observe, consolidate, undo, archive and bring back, forget, die while forming or consolidating (with
+and without the answer stored), let leases run out. After each step what `Memory` says must be what the model says: the
+observations, what stands behind each, what waits, the text, and every version that there ever was.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Source:
 
 @dataclass(eq=False)
 class Fact:
+    number: int
     text: str
     sources: frozenset[Source]
     is_archived: bool = False
@@ -67,10 +68,12 @@ class Fact:
 
 @dataclass(eq=False)
 class Version:
-    """`facts` are all that its text tells, `absorbed` those that it was the first to tell."""
+    """`facts` are all that its text tells, `absorbed` those that it was the first to tell, as far as `upto`."""
 
     number: int
     base: int
+    after: int
+    upto: int
     absorbed: list[Fact]
     facts: list[Fact]
     is_live: bool = True
@@ -83,10 +86,19 @@ class Scope:
     facts: list[Fact] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     version: int = 0
+    last_number: int = 0
+
+    def learn(self, text: str, source: Source) -> None:
+        self.last_number += 1
+        self.facts.append(Fact(self.last_number, text, frozenset({source})))
 
     @property
     def live(self) -> list[Version]:
         return [version for version in self.versions if version.is_live]
+
+    @property
+    def done(self) -> int:
+        return max((version.upto for version in self.live), default=0)
 
     @property
     def told(self) -> list[Fact]:
@@ -103,7 +115,7 @@ class Scope:
 
     def takes_extras(self) -> bool:
         """Whether a fact waits that is older than one that is told."""
-        return any(self.facts.index(fact) < max(map(self.facts.index, self.told), default=0) for fact in self.pending)
+        return any(fact.number <= self.done for fact in self.pending)
 
     def can_undo(self) -> bool:
         return any(version.absorbed for version in self.live)
@@ -114,6 +126,29 @@ class Scope:
             version.is_live = version.number < newest.number
         self._write(newest.base, [], self._facts_of(newest.base))
 
+    def forget(self, fact: Fact) -> bool:
+        """Whether its text held the fact: then that text is as it was before, and what is left waits."""
+        tainted = self._tainted(fact)
+        first = next((version for version in self.live if version in tainted), None)
+        if first is not None:
+            for version in self.live:
+                version.is_live = version.number < first.number
+            self._write(first.base, [], self._facts_of(first.base))
+        self.facts.remove(fact)
+        self.versions = [version for version in self.versions if version not in tainted]
+        assert not any(fact in version.facts for version in self.versions)
+        return first is not None
+
+    def _tainted(self, fact: Fact) -> list[Version]:
+        """Those that absorbed it or may have, and those on top of such: what one passed over is known only while it waits."""
+        passed_over = fact.number <= self.done and fact not in self.told
+        tainted: list[Version] = []
+        for version in self.versions:
+            in_range = version.after < fact.number <= version.upto and not (version.is_live and passed_over)
+            if in_range or fact in version.absorbed or version.base in [below.number for below in tainted]:
+                tainted.append(version)
+        return tainted
+
     def _facts_of(self, number: int) -> list[Fact]:
         return next((version.facts for version in self.versions if version.number == number), [])
 
@@ -121,7 +156,9 @@ class Scope:
         """No text leaves no version behind, but it has taken a number."""
         self.version += 1
         if facts:
-            self.versions.append(Version(self.version, base, absorbed, facts))
+            done = self.done
+            upto = max([done, *(fact.number for fact in absorbed)])
+            self.versions.append(Version(self.version, base, done, upto, absorbed, facts))
 
 
 @dataclass
@@ -133,7 +170,7 @@ class Model:
     leased: set[str] = field(default_factory=set)  # sessions, and users for their scopes
 
     def learn(self, text: str, source: Source) -> None:
-        self.scopes[source.user].facts.append(Fact(text, frozenset({source})))
+        self.scopes[source.user].learn(text, source)
 
     def form(self, session: str) -> None:
         for source in self.unformed[session]:
@@ -246,6 +283,7 @@ class Life(RuleBasedStateMachine):
             self.did["undone"] += 1
             self.did["undone to a text before"] += bool(scope.told)
 
+    @precondition(lambda self: any(self.model.facts))
     @rule(data=st.data())
     def set_aside_or_bring_back(self, data: st.DataObject) -> None:
         self.archive_or_bring_back(data.draw(st.sampled_from(list(self.model.facts))))
@@ -265,6 +303,31 @@ class Life(RuleBasedStateMachine):
             " FROM memory.scopes JOIN memory.agents USING (agent_key) WHERE agent_id = :agent GROUP BY agent_key",
             threshold=SETTINGS.consolidation_threshold,
         )
+
+    @precondition(lambda self: any(self.model.facts))
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        """The words that it was made of go with it; a text that held it is written anew, where nobody else is at it."""
+        user = data.draw(st.sampled_from([user for user, scope in self.model.scopes.items() if scope.facts]))
+        scope = self.model.scopes[user]
+        fact = data.draw(st.sampled_from(scope.facts))
+        ((observation_id,),) = self.sql(
+            "SELECT 'o' || scope_id || '-' || seq FROM memory.observations JOIN memory.agents USING (agent_key)"
+            " WHERE agent_id = :agent AND content = :fact",
+            fact=fact.text,
+        )
+        self.do(self.memory.forget(agent_id=self.agent, observation_id=observation_id))
+        if scope.forget(fact):
+            self.did["forgotten from a text"] += 1
+            if user not in self.model.leased:
+                scope.consolidate()
+        for table in ("observations", "messages", "consolidations"):
+            column = {"messages": "message_id || content"}.get(table, "content")
+            found = self.sql(
+                f"SELECT {column} FROM memory.{table} JOIN memory.agents USING (agent_key) WHERE agent_id = :agent"  # noqa: S608
+                " AND content IS NOT NULL"
+            )
+            assert not [text for (text,) in found if fact.text in text.splitlines()]
 
     @rule(session=st.sampled_from(SESSIONS), answered=st.booleans())
     def die_forming(self, session: str, answered: bool) -> None:

@@ -268,7 +268,6 @@ class Work:
                 await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self._now())
             if run.scope_id is not None:
                 scopes, threshold = ScopeRepository(unit), self._settings.consolidation_threshold
-                await scopes.lock(agent_key, scope_ids=[run.scope_id])
                 await scopes.revive(agent_key, run.scope_id, run_id)
                 await scopes.refresh_due(agent_key, [run.scope_id], threshold, self._now())
 
@@ -290,9 +289,16 @@ class Work:
                 await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
 
     async def _take_dead(self, unit: Session, agent_id: str, run_id: int, state: str) -> tuple[int, TakenRun]:
-        agent_key = await agent_key_of(unit, agent_id)
-        run = None if agent_key is None else await RunRepository(unit).take_dead(agent_key, run_id, state)
+        """Locks first what the run was about, as everybody who ends a run does: else they wait for each other."""
+        agent_key, runs = await agent_key_of(unit, agent_id), RunRepository(unit)
+        run = None if agent_key is None else await runs.find_dead(agent_key, run_id)
         if agent_key is None or run is None:
+            raise NotFoundError("run that was given up", str(run_id))
+        if run.session_id is not None:
+            await SessionRepository(unit).locked(agent_key, run.session_id)
+        if run.scope_id is not None:
+            await ScopeRepository(unit).lock(agent_key, scope_ids=[run.scope_id])
+        if not await runs.take_dead(agent_key, run_id, state):
             raise NotFoundError("run that was given up", str(run_id))
         return agent_key, run
 

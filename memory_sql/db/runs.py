@@ -203,16 +203,26 @@ class RunRepository:
             statement = statement.where(AgentRow.agent_id == agent_id)
         return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
-    async def take_dead(self, agent_key: int, run_id: int, state: str) -> TakenRun | None:
-        """Turns a dead run into `failed` or `discarded` and says what it was about; None when it isn't dead."""
-        taken = await self._session.execute(
-            update(RunRow)
-            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
-            .values(state=state)
-            .returning(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq)
+    async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
+        """What a dead run was about; None when it isn't dead."""
+        found = await self._session.execute(
+            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
+                *_is_dead(agent_key, run_id)
+            )
         )
-        row = taken.one_or_none()
+        row = found.one_or_none()
         return None if row is None else TakenRun(*row)
+
+    async def take_dead(self, agent_key: int, run_id: int, state: str) -> bool:
+        """Turns a dead run into `failed` or `discarded`; False when it isn't dead."""
+        taken = await self._session.scalar(
+            update(RunRow).where(*_is_dead(agent_key, run_id)).values(state=state).returning(RunRow.run_id)
+        )
+        return taken is not None
+
+
+def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:
+    return RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead"
 
 
 def _is(key: RunKey) -> tuple[Any, ...]:

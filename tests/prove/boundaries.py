@@ -21,21 +21,12 @@ from sqlalchemy import event
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.llm import Answer, Usage
-from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
-from tests.prove.kills import SETTINGS, Fickle
+from tests.prove.kills import SETTINGS
+from tests.prove.models import Copying
 
 QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.05, "formation_cold_minutes": 0.0, "llm": "offline"})
 SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
-
-
-class Sure(Fickle):
-    """Never slow, never wrong."""
-
-    async def generate(self, request: Any) -> Any:
-        raw = self._answer(request)
-        return Answer(read(raw, request.output), raw, Usage("sure", 1, 1))
 
 
 async def live(memory: Memory, agent: str) -> None:
@@ -57,7 +48,7 @@ async def live_until(url: str, agent: str, point: int) -> int:
         if passed == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async with Memory(url, Sure(0), QUICK) as memory:
+    async with Memory(url, Copying(), QUICK) as memory:
         engine = memory.database.engine.sync_engine
         event.listen(engine, "before_cursor_execute", reach)
         event.listen(engine, "after_cursor_execute", reach)
@@ -75,7 +66,7 @@ async def live_until(url: str, agent: str, point: int) -> int:
 
 async def take_up(url: str, agent: str) -> list[str]:
     """What a client and a worker do after the crash, and what is wrong then."""
-    async with Memory(url, Sure(0), QUICK) as memory:
+    async with Memory(url, Copying(), QUICK) as memory:
         await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
         await asyncio.sleep(0.06)  # the dead one's lease
         await memory.form(agent_id=agent, session_id="s")
@@ -98,7 +89,7 @@ def killed_at(url: str, agent: str, point: int) -> None:
 
 
 async def verify(url: str) -> list[str]:
-    async with Memory(url, Sure(0), QUICK) as memory:
+    async with Memory(url, Copying(), QUICK) as memory:
         return [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
 
 

@@ -1,18 +1,19 @@
 """A busy life in which processes die: writers and workers are killed at random, and the database with them.
 
     python -m tests.prove.kills --url postgresql://… --kills 50 --seed 7
-    python -m tests.prove.kills --embedded DIR --kills 1000 --crashes 50
+    python -m tests.prove.kills --embedded DIR --kills 1000 --crashes 50 --exec --pause 0.8
 
-Writers note each message after `add` has returned. The model makes one observation of each message, or is slow, fails or
-answers nonsense one time in three. At the end the backlog drains, and then: every acknowledged message was formed exactly
-once, every observation was absorbed at most once, `verify` finds nothing. Prints a summary; exits with 1 otherwise.
+Writers note each message after `add` has returned. Workers are `memory-sql worker`, with a model behind HTTP that makes
+one observation of each message, is slow, and fails or answers nonsense one time in three. Whoever was killed is
+replaced; one worker at a time is frozen for longer than its lease. At the end the backlog drains, and then: every
+acknowledged message was formed exactly once, every observation was absorbed at most once, `verify` finds nothing.
+Prints a summary; exits with 1 otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import signal
@@ -21,30 +22,30 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel
 from sqlalchemy import text
 
-from memory_sql import embedded
+from memory_sql import cli, embedded
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.errors import DatabaseError, UnavailableError
-from memory_sql.llm import Answer, Request, Usage
-from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
+from memory_sql.errors import DatabaseError
+from memory_sql.llm import openai  # noqa: F401 (a worker that is forked needn't import it again)
 from memory_sql.memory import Memory
+from tests.prove.models import Copying, serving
 
-T = TypeVar("T", bound=BaseModel | str)
+Role = Literal["writer", "worker"]
 
-Role = Callable[[str, int, Path], Coroutine[Any, Any, None]]
-
-WRITERS, WORKERS, SESSIONS = 4, 3, 12
+ROLES: dict[Role, int] = {"writer": 4, "worker": 3}
+SESSIONS, USERS, GENERATION = 12, 5, 50
+FROZEN_FOR = 5  # kills
 SETTINGS = Settings(
-    llm="offline",
+    llm="openai",
+    llm_timeout_seconds=1.0,
+    llm_max_retries=0,
     formation_messages=6,
     formation_min_messages=1,
     formation_cold_minutes=0.01,
@@ -58,102 +59,133 @@ SETTINGS = Settings(
     retry_longest_seconds=0.2,
     pool_size=3,
 )
+WRITER_FAILED = 3
 
 
-class Fickle:
-    """Makes "fact <message>" of each message, slowly; one time in three something goes wrong."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    async def generate(self, request: Request[T]) -> Answer[T]:
-        await asyncio.sleep(self._random.uniform(0, 0.06))
-        match self._random.randrange(12):
-            case 0 | 1:
-                raise UnavailableError("timeout", "no answer")
-            case 2 | 3:
-                return Answer(read("nonsense" if request.output is not str else " ", request.output), "")
-        raw = self._answer(request)
-        return Answer(read(raw, request.output), raw, Usage("fickle", 1, 1))
-
-    def _answer(self, request: Request[Any]) -> str:
-        if isinstance(request.material, ExtractionTask):
-            items = [
-                {"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns
-            ]
-            return json.dumps({"observations": items})
-        assert isinstance(request.material, ConsolidationTask)
-        return "\n".join(
-            filter(None, [request.material.current, *(item.text for item in request.material.observations)])
-        )
+def environment(model: str) -> dict[str, str]:
+    """What makes a `memory-sql` that reads it behave as `SETTINGS` say, with the model at that URL."""
+    settings = SETTINGS.model_dump(exclude_unset=True)
+    return {f"MEMORY_SQL_{name.upper()}": str(value) for name, value in settings.items()} | {
+        "MEMORY_SQL_CONFIG": os.devnull,
+        "OPENAI_BASE_URL": model,
+        "OPENAI_API_KEY": "none",
+    }
 
 
 async def write(url: str, seed: int, acknowledged: Path) -> None:
-    chance = random.Random(seed)
+    """Adds to the sessions of its generation: texts grow with each message, and are sent whole to the model."""
+    chance, generation = random.Random(seed), seed // GENERATION
     with acknowledged.open("a", buffering=1) as notes:
-        async with Memory(url, Fickle(seed), SETTINGS) as memory:
+        async with Memory(url, Copying(), SETTINGS) as memory:
             for n in range(1_000_000):
                 names = [f"{seed}-{n}-{i}" for i in range(chance.randrange(1, 5))]
                 said = [{"role": "user", "content": name, "id": name} for name in names]
                 session = chance.randrange(SESSIONS)
-                await memory.add(said, agent_id="a", user_id=f"u{session % 5}", session_id=f"s{session}")
+                user, session_id = f"u{generation}-{session % USERS}", f"s{generation}-{session}"
+                await memory.add(said, agent_id="a", user_id=user, session_id=session_id)
                 notes.write("".join(f"{name}\n" for name in names))
-                await asyncio.sleep(chance.uniform(0, 0.1))
+                await asyncio.sleep(chance.uniform(0, 0.3))
 
 
-async def work(url: str, seed: int, _: Path) -> None:
-    async with Memory(url, Fickle(seed), SETTINGS) as memory:
-        while True:
-            await memory.run_due(limit=4)
-            await asyncio.sleep(0.02)
+def writer(url: str, seed: int, notes: Path) -> int:
+    """Starts again by itself when the database goes away."""
+    while True:
+        try:
+            asyncio.run(write(url, seed, notes))
+        except DatabaseError:
+            time.sleep(0.05)
+            seed += 1_000_003 * GENERATION  # ids of the unacknowledged attempt are not used again
+        except BaseException:  # noqa: BLE001 (the end of a process)
+            traceback.print_exc()
+            return WRITER_FAILED
 
 
-def child(role: Role, url: str, seed: int, notes: Path) -> int:
-    """Forks a process that plays the role until it is killed; it starts again by itself when the database goes away."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        while True:
-            try:
-                asyncio.run(role(url, seed, notes))
-            except DatabaseError:
-                time.sleep(0.05)
-                seed += 1_000_003  # ids of the unacknowledged attempt are not used again
-    finally:  # never back into what the parent was doing
-        traceback.print_exc()
-        os._exit(3)
+def worker(url: str, whole: bool) -> int:
+    """The command itself; `whole`: from the interpreter on, else as a copy of this process, which has imported it all."""
+    command = ["worker", "--url", url, "--poll", "0.1", "--concurrency", "2"]
+    if whole:
+        os.execv(sys.executable, [sys.executable, "-m", "memory_sql.cli", *command])
+    return cli.main(command)
 
 
 class Life:
-    def __init__(self, url: str, folder: Path, seed: int) -> None:
-        self.url, self.folder, self.random, self.seed = url, folder, random.Random(seed), seed * 1_000
-        self.alive: dict[int, Role] = {}
-        self.failures = 0
+    def __init__(self, url: str, folder: Path, seed: int, pause: float, whole: bool) -> None:
+        self.url, self.folder, self.random, self.seed = url, folder, random.Random(seed), seed * 1_000 * GENERATION
+        self.pause, self.whole = pause, whole
+        self.alive: dict[int, tuple[Role, Path]] = {}
+        self.frozen = 0
+        self.killed: Counter[Role] = Counter()
+        self.turned_away = 0
+        self.failures: list[str] = []
 
     def spawn(self, role: Role) -> None:
         self.seed += 1
-        self.alive[child(role, self.url, self.seed, self.folder / f"notes-{self.seed}")] = role
+        log = self.folder / f"log-{self.seed}"
+        pid = os.fork()
+        if pid:
+            self.alive[pid] = role, log
+            return
+        try:
+            out = os.open(log, os.O_WRONLY | os.O_CREAT)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            if role == "worker":
+                os._exit(worker(self.url, self.whole))
+            os._exit(writer(self.url, self.seed, self.folder / f"notes-{self.seed}"))
+        finally:  # never back into what the parent was doing
+            traceback.print_exc()
+            os._exit(WRITER_FAILED)
 
     def kill(self, pid: int) -> Role:
         os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        self.failures += os.WIFEXITED(status) and os.WEXITSTATUS(status) == 3
-        return self.alive.pop(pid)
+        return self._ended(pid, os.waitpid(pid, 0)[1])
+
+    def _ended(self, pid: int, status: int) -> Role:
+        """A worker that finds no database at its start says so and ends; nothing else ends by itself."""
+        role, log = self.alive.pop(pid)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            self.killed[role] += 1
+        elif role == "worker" and "memory-sql: the database" in log.read_text().splitlines()[-1]:
+            self.turned_away += 1
+        else:
+            self.failures.append(f"a {role} ended by itself ({status}): {log.read_text()[-2000:]}")
+        return role
+
+    def supervise(self) -> None:
+        """Starts anew who has ended by itself, as a supervisor does."""
+        for pid in list(self.alive):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self.spawn(self._ended(pid, status))
 
     def live(self, kills: int, crashes: int, crash: Callable[[], None]) -> None:
-        roles: list[tuple[Role, int]] = [(write, WRITERS), (work, WORKERS)]
-        for role, count in roles:
+        for role, count in ROLES.items():
             for _ in range(count):
                 self.spawn(role)
         when = set(self.random.sample(range(kills), min(crashes, kills)))
         for n in range(kills):
-            time.sleep(self.random.expovariate(4.0))
+            time.sleep(self.random.expovariate(1 / self.pause))
             if n in when:
                 crash()
+            self.supervise()
             self.spawn(self.kill(self.random.choice(list(self.alive))))
-        for pid, was in list(self.alive.items()):
-            if was is write:
+            if n % FROZEN_FOR == 0:
+                self.freeze_one_and_thaw_the_other()
+        self.thaw()
+
+    def freeze_one_and_thaw_the_other(self) -> None:
+        """Whoever stands still for longer than a lease comes back late: what they had in hand is somebody else's."""
+        self.thaw()
+        self.frozen = self.random.choice([pid for pid, (role, _) in self.alive.items() if role == "worker"])
+        os.kill(self.frozen, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.frozen in self.alive:
+            os.kill(self.frozen, signal.SIGCONT)
+
+    def stop_writing(self) -> None:
+        for pid, (role, _) in list(self.alive.items()):
+            if role == "writer":
                 self.kill(pid)
 
     def end(self) -> None:
@@ -164,11 +196,12 @@ class Life:
         return {line for notes in self.folder.glob("notes-*") for line in notes.read_text().splitlines()}
 
 
-async def drain(url: str, seconds: float) -> None:
+async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None:
     """Revives what was given up until nothing is left to do: the workers go on meanwhile."""
-    async with Memory(url, Fickle(0), SETTINGS) as memory:
+    async with Memory(url, Copying(), SETTINGS) as memory:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            supervise()
             for dead in await memory.dead_runs():
                 await memory.retry(agent_id=dead.agent_id, run_id=dead.run_id)
             async with memory.database.transaction() as session:
@@ -182,10 +215,14 @@ LEFT = """
     SELECT (SELECT count(*) FROM memory.sessions WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
          + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR lease_until > now())
 """
+HAPPENED = """
+    SELECT count(*) FILTER (WHERE error_code IN ('abandoned', 'stale')),
+           count(*) FILTER (WHERE error_code NOT IN ('abandoned', 'stale')), count(*) FROM memory.runs
+"""
 
 
 async def judge(url: str, acknowledged: set[str]) -> list[str]:
-    async with Memory(url, Fickle(0), SETTINGS) as memory:
+    async with Memory(url, Copying(), SETTINGS) as memory:
         problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
         async with memory.database.transaction() as session:
             facts = Counter((await session.scalars(text("SELECT substr(content, 6) FROM memory.observations"))).all())
@@ -194,6 +231,7 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
                 await session.scalars(text("SELECT consolidation FROM memory.scopes WHERE consolidation > ''"))
             ).all()
             left = (await session.execute(text(LEFT))).scalar_one()
+            taken_over, failed, runs = (await session.execute(text(HAPPENED))).one()
     told = Counter(line[5:] for content in texts for line in content.splitlines())
     problems += [f"acknowledged and lost: {name}" for name in sorted(acknowledged - stored)[:5]]
     problems += [f"stored and not formed: {name}" for name in sorted(stored - set(facts))[:5]]
@@ -202,6 +240,7 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
     problems += [f"told, but not known: {name}" for name in sorted(set(told) - set(facts))[:5]]
     problems += [f"the backlog does not drain: {left} left"] if left else []
     print(f"{len(acknowledged)} acknowledged, {len(stored)} stored, {len(facts)} formed, {len(told)} in texts")
+    print(f"{runs} runs: {taken_over} taken over from the dead and the late, {failed} failed by the model")
     return problems
 
 
@@ -211,6 +250,8 @@ def main() -> int:
     arguments.add_argument("--embedded", type=Path)
     arguments.add_argument("--kills", type=int, default=50)
     arguments.add_argument("--crashes", type=int, default=0, help="of the database; needs --embedded")
+    arguments.add_argument("--pause", type=float, default=0.4, help="seconds between kills, on average")
+    arguments.add_argument("--exec", action="store_true", help="start workers from the interpreter on: 2 s of CPU each")
     arguments.add_argument(
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
     )
@@ -221,6 +262,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = given.url or stack.enter_context(embedded.acquire(given.embedded)).url
         migrate.upgrade(url)
+        os.environ |= environment(stack.enter_context(serving(given.seed)))
 
         def crash() -> None:
             """An immediate stop, without a checkpoint: the next start has to recover from the log."""
@@ -230,14 +272,19 @@ def main() -> int:
                 time.sleep(0.01)
             stack.enter_context(embedded.acquire(given.embedded))
 
-        life = Life(url, folder, given.seed)
+        life = Life(url, folder, given.seed, given.pause, given.exec)
         try:
+            began = time.monotonic()
             life.live(given.kills, given.crashes, crash)
-            asyncio.run(drain(url, given.drain))
+            killed = dict(life.killed)
+            life.stop_writing()
+            drained_from = time.monotonic()
+            asyncio.run(drain(url, given.drain, life.supervise))
+            print(f"{drained_from - began:.0f} s, drained in {time.monotonic() - drained_from:.0f} s")
         finally:
             life.end()
-        problems = asyncio.run(judge(url, life.acknowledged()))
-    problems += [f"{life.failures} processes ended by an error of their own"] if life.failures else []
+        problems = asyncio.run(judge(url, life.acknowledged())) + life.failures
+    print(f"killed: {killed}; workers that found no database at their start: {life.turned_away}")
     print("\n".join(problems) or f"{given.kills} kills, {given.crashes} crashes: nothing lost, nothing doubled")
     return bool(problems)
 

@@ -1,108 +1,191 @@
 """Takes the safeguards out, one at a time, in a copy of the project: the tests must notice each.
 
-python -m tests.prove.mutations
+    python -m tests.prove.mutations [PART OF A NAME …]
+
+What a change replaces is looked for in the package and the migrations, or in the files that it names: code may be moved
+without this table having to know. A change that finds nothing is an error.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-TESTS = [f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery")]
+EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/*.py")
+RULES = ("tests/integration/test_rules.py",)
+TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
+NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
+
+
+class Change(NamedTuple):
+    before: str
+    after: str
+    where: tuple[str, ...] = EVERYWHERE
 
 
 class Mutation(NamedTuple):
     name: str
-    changes: tuple[tuple[str, str, str], ...]  # file, what stands there, what is put in its place
+    changes: tuple[Change, ...]
+    tests: tuple[str, ...] = RULES
 
 
-CREATE_TABLES = "migrations/versions/2026-11-21-2310_create_tables.py"
 UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
             "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
         ),
 """
+UNIQUE_RANGE = """        ["agent_key", "scope_id", "from_seq"],
+        unique=True,"""
+SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
+            .with_for_update(key_share=True)
+"""
+
+
+def without(piece: str, *where: str) -> Change:
+    return Change(piece, "", where or EVERYWHERE)
+
+
+def never_called(call: str, *where: str) -> Change:
+    return Change(f"await {call}(", f"False and await {call}(", where or EVERYWHERE)
+
+
+NO_FENCE_ON_SCOPES = without(", ScopeRow.fence == state.fence)")._replace(after=")")
+NO_FENCE_ON_SESSIONS = without("        SessionRow.fence == state.fence,\n")
+
 MUTATIONS = (
-    Mutation(
-        "no compare-and-swap on the version",
-        (("memory_sql/db/scopes.py", "ScopeRow.version == state.version, ", ""),),
-    ),
-    Mutation(
-        "no epoch in the compare-and-swap",
-        (("memory_sql/db/scopes.py", ", ScopeRow.epoch == state.epoch)", ")"),),
-    ),
-    Mutation(
-        "no fence on scopes",
-        (("memory_sql/db/scopes.py", ", ScopeRow.fence == state.fence)", ")"),),
-    ),
-    Mutation(
-        "no fence on sessions",
-        (("memory_sql/db/sessions.py", "        SessionRow.fence == state.fence,\n", ""),),
-    ),
-    Mutation(
-        "no check of the cursor",
-        (("memory_sql/db/sessions.py", "                SessionRow.formed_number == state.formed_number,\n", ""),
-         ("memory_sql/db/sessions.py", "        SessionRow.fence == state.fence,\n", "")),
-    ),
-    Mutation(
-        "no epoch of what the prompt showed",
-        (("memory_sql/formation.py", "epochs.get(scope_id) != epoch for", "False for"),),
-    ),
-    Mutation(
-        "no unique message id",
-        ((CREATE_TABLES, UNIQUE_MESSAGE_ID, ""),),
-    ),
+    # Messages are stored once
+    Mutation("no unique message id", (without(UNIQUE_MESSAGE_ID),), TESTS),
     Mutation(
         "no look for messages that are there",
-        (("memory_sql/db/functions/add_messages.sql", "k.message_id = g.id", "k.message_id = g.id AND false"),
-         ("migrations/versions/2026-11-22-0005_add_retries.py", "k.message_id = g.id", "k.message_id = g.id AND false")),
-    ),
-    Mutation(
-        "what was passed over is not marked",
-        (("memory_sql/consolidation.py", "    await scopes.mark_passed(", "    False and await scopes.mark_passed("),),
+        (Change("k.message_id = g.id", "k.message_id = g.id AND false"),),
+        TESTS,
     ),
     Mutation(
         "the session's row is not locked",
-        (("migrations/versions/2026-11-22-0005_add_retries.py", " FOR NO KEY UPDATE", ""),),
+        (without(" FOR NO KEY UPDATE", "memory_sql/db/functions/add_messages.sql", "migrations/versions/*.py"),),
+        TESTS,
     ),
+    # Leases
+    Mutation("no fence on scopes", (NO_FENCE_ON_SCOPES,), TESTS),
+    Mutation("no fence on sessions", (NO_FENCE_ON_SESSIONS,)),
+    # Rule 1: each row is in one place
+    Mutation(
+        "1: what was passed over does not wait",
+        (Change("t.seq <= p_done AND t.repend AND t.status = 'active'", "t.seq <= p_done AND false"),),
+    ),
+    # Rule 2: a version ends at the last row that was read
+    Mutation("2: a version ends at the newest row", (Change("done_seq=to_seq,", "done_seq=ScopeRow.last_seq,"),)),
+    Mutation(
+        "2: two versions may begin at the same row",
+        (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("True", "False")),),
+    ),
+    # Rule 3: what a version passed over is marked by its commit alone
+    Mutation("3: what was passed over is not marked", (never_called("scopes.mark_passed"),)),
+    Mutation("3: what was read is marked as well", (without("            ObservationRow.seq.not_in(inputs),\n"),)),
+    # Rule 4: versions only rise
+    Mutation("4: the version is not compared", (without("ScopeRow.version == state.version, "),)),
+    Mutation("4: undo brings back the number", (Change("  version = state.version + 1\n", "  version = base\n"),)),
+    Mutation("4: a version does not know its base", (Change("base=state.version,", "base=0,"),)),
+    # Rule 5: one way back
+    Mutation(
+        "5: what was taken from below the watermark does not wait again",
+        (without("            (ObservationStateRow.seq.in_(extras), True),\n"),),
+    ),
+    Mutation(
+        "5: marks above the watermark stay",
+        (without("            (ObservationStateRow.seq > done_seq, False),\n"),),
+    ),
+    Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, SCOPE_LOCK.splitlines(keepends=True)[0]),)),
+    # Rule 6: what was taken out while a model worked doesn't come back
+    Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"),)),
+    Mutation("6: no epoch of what the prompt showed", (Change("epochs.get(scope_id) != epoch for", "False for"),)),
+    Mutation("6: no epoch of the session", (without("                SessionRow.epoch == state.epoch,\n"),)),
+    Mutation("6: no cursor", (without("                SessionRow.formed_number == state.formed_number,\n"),)),
+    Mutation(
+        "6: a stored answer is not held against the epochs",
+        (Change("not await _is_still_good(", "False and await _is_still_good("),),
+    ),
+    Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
+    Mutation("6: exclusion does not raise the epoch", (Change("epoch=SessionRow.epoch + 1", "epoch=SessionRow.epoch"),)),
+    # Rule 8: quarantine
+    Mutation("8: quarantine takes all that waits", (without(".where(pending.c.seq <= to_seq)"),)),
+    # Rule 9: duplicates
+    Mutation(
+        "9: twins that were set aside count",
+        (without('                or_(state.status.is_(None), state.status == "active"),\n'),),
+    ),
+    Mutation("9: twins in another lane count", (without('                o.lane == "absorb",\n'),)),
+    Mutation(
+        "9: twins of long ago count",
+        (Change(
+            "tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted(set(wanted)))",
+            "tuple_(o.scope_id, o.content_hash).in_([(w[0], w[2]) for w in wanted])",
+        ),),
+    ),
+    Mutation(
+        "9: what is known gains no evidence",
+        (Change("for item in draft.evidence]\n", "for item in draft.evidence if not known]\n"),),
+    ),
+    # Rule 11: due
+    Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/memory.py"),)),
+    Mutation("11: what is formed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/formation.py"),)),
+    Mutation(
+        "11: a version does not say what is due after it",
+        (never_called("scopes.refresh_due", "memory_sql/consolidation.py"),),
+    ),
+    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/work.py"),)),
 )  # fmt: skip
 
 
+def places(folder: Path, change: Change) -> Iterator[Path]:
+    for pattern in change.where:
+        yield from (path for path in folder.glob(pattern) if change.before in path.read_text())
+
+
 def mutate(folder: Path, mutation: Mutation) -> None:
-    for name, before, after in mutation.changes:
-        path = folder / name
-        text = path.read_text()
-        assert before in text, f"{mutation.name}: {name} no longer holds {before!r}"
-        path.write_text(text.replace(before, after))
+    for change in mutation.changes:
+        found = list(places(folder, change))
+        assert found, f"{mutation.name}: nothing holds {change.before!r} any more"
+        for path in found:
+            path.write_text(path.read_text().replace(change.before, change.after))
 
 
-def passes(mutation: Mutation) -> bool:
+def noticed_by(mutation: Mutation) -> str | None:
+    """The first test that fails; None: all pass."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "project"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__"))
         mutate(folder, mutation)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutation.tests],
             cwd=folder,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode in (0, 1), done.stdout
-        return done.returncode == 0
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        failed = NOTICED.search(done.stdout)
+        assert (failed is None) == (done.returncode == 0), done.stdout
+        return failed and failed[1]
 
 
 def main() -> int:
-    assert passes(Mutation("nothing", ())), "the tests fail as it is"
-    missed = []
+    wanted = sys.argv[1:]
+    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES)))
+    assert failing is None, f"{failing} fails as it is"
+    missed = 0
     for mutation in MUTATIONS:
-        noticed = not passes(mutation)
-        print(f"{'noticed' if noticed else 'MISSED':8} {mutation.name}", flush=True)
-        missed += [] if noticed else [mutation.name]
+        if wanted and not any(part in mutation.name for part in wanted):
+            continue
+        test = noticed_by(mutation)
+        print(f"{'noticed' if test else 'MISSED':8} {mutation.name}: {test}", flush=True)
+        missed += test is None
     return bool(missed)
 
 

@@ -1,91 +1,191 @@
-"""One user's memory against a model of it in a few lines of Python, through random lives.
+"""Two users' memory against a model of it in a few lines of Python, through random lives.
 
-Rules: add, form, observe, consolidate, undo, archive and bring back, die while forming or consolidating (with and without
-the answer stored), let leases run out. After each step what `Memory` says must be what the model says.
+Rules: add, form, observe, consolidate, undo, archive and bring back, forget, die while forming or consolidating (with
+and without the answer stored), let leases run out. After each step what `Memory` says must be what the model says: the
+observations, what stands behind each, what waits, the text, and every version that there ever was.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import uuid
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pydantic import BaseModel
 from sqlalchemy import text
 
 from memory_sql import consolidation, formation
 from memory_sql.config import Settings
 from memory_sql.errors import BusyError, NotFoundError
-from memory_sql.llm import Answer, Request, Usage
-from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
+from tests.prove.models import Copying
 
-T = TypeVar("T", bound=BaseModel | str)
 R = TypeVar("R")
 
+BATCH = 2
 SETTINGS = Settings(
     llm="offline",
     formation_window_messages=3,
     observation_max_items=50,
-    consolidation_batch=4,
+    consolidation_batch=BATCH,
     consolidation_min_ratio=0.0,
     consolidation_max_words=100_000,
     pool_size=1,
 )
-SESSIONS = st.sampled_from(["s1", "s2"])
+USERS, SESSIONS = ("mia", "ben"), ("hers", "theirs")  # she speaks in both, he in one
+EVIDENCE = """
+    SELECT o.content, e.user_id, e.session_id, m.message_id
+    FROM memory.evidence e
+    JOIN memory.agents a USING (agent_key)
+    JOIN memory.observations o USING (agent_key, scope_id, seq)
+    LEFT JOIN memory.messages m ON (m.agent_key, m.session_id, m.number) = (e.agent_key, e.session_id, e.number)
+    WHERE a.agent_id = :agent
+"""
 
 
-class Copying:
-    """Makes "fact <text>" of each message, and a text of all that it is given, a line each."""
+@dataclass(frozen=True)
+class Source:
+    """What stands behind a fact: a message of a user, or a user's word."""
 
-    async def generate(self, request: Request[T]) -> Answer[T]:
-        if isinstance(request.material, ExtractionTask):
-            items = [
-                {"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns
-            ]
-            raw = json.dumps({"observations": items})
-        else:
-            assert isinstance(request.material, ConsolidationTask)
-            lines = [request.material.current, *(item.text for item in request.material.observations)]
-            raw = "\n".join(filter(None, lines))
-        return Answer(read(raw, request.output), raw, Usage("copying", 1, 1))
+    user: str
+    session: str | None = None
+    message: str | None = None
+
+
+@dataclass(eq=False)
+class Fact:
+    number: int
+    text: str
+    sources: frozenset[Source]
+    is_archived: bool = False
+
+
+@dataclass(eq=False)
+class Version:
+    """`facts` are all that its text tells, `absorbed` those that it was the first to tell, as far as `upto`."""
+
+    number: int
+    base: int
+    after: int
+    upto: int
+    absorbed: list[Fact]
+    facts: list[Fact]
+    is_live: bool = True
+
+
+@dataclass
+class Scope:
+    """One user's facts, in the order of their numbers, and every version of the text, also those undone."""
+
+    facts: list[Fact] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    version: int = 0
+    last_number: int = 0
+
+    def learn(self, text: str, source: Source) -> None:
+        self.last_number += 1
+        self.facts.append(Fact(self.last_number, text, frozenset({source})))
+
+    @property
+    def live(self) -> list[Version]:
+        return [version for version in self.versions if version.is_live]
+
+    @property
+    def done(self) -> int:
+        return max((version.upto for version in self.live), default=0)
+
+    @property
+    def told(self) -> list[Fact]:
+        return [fact for version in self.live for fact in version.absorbed]
+
+    @property
+    def pending(self) -> list[Fact]:
+        return [fact for fact in self.facts if not fact.is_archived and fact not in self.told]
+
+    def consolidate(self) -> None:
+        pending = self.pending
+        for n in range(0, len(pending), BATCH):
+            self._write(self.version, pending[n : n + BATCH], self.told + pending[n : n + BATCH])
+
+    def takes_extras(self) -> bool:
+        """Whether a fact waits that is older than one that is told."""
+        return any(fact.number <= self.done for fact in self.pending)
+
+    def can_undo(self) -> bool:
+        return any(version.absorbed for version in self.live)
+
+    def undo(self) -> None:
+        newest = [version for version in self.live if version.absorbed][-1]
+        for version in self.live:
+            version.is_live = version.number < newest.number
+        self._write(newest.base, [], self._facts_of(newest.base))
+
+    def forget(self, fact: Fact) -> bool:
+        """Whether its text held the fact: then that text is as it was before, and what is left waits."""
+        tainted = self._tainted(fact)
+        first = next((version for version in self.live if version in tainted), None)
+        if first is not None:
+            for version in self.live:
+                version.is_live = version.number < first.number
+            self._write(first.base, [], self._facts_of(first.base))
+        self.facts.remove(fact)
+        self.versions = [version for version in self.versions if version not in tainted]
+        assert not any(fact in version.facts for version in self.versions)
+        return first is not None
+
+    def _tainted(self, fact: Fact) -> list[Version]:
+        """Those that absorbed it or may have, and those on top of such: what one passed over is known only while it waits."""
+        passed_over = fact.number <= self.done and fact not in self.told
+        tainted: list[Version] = []
+        for version in self.versions:
+            in_range = version.after < fact.number <= version.upto and not (version.is_live and passed_over)
+            if in_range or fact in version.absorbed or version.base in [below.number for below in tainted]:
+                tainted.append(version)
+        return tainted
+
+    def _facts_of(self, number: int) -> list[Fact]:
+        return next((version.facts for version in self.versions if version.number == number), [])
+
+    def _write(self, base: int, absorbed: list[Fact], facts: list[Fact]) -> None:
+        """No text leaves no version behind, but it has taken a number."""
+        self.version += 1
+        if facts:
+            done = self.done
+            upto = max([done, *(fact.number for fact in absorbed)])
+            self.versions.append(Version(self.version, base, done, upto, absorbed, facts))
 
 
 @dataclass
 class Model:
-    """What ought to be. A fact's number is its place in `facts`, from 1."""
+    """What ought to be."""
 
-    unformed: dict[str, list[str]] = field(default_factory=lambda: {"s1": [], "s2": []})
-    leased: set[str] = field(default_factory=set)
-    facts: list[str] = field(default_factory=list)
-    archived: set[str] = field(default_factory=set)
-    versions: list[list[str]] = field(default_factory=list)  # what each consolidation that stands has absorbed
+    unformed: dict[str, list[Source]] = field(default_factory=lambda: {session: [] for session in SESSIONS})
+    scopes: dict[str, Scope] = field(default_factory=lambda: {user: Scope() for user in USERS})
+    leased: set[str] = field(default_factory=set)  # sessions, and users for their scopes
+
+    def learn(self, text: str, source: Source) -> None:
+        self.scopes[source.user].learn(text, source)
+
+    def form(self, session: str) -> None:
+        for source in self.unformed[session]:
+            self.learn(f"fact {source.message}", source)
+        self.unformed[session].clear()
 
     @property
-    def told(self) -> list[str]:
-        return [fact for version in self.versions for fact in version]
-
-    @property
-    def pending(self) -> list[str]:
-        return [fact for fact in self.facts if fact not in self.archived and fact not in self.told]
-
-    def form(self, session: str, messages: int) -> None:
-        self.facts += [f"fact {said}" for said in self.unformed[session][:messages]]
-        del self.unformed[session][:messages]
+    def facts(self) -> Iterator[Fact]:
+        return (fact for scope in self.scopes.values() for fact in scope.facts)
 
 
 class Life(RuleBasedStateMachine):
     url = ""
     runner: asyncio.Runner
-    steps = itertools.count()
+    did: Counter[str]
 
     @initialize()
     def begin(self) -> None:
@@ -93,6 +193,8 @@ class Life(RuleBasedStateMachine):
         self.model = Model()
         self.names = map(str, itertools.count(1))
         self.memory = self.do(Memory(self.url, Copying(), SETTINGS).open())
+        for user in USERS:
+            self.learn(user, 1)
 
     def teardown(self) -> None:
         if hasattr(self, "memory"):
@@ -102,30 +204,32 @@ class Life(RuleBasedStateMachine):
         async def awaited() -> R:
             return await call
 
-        next(self.steps)
         return self.runner.run(awaited())
 
-    def sql(self, statement: str, **parameters: Any) -> None:
-        async def run() -> None:
+    def sql(self, statement: str, **parameters: Any) -> list[Any]:
+        async def run() -> list[Any]:
             async with self.memory.database.transaction() as session:
-                await session.execute(text(statement), {"agent": self.agent, **parameters})
+                ran: Any = await session.execute(text(statement), {"agent": self.agent, **parameters})
+                return list(ran) if ran.returns_rows else []
 
-        self.do(run())
+        return self.do(run())
 
-    @property
-    def scope_id(self) -> int:
-        (scope,) = self.do(self.memory.scopes(agent_id=self.agent, user_id="u"))
+    def scope_id(self, user: str) -> int:
+        (scope,) = self.do(self.memory.scopes(agent_id=self.agent, user_id=user))
         return scope.ref.id
 
-    @rule(session=SESSIONS, count=st.integers(1, 5), twice=st.booleans())
-    def add(self, session: str, count: int, twice: bool) -> None:
-        said = [next(self.names) for _ in range(count)]
-        messages = [{"role": "user", "content": name, "id": name} for name in said]
+    @rule(speakers=st.lists(st.sampled_from(USERS), min_size=1, max_size=5), twice=st.booleans())
+    def add(self, speakers: list[str], twice: bool) -> None:
+        self.say("theirs" if "ben" in speakers else "hers", speakers, twice)
+
+    def say(self, session: str, speakers: list[str], twice: bool = False) -> None:
+        said = [Source(user, session, next(self.names)) for user in speakers]
+        messages = [{"role": "user", "content": m.message, "id": m.message, "user_id": m.user} for m in said]
         for _ in range(1 + twice):
-            self.do(self.memory.add(messages, agent_id=self.agent, user_id="u", session_id=session))
+            self.do(self.memory.add(messages, agent_id=self.agent, user_id="mia", session_id=session))
         self.model.unformed[session] += said
 
-    @rule(session=SESSIONS)
+    @rule(session=st.sampled_from(SESSIONS))
     def form(self, session: str) -> None:
         try:
             self.do(self.memory.form(agent_id=self.agent, session_id=session))
@@ -135,59 +239,97 @@ class Life(RuleBasedStateMachine):
             assert not self.model.unformed[session]
         else:
             assert session not in self.model.leased
-            self.model.form(session, len(self.model.unformed[session]))
+            self.did["formed"] += len(self.model.unformed[session])
+            self.model.form(session)
 
-    @rule()
-    def observe(self) -> None:
-        fact = f"fact {next(self.names)}"
-        self.do(self.memory.observe(fact, agent_id=self.agent, user_id="u"))
-        self.model.facts.append(fact)
+    def learn(self, user: str, count: int) -> None:
+        for _ in range(count):
+            fact = f"fact {next(self.names)}"
+            self.do(self.memory.observe(fact, agent_id=self.agent, user_id=user))
+            self.model.learn(fact, Source(user))
 
-    @precondition(lambda self: self.model.facts)
-    @rule()
-    def consolidate(self) -> None:
-        scope_id = self.scope_id
+    @rule(user=st.sampled_from(USERS), new=st.integers(0, 3), passing_over=st.booleans())
+    def learn_and_consolidate(self, user: str, new: int, passing_over: bool) -> None:
+        """`passing_over`: one fact is set aside, and brought back after the version has passed it."""
+        self.learn(user, new)
+        scope = self.model.scopes[user]
+        aside = scope.pending[:1] if passing_over else []
+        for fact in aside:
+            self.archive_or_bring_back(fact)
+        self.consolidate(user, scope)
+        for fact in aside:
+            self.archive_or_bring_back(fact)
+
+    def consolidate(self, user: str, scope: Scope) -> None:
         try:
-            self.do(self.memory.consolidate(agent_id=self.agent, scope_id=scope_id))
+            self.do(self.memory.consolidate(agent_id=self.agent, scope_id=self.scope_id(user)))
         except BusyError:
-            assert "scope" in self.model.leased
-            return
-        assert "scope" not in self.model.leased
-        pending = self.model.pending
-        self.model.versions += [pending[n : n + 4] for n in range(0, len(pending), 4)]
-
-    @precondition(lambda self: self.model.facts)
-    @rule()
-    def undo(self) -> None:
-        scope_id = self.scope_id
-        try:
-            self.do(self.memory.undo(agent_id=self.agent, scope_id=scope_id))
-        except NotFoundError:
-            assert not self.model.versions
+            assert user in self.model.leased
         else:
-            self.model.versions.pop()
+            assert user not in self.model.leased
+            self.did["versions on top of a text"] += bool(scope.told and scope.pending)
+            self.did["versions that took what was passed over"] += scope.takes_extras()
+            scope.consolidate()
 
-    @precondition(lambda self: self.model.facts)
+    @rule(user=st.sampled_from(USERS))
+    def undo(self, user: str) -> None:
+        scope = self.model.scopes[user]
+        try:
+            self.do(self.memory.undo(agent_id=self.agent, scope_id=self.scope_id(user)))
+        except NotFoundError:
+            assert not scope.can_undo()
+        else:
+            scope.undo()
+            self.did["undone"] += 1
+            self.did["undone to a text before"] += bool(scope.told)
+
+    @precondition(lambda self: any(self.model.facts))
     @rule(data=st.data())
-    def archive_or_bring_back(self, data: st.DataObject) -> None:
-        fact = data.draw(st.sampled_from(self.model.facts))
-        status = "active" if fact in self.model.archived else "archived"
+    def set_aside_or_bring_back(self, data: st.DataObject) -> None:
+        self.archive_or_bring_back(data.draw(st.sampled_from(list(self.model.facts))))
+
+    def archive_or_bring_back(self, fact: Fact) -> None:
+        fact.is_archived = not fact.is_archived
         self.sql(
             "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
             " SELECT agent_key, scope_id, seq, :status FROM memory.observations JOIN memory.agents USING (agent_key)"
             " WHERE agent_id = :agent AND content = :fact"
             " ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status",
-            fact=fact,
-            status=status,
+            fact=fact.text,
+            status="archived" if fact.is_archived else "active",
         )
         self.sql(  # belongs to every change of a status (rule 11)
             "SELECT memory.refresh_due(agent_key, array_agg(scope_id), :threshold, now())"
             " FROM memory.scopes JOIN memory.agents USING (agent_key) WHERE agent_id = :agent GROUP BY agent_key",
             threshold=SETTINGS.consolidation_threshold,
         )
-        self.model.archived ^= {fact}
 
-    @rule(session=SESSIONS, answered=st.booleans())
+    @precondition(lambda self: any(self.model.facts))
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        """The words that it was made of go with it; a text that held it is written anew, where nobody else is at it."""
+        user = data.draw(st.sampled_from([user for user, scope in self.model.scopes.items() if scope.facts]))
+        scope = self.model.scopes[user]
+        fact = data.draw(st.sampled_from(scope.facts))
+        ((observation_id,),) = self.sql(
+            "SELECT 'o' || scope_id || '-' || seq FROM memory.observations JOIN memory.agents USING (agent_key)"
+            " WHERE agent_id = :agent AND content = :fact",
+            fact=fact.text,
+        )
+        self.do(self.memory.forget(agent_id=self.agent, observation_id=observation_id))
+        if scope.forget(fact):
+            self.did["forgotten from a text"] += 1
+            if user not in self.model.leased:
+                scope.consolidate()
+        for table in ("observations", "messages", "consolidations"):
+            column = {"messages": "message_id || content"}.get(table, "content")
+            found = self.sql(
+                f"SELECT {column} FROM memory.{table} JOIN memory.agents USING (agent_key) WHERE agent_id = :agent"  # noqa: S608
+                " AND content IS NOT NULL"
+            )
+            assert not [text for (text,) in found if fact.text in text.splitlines()]
+
+    @rule(session=st.sampled_from(SESSIONS), answered=st.booleans())
     def die_forming(self, session: str, answered: bool) -> None:
         """The lease is taken, the model may have answered; nothing comes of it until somebody takes over."""
 
@@ -197,31 +339,33 @@ class Life(RuleBasedStateMachine):
                 loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
+                self.did["taken over with an answer"] += loaded.answered is not None
                 if answered and loaded.answered is None:
                     answer = await formation.decide(Copying(), loaded, SETTINGS)
                     async with self.memory.database.transaction() as unit:
                         await formation.keep(unit, loaded, answer)
 
+        if not self.model.unformed[session]:
+            self.say(session, ["mia", "mia"])
         try:
             self.do(die())
         except BusyError:
             assert session in self.model.leased
-        except NotFoundError:
-            assert not self.model.unformed[session]
 
-    @precondition(lambda self: self.model.facts and "scope" not in self.model.leased)
-    @rule()
-    def die_consolidating(self) -> None:
-        scope_id = self.scope_id
+    @precondition(lambda self: set(USERS) - self.model.leased)
+    @rule(data=st.data())
+    def die_consolidating(self, data: st.DataObject) -> None:
+        user = data.draw(st.sampled_from([user for user in USERS if user not in self.model.leased]))
+        scope_id, now = self.scope_id(user), datetime.now(UTC)
 
         async def die() -> None:
             async with self.memory.database.transaction() as unit:
                 key = await unit.scalar(
                     text("SELECT agent_key FROM memory.agents WHERE agent_id = :a"), {"a": self.agent}
                 )
-                loaded = await consolidation.load(unit, self.agent, key, scope_id, SETTINGS, datetime.now(UTC), "asked")
+                loaded = await consolidation.load(unit, self.agent, key, scope_id, SETTINGS, now, "asked")
             if loaded[1] is not None:
-                self.model.leased.add("scope")
+                self.model.leased.add(user)
 
         self.do(die())
 
@@ -239,10 +383,31 @@ class Life(RuleBasedStateMachine):
     def memory_is_what_the_model_says(self) -> None:
         if not hasattr(self, "memory"):
             return
-        listed = self.do(self.memory.list(agent_id=self.agent, user_id="u", limit=1000))
-        assert sorted(o.content for o in listed) == sorted(set(self.model.facts) - self.model.archived)
-        assert sorted(o.content for o in listed if o.pending) == sorted(self.model.pending)
-        scopes = self.do(self.memory.scopes(agent_id=self.agent, user_id="u"))
-        told = [line for scope in scopes for line in (scope.consolidation or "").splitlines()]
-        assert sorted(told) == sorted(self.model.told)  # within a version they stand in the order of their times
-        assert sum(scope.pending for scope in scopes) == len(self.model.pending)
+        self.did["steps"] += 1
+        for user, ought in self.model.scopes.items():
+            who: dict[str, Any] = {"agent_id": self.agent, "user_id": user}
+            listed = self.do(self.memory.list(**who, limit=1000))
+            assert {o.content for o in listed} == {fact.text for fact in ought.facts if not fact.is_archived}
+            assert {o.content for o in listed if o.pending} == _texts(ought.pending)
+            scopes = self.do(self.memory.scopes(**who))
+            told = [line for scope in scopes for line in (scope.consolidation or "").splitlines()]
+            assert sorted(told) == sorted(_texts(ought.told))  # within a version they stand in the order of their times
+            assert sum(scope.pending for scope in scopes) == len(ought.pending)
+            history = self.do(self.memory.history(**who, limit=1000))
+            assert {(v.version, v.base, v.live, frozenset(v.content.splitlines())) for v in history} == {
+                (v.number, v.base, v.is_live, frozenset(_texts(v.facts))) for v in ought.versions
+            }
+
+    @invariant()
+    def everything_has_its_sources(self) -> None:
+        if not hasattr(self, "memory"):
+            return
+        assert {tuple(row) for row in self.sql(EVIDENCE)} == {
+            (fact.text, source.user, source.session, source.message)
+            for fact in self.model.facts
+            for source in fact.sources
+        }
+
+
+def _texts(facts: list[Fact]) -> set[str]:
+    return {fact.text for fact in facts}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def test_fifty_kills_lose_and_double_nothing(database_url: str) -> None:
 
 @pytest.mark.prove
 def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> None:
-    run("kills", "--embedded", str(tmp_path / "postgres"), "--kills", "1000", "--crashes", "50", "--drain", "300")
+    options = "--kills 1000 --crashes 50 --exec --pause 0.8 --drain 300".split()
+    run("kills", "--embedded", str(tmp_path / "postgres"), *options)
 
 
 def test_a_kill_at_every_tenth_point(database_url: str) -> None:
@@ -48,9 +50,11 @@ def test_a_kill_at_every_point(database_url: str) -> None:
     run("boundaries", "--url", database_url)
 
 
-def live_randomly(url: str, lives: int, steps: int) -> int:
+def live_randomly(url: str, lives: int, steps: int) -> Counter[str]:
+    """How often something happened that is worth proving, and how many steps that took."""
+    did: Counter[str] = Counter()
     with asyncio.Runner() as runner:
-        machine = type("Life", (Life,), {"url": url, "runner": runner})
+        machine = type("Life", (Life,), {"url": url, "runner": runner, "did": did})
         run_state_machine_as_test(
             machine,
             settings=settings(
@@ -67,16 +71,20 @@ def live_randomly(url: str, lives: int, steps: int) -> int:
                 assert list(await memory.verify()) == []
 
         runner.run(verify())
-    return next(Life.steps)
+    print(did)
+    return did
 
 
 def test_random_lives_are_what_the_model_says(database_url: str) -> None:
-    assert live_randomly(database_url, lives=12, steps=30) > 300
+    assert live_randomly(database_url, lives=12, steps=30)["steps"] > 300
 
 
 @pytest.mark.prove
 def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
-    assert live_randomly(database_url, lives=250, steps=60) > 10_000
+    did = live_randomly(database_url, lives=250, steps=60)
+    assert did["steps"] > 10_000
+    assert len(did) == 8
+    assert min(did.values()) >= 20
 
 
 @pytest.mark.prove

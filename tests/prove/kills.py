@@ -78,10 +78,10 @@ class Fickle:
 
     def _answer(self, request: Request[Any]) -> str:
         if isinstance(request.material, ExtractionTask):
-            items = [
-                {"content": f"fact {t.text}", "scope": "individual", "sources": [t.n]} for t in request.material.turns
-            ]
-            return json.dumps({"observations": items})
+            facts = {"individual": [{"content": f"fact {t.text}", "sources": [t.n]} for t in request.material.turns]}
+            offered = [scope.alias for scope in request.material.scopes]
+            told = offered if self._random.randrange(6) else offered[:1]  # the rest is asked about again
+            return json.dumps({alias: facts.get(alias, []) for alias in told})
         assert isinstance(request.material, ConsolidationTask)
         return "\n".join(
             filter(None, [request.material.current, *(item.text for item in request.material.observations)])

@@ -128,7 +128,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     if count_words(text) > asked.max_words:
         request = asked.request(settings.slow_model, too_long=count_words(text))
         answer = await ask(llm, request)
-        text, usage = _without_marks(answer.value, request.boundary), _both(usage, answer.usage)
+        text, usage = _without_marks(answer.value, request.boundary), usage + answer.usage
     problem = harm_in(text, asked, settings.consolidation_min_ratio)
     if problem is not None:
         error = GuardError(problem, raw=answer.raw)
@@ -156,18 +156,6 @@ def harm_in(text: str, asked: ConsolidationTask, min_ratio: float) -> str | None
     if len(asked.current or "") > SHORT_CHARACTERS and len(text) < len(asked.current or "") * min_ratio:
         return f"the new text has {len(text):,} characters where the old one has {len(asked.current or ''):,}"
     return None
-
-
-def _both(first: Usage, second: Usage) -> Usage:
-    def total(a: int | None, b: int | None) -> int | None:
-        return None if a is None and b is None else (a or 0) + (b or 0)
-
-    return Usage(
-        second.model,
-        total(first.input_tokens, second.input_tokens),
-        total(first.output_tokens, second.output_tokens),
-        first.latency_seconds + second.latency_seconds,
-    )
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> int:

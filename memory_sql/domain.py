@@ -175,12 +175,29 @@ def _text_of_calls(tool_calls: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one model call cost. Tokens are as the provider counts them; None where it doesn't say."""
+    """What model calls cost. Tokens are as the provider counts them; None where it doesn't say.
+
+    `model` is empty while none has answered.
+    """
 
     model: str
     input_tokens: int | None = None
     output_tokens: int | None = None
     latency_seconds: float = 0.0
+    calls: int = 1
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            other.model or self.model,
+            _total(self.input_tokens, other.input_tokens),
+            _total(self.output_tokens, other.output_tokens),
+            self.latency_seconds + other.latency_seconds,
+            self.calls + other.calls,
+        )
+
+
+def _total(a: int | None, b: int | None) -> int | None:
+    return None if a is None and b is None else (a or 0) + (b or 0)
 
 
 class ScopeRef(Value):

@@ -1,4 +1,4 @@
-"""Buffered messages → observations, in one model call.
+"""Buffered messages → observations, in one model call unless its answer leaves something out.
 
 `load` takes a lease and reads a window of messages; `decide` asks the model; `apply` re-checks the lease, the cursor
 and the epochs of everything that the prompt showed, and stores. A window is read once: the cursor moves in the
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count
 from math import ceil, log
 from typing import Any
 
@@ -21,17 +20,25 @@ from memory_sql.db.observations import Draft, Evidence, ObservationRepository, S
 from memory_sql.db.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.sessions import BufferedMessage, SessionRepository, SessionState
-from memory_sql.domain import ScopeKind, Usage, owner_key
+from memory_sql.domain import ScopeKind, owner_key
 from memory_sql.errors import BusyError, StaleError
-from memory_sql.llm import LanguageModel, ask
+from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn, as_written
+from memory_sql.llm.dialogue import NO_CALL, Extracted, extract
+from memory_sql.llm.tasks import (
+    ExtractedObservation,
+    Extraction,
+    ExtractionTask,
+    OfferedScope,
+    Turn,
+    answer_for,
+    as_written,
+)
 from memory_sql.retry import judge
 from memory_sql.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
-NO_MODEL = Usage(model="none", input_tokens=0, output_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,8 @@ class Target:
             guidance=state.extraction_prompt if state else None,
             max_items=state.max_items if state else None,
             max_words=state.item_words if state else None,
+            display_name=(state.display_name if state else None) or self.display_name,
+            isolated=state is not None and state.extraction_mode == "isolated",
         )
 
 
@@ -84,16 +93,6 @@ class Loaded:
     @property
     def to_number(self) -> int:
         return self.window[-1].number
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The raw answer, to be kept before it is applied, and what it says."""
-
-    extraction: Extraction
-    raw: str
-    usage: Usage
-    prompt_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +168,17 @@ def _persons(state: SessionState, window: Sequence[BufferedMessage]) -> dict[str
 
 
 def _named(state: SessionState, window: Sequence[BufferedMessage], persons: dict[str, str]) -> list[Target]:
-    """The scopes of this window by the names that the model will use: its users, the session's groups, everybody."""
+    """The scopes of this window by the names that the model will use: its users, the session's groups, everybody.
+
+    A group isn't named by its id: that is the host's text, of any length, and has to be copied letter by letter.
+    """
     speakers = {m.user_id: m.speaker for m in window if m.user_id and m.speaker}
     named: list[Target] = []
     for user, person in persons.items():
-        alias = "individual" if len(persons) == 1 else f"individual:{person}"
+        alias = "individual" if len(persons) == 1 else f"individual_{person}"
         named.append(Target(alias, "individual", owner_key("individual", user), speakers.get(user)))
-    for group in state.group_ids:
-        named.append(Target(_unused(f"group:{group}", named), "group", owner_key("group", group), group))
+    for n, group in enumerate(state.group_ids, 1):
+        named.append(Target(f"group_{n}", "group", owner_key("group", group), group))
     return [*named, Target("collective", "collective", owner_key("collective"), None)]
 
 
@@ -203,11 +205,6 @@ async def _filled(
         texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
         targets.append(replace(target, state=scope, knows=_cut(texts, settings.scope_text_max_characters)))
     return tuple(targets)
-
-
-def _unused(alias: str, named: Sequence[Target]) -> str:
-    taken = {target.alias.casefold() for target in named}
-    return next(name for n in count(1) if (name := alias if n == 1 else f"{alias} {n}").casefold() not in taken)
 
 
 def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
@@ -254,32 +251,31 @@ def item_limit(loaded: Loaded, most: int) -> int:
     return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))
 
 
-async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Answered:
+async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Extracted:
     """Asks the model, unless an answer lies stored from a worker that died, or nothing was said."""
     if not loaded.spoken:
-        return Answered(Extraction(observations=[]), "", NO_MODEL, "")
+        return Extracted(Extraction(), "", NO_CALL, "")
     if loaded.answered is not None:
         stored = loaded.answered
-        return Answered(read(stored.answer, Extraction), stored.answer, stored.usage, stored.prompt_version)
-    request = task(loaded, settings).request(settings.fast_model)
-    answer = await ask(llm, request)
-    return Answered(answer.value, answer.raw, answer.usage, request.prompt_version)
+        answer = read(stored.answer, answer_for(tuple(target.alias for target in loaded.targets)))
+        return Extracted(answer.extraction, stored.answer, stored.usage, stored.prompt_version)
+    return await extract(llm, settings.fast_model, task(loaded, settings))
 
 
-async def keep(session: Session, loaded: Loaded, answered: Answered) -> None:
+async def keep(session: Session, loaded: Loaded, answered: Extracted) -> None:
     """Stores the raw answer before it is applied, so that whoever goes on applies the same one."""
     raw = clean(answered.raw)[0]
     if not await RunRepository(session).keep_answer(loaded.run, raw, answered.usage, answered.prompt_version):
         raise StaleError("session", loaded.session.session_id, "another worker has taken over")
 
 
-async def apply(session: Session, loaded: Loaded, answered: Answered, settings: Settings, now: datetime) -> Applied:
+async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
     """Stores the observations and moves the cursor; raises `StaleError` when what the model saw has changed."""
     sessions, scopes = SessionRepository(session), ScopeRepository(session)
     state = await sessions.lock(loaded.session)
     if state is None:
         raise StaleError("session", loaded.session.session_id, "it was formed, or something was forgotten, meanwhile")
-    drafts, refused = drafts_of(answered.extraction.observations, loaded, settings)
+    drafts, refused = drafts_of(answered.extraction, loaded, settings)
     locked = await scopes.lock_or_make(state.agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
     epochs = {scope.scope_id: scope.epoch for scope in locked}
     if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
@@ -328,89 +324,93 @@ async def give_back(
     await SessionRepository(session).release(claimed, **changes)
 
 
-def drafts_of(
-    items: Sequence[ExtractedObservation], loaded: Loaded, settings: Settings
-) -> tuple[list[Draft], Counter[str]]:
+def drafts_of(extraction: Extraction, loaded: Loaded, settings: Settings) -> tuple[list[Draft], Counter[str]]:
     """What may be stored of an answer, and how much was refused or mended, by reason."""
-    refused: Counter[str] = Counter()
-    drafts: list[Draft] = []
-    per_scope: Counter[str] = Counter()
-    for item in items:
+    sieve = _Sieve(loaded, settings)
+    sieve.refused["unknown_scope"] += extraction.unknown
+    drafts = [draft for item in extraction.observations if (draft := sieve.draft(item)) is not None]
+    return drafts, sieve.refused
+
+
+class _Sieve:
+    """Lets through what may be stored, one observation after the other; `refused` counts what isn't, and what was mended."""
+
+    def __init__(self, loaded: Loaded, settings: Settings) -> None:
+        self._loaded = loaded
+        self._settings = settings
+        self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
+        # Once for all: an answer may hold ten thousand observations.
+        self._words = {message.number: frozenset(words_of(message.content or "")) for message in loaded.spoken}
+        self._most = item_limit(loaded, settings.observation_max_items)
+        self._taken: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+
+    def draft(self, item: ExtractedObservation) -> Draft | None:
         content = as_written(clean(item.content)[0].strip())
-        if not content or len(content) > settings.observation_max_characters:
-            refused["no_content" if not content else "too_long"] += 1
-            continue
-        sources = _sources(item, loaded, refused)
+        if not content or len(content) > self._settings.observation_max_characters:
+            self.refused["no_content" if not content else "too_long"] += 1
+            return None
+        sources = self._sources(item)
         if all(message.role in AGENT_ROLES for message in sources):
-            refused["agents_own_words"] += 1  # it repeats what it was told, memory included
-            continue
-        target = _route(item, sources, loaded, refused)
+            self.refused["agents_own_words"] += 1  # it repeats what it was told, memory included
+            return None
+        target = self._route(item, sources)
+        if target is None or not self._has_room(target, content):
+            return None
+        return _draft(content, target, sources, self._loaded)
+
+    def _has_room(self, target: Target, content: str) -> bool:
+        limits = target.offered
+        if self._taken[target.owner] >= (self._most if limits.max_items is None else limits.max_items):
+            self.refused["over_limit"] += 1
+            return False
+        if count_words(content) > (limits.max_words or self._settings.observation_max_words):
+            self.refused["long_but_kept"] += 1
+        self._taken[target.owner] += 1
+        return True
+
+    def _sources(self, item: ExtractedObservation) -> tuple[BufferedMessage, ...]:
+        """The messages that the model points at; where it points at none, those that share most words with the text."""
+        spoken = self._loaded.spoken
+        named = [n for n in dict.fromkeys(item.sources) if 1 <= n <= len(spoken)]
+        if len(named) < len(set(item.sources)):
+            self.refused["unknown_source"] += 1
+        if named:
+            return tuple(spoken[n - 1] for n in sorted(named))
+        said = tuple(message for message in spoken if message.role == "user")
+        return self._closest(item.content, said, 1) or self._echoed(item.content) or said or spoken
+
+    def _echoed(self, text: str) -> tuple[BufferedMessage, ...]:
+        """The agent's messages that hold most of the text's words."""
+        most = ceil(len(set(words_of(text))) * ECHO_SHARE)
+        return self._closest(text, [m for m in self._loaded.spoken if m.role in AGENT_ROLES], most)
+
+    def _closest(self, text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
+        """The messages that share most words with the text; none where that is fewer than `least`."""
+        words = set(words_of(text))
+        shared = [len(words & self._words[message.number]) for message in messages]
+        best = max(shared, default=0)
+        return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
+
+    def _route(self, item: ExtractedObservation, sources: Sequence[BufferedMessage]) -> Target | None:
+        """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
+
+        What is somebody's own can only come from what they said: nobody's scope is written by another's words.
+        """
+        wanted = (item.scope or "").strip().casefold()
+        authors = {owner_key("individual", m.user_id) for m in sources if m.user_id}
+        target = self._by_alias.get(wanted)
         if target is None:
-            continue
-        limit = (
-            target.state.max_items
-            if target.state and target.state.max_items is not None
-            else item_limit(loaded, settings.observation_max_items)
-        )
-        if per_scope[target.owner] >= limit:
-            refused["over_limit"] += 1
-            continue
-        words = target.state.item_words if target.state else None
-        if count_words(content) > (words or settings.observation_max_words):
-            refused["long_but_kept"] += 1
-        per_scope[target.owner] += 1
-        drafts.append(_draft(content, target, sources, loaded))
-    return drafts, refused
-
-
-def _sources(item: ExtractedObservation, loaded: Loaded, refused: Counter[str]) -> tuple[BufferedMessage, ...]:
-    """The messages that the model points at; where it points at none, those that share most words with the text."""
-    spoken = loaded.spoken
-    named = [n for n in dict.fromkeys(item.sources) if 1 <= n <= len(spoken)]
-    if len(named) < len(set(item.sources)):
-        refused["unknown_source"] += 1
-    if named:
-        return tuple(spoken[n - 1] for n in sorted(named))
-    said = tuple(message for message in spoken if message.role == "user")
-    return _closest(item.content, said, 1) or _echoed(item.content, spoken) or said or spoken
-
-
-def _echoed(text: str, spoken: Sequence[BufferedMessage]) -> tuple[BufferedMessage, ...]:
-    """The agent's messages that hold most of the text's words."""
-    most = ceil(len(set(words_of(text))) * ECHO_SHARE)
-    return _closest(text, [message for message in spoken if message.role in AGENT_ROLES], most)
-
-
-def _closest(text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
-    """The messages that share most words with the text; none where that is fewer than `least`."""
-    words = set(words_of(text))
-    shared = [len(words & set(words_of(message.content or ""))) for message in messages]
-    best = max(shared, default=0)
-    return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
-
-
-def _route(
-    item: ExtractedObservation, sources: Sequence[BufferedMessage], loaded: Loaded, refused: Counter[str]
-) -> Target | None:
-    """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
-
-    What is somebody's own can only come from what they said: nobody's scope is written by another's words.
-    """
-    wanted = (item.scope or "").strip().casefold()
-    by_alias = {target.alias.casefold(): target for target in loaded.targets}
-    authors = {owner_key("individual", m.user_id) for m in sources if m.user_id}
-    target = by_alias.get(wanted)
-    if target is None:
-        if wanted != "individual":
-            refused["unknown_scope" if wanted else "no_scope"] += 1
-        target = _author(loaded, authors)
-    elif target.kind == "individual" and authors and target.owner not in authors:
-        refused["not_the_author"] += 1
-        target = _author(loaded, authors)
-    if target is None or not target.is_open:
-        refused["no_single_author" if target is None else "inactive_scope"] += 1
-        return None
-    return target
+            if wanted != "individual":
+                self.refused["unknown_scope" if wanted else "no_scope"] += 1
+            target = _author(self._loaded, authors)
+        elif target.kind == "individual" and authors and target.owner not in authors:
+            self.refused["not_the_author"] += 1
+            target = _author(self._loaded, authors)
+        if target is None or not target.is_open:
+            self.refused["no_single_author" if target is None else "inactive_scope"] += 1
+            return None
+        return target
 
 
 def _author(loaded: Loaded, authors: set[str]) -> Target | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -38,12 +38,29 @@ class Scripted:
         return Answer(read(reply, request.output), reply, Usage("scripted", 100, 10, 0.01))
 
 
-def extracted(*items: tuple[str, str] | tuple[str, str, list[int]]) -> str:
-    """The answer to an extraction: `(content, scope)` or `(content, scope, sources)` each."""
-    observations = [
-        {"content": item[0], "scope": item[1], "sources": list(item[2]) if len(item) == 3 else [1]} for item in items
-    ]
-    return json.dumps({"observations": observations})
+Item = tuple[str, str] | tuple[str, str, list[int]]  # content, scope, sources
+
+
+def extracted(*items: Item) -> str:
+    """The answer to an extraction as one flat list, which doesn't depend on what was offered."""
+    return json.dumps({"observations": [{**_finding(item), "scope": item[1]} for item in items]})
+
+
+def by_scope(offered: Iterable[str], *items: Item) -> str:
+    """The answer to an extraction as it is asked for: a list for each scope that was offered, and for what is invented."""
+    lists: dict[str, list[dict[str, Any]]] = {alias: [] for alias in offered}
+    for item in items:
+        lists.setdefault(item[1], []).append(_finding(item))
+    return json.dumps(lists)
+
+
+def listing(*items: Item) -> Callable[[Request[Any]], str]:
+    """As `by_scope`, for whatever the request offers."""
+    return lambda request: by_scope(request.output.offered, *items)
+
+
+def _finding(item: Item) -> dict[str, Any]:
+    return {"content": item[0], "sources": list(item[2]) if len(item) == 3 else [1]}
 
 
 class Parrot:

@@ -231,8 +231,9 @@ def _is(key: RunKey) -> tuple[Any, ...]:
 
 def _cost(usage: Usage) -> dict[str, Any]:
     return {
-        "model": usage.model,
+        "model": usage.model or None,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
-        "latency_seconds": usage.latency_seconds,
+        "latency_seconds": usage.latency_seconds or None,
+        "calls": usage.calls,
     }

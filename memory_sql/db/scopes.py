@@ -43,6 +43,7 @@ class ScopeState:
     language: str
     is_active: bool
     consolidate: bool
+    extraction_mode: str
     failures: int
     errors: int
     dead_run_id: int | None
@@ -131,6 +132,7 @@ _STATE = select(
     ScopeRow.language,
     ScopeRow.is_active,
     ScopeRow.consolidate,
+    ScopeRow.extraction_mode,
     ScopeRow.failures,
     ScopeRow.errors,
     ScopeRow.dead_run_id,

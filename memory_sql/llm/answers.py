@@ -24,8 +24,20 @@ _THINKING = re.compile(r"<think(?:ing)?>")
 _THOUGHT = re.compile(r"</think(?:ing)?>")
 _THOUGHT_UNOPENED = re.compile(r"^</think(?:ing)?>\s*$", re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
+
+
+class _RepeatedKeyError(ValueError):
+    pass
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    """A parser keeps the last value of a key and drops the others without a word."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise _RepeatedKeyError
+
+
 # Only used to find where a value ends; `int` refuses more than 4,300 digits.
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_distinct)
 
 
 def read(raw: str, output: type[T]) -> T:
@@ -128,6 +140,8 @@ def _end_of_json(text: str, start: int, raw: str) -> int | None:
         if _is_beginning_of_json(text[start:]):
             raise TruncatedError("the JSON of the answer was cut off") from None
         return None
+    except _RepeatedKeyError:
+        raise AnswerError("the JSON of the answer has a key twice", raw=raw, reason="wrong_shape") from None
     except RecursionError:
         raise AnswerError("the JSON of the answer is nested too deeply", raw=raw, reason="not_json") from None
 

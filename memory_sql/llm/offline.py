@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
 from memory_sql.errors import UnavailableError
 from memory_sql.llm import Answer, Request, Usage
-from memory_sql.llm.tasks import ConsolidationTask, ExtractedObservation, Extraction, ExtractionTask, OfferedScope, Turn
+from memory_sql.llm.tasks import ConsolidationTask, ExtractionAnswer, ExtractionTask, OfferedScope, Turn, answer_for
 from memory_sql.text import count_words, normal_form, one_line, words_of
 
 T = TypeVar("T", bound=BaseModel | str)
@@ -70,10 +70,10 @@ class Offline:
         """There is nothing to close."""
 
 
-def extract(task: ExtractionTask) -> Extraction:
+def extract(task: ExtractionTask) -> ExtractionAnswer:
     """Sentences in which a user states a preference, a fact about themselves, a decision or a general lesson."""
-    found: list[ExtractedObservation] = []
-    counts: dict[str, int] = {}
+    found: dict[str, list[dict[str, Any]]] = {scope.alias: [] for scope in task.scopes}
+    known = {scope.alias: {normal_form(text) for text in scope.knows} for scope in task.scopes}
     for turn in task.turns:
         for sentence in _statements(turn):
             scope = _scope(sentence, turn, task.scopes)
@@ -81,11 +81,10 @@ def extract(task: ExtractionTask) -> Extraction:
                 continue
             content = _shortened(f"{turn.speaker} said: {sentence}", task.max_words)
             limit = task.max_items if scope.max_items is None else scope.max_items
-            known = {normal_form(text) for text in (*scope.knows, *(item.content for item in found))}
-            if counts.get(scope.alias, 0) < limit and normal_form(content) not in known:
-                counts[scope.alias] = counts.get(scope.alias, 0) + 1
-                found.append(ExtractedObservation(content=content, scope=scope.alias, sources=[turn.n]))
-    return Extraction(observations=found)
+            if len(found[scope.alias]) < limit and normal_form(content) not in known[scope.alias]:
+                known[scope.alias].add(normal_form(content))
+                found[scope.alias].append({"content": content, "sources": [turn.n]})
+    return answer_for(tuple(found))(found)
 
 
 def _statements(turn: Turn) -> list[str]:
@@ -107,7 +106,7 @@ def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> Offere
         return shared[0]
     if groups and _SHARED.search(sentence) and not personal:
         return groups[0]
-    own = f"individual:{turn.person}" if turn.person else "individual"
+    own = f"individual_{turn.person}" if turn.person else "individual"
     return next((scope for scope in offered if scope.alias == own), None)
 
 

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Annotated, Any
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from memory_sql.llm import Request, prompts
 from memory_sql.text import one_line
+
+T = TypeVar("T")
 
 NOTHING_YET = "(nothing yet)"
 KINDS = {
@@ -31,13 +44,11 @@ KINDS = {
 }
 
 
-class ExtractedObservation(BaseModel):
-    """Other keys are ignored: what an observation is worth and who may see it isn't the model's to say."""
-
+class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model
+    # What an observation is worth and who may see it isn't the model's to say.
     model_config = ConfigDict(extra="ignore")
 
     content: str
-    scope: str | None = None
     sources: list[int] = Field(default_factory=list)
 
     @field_validator("sources", mode="before")
@@ -46,18 +57,91 @@ class ExtractedObservation(BaseModel):
         return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
 
 
-class Extraction(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class ExtractedObservation(Finding):
+    """`scope`: an alias, or what the model wrote in its place."""
 
-    observations: Sequence[ExtractedObservation]
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an answer says. `missing`: the offered scopes that it has no list for; `unknown`: what was for no such scope."""
+
+    observations: tuple[ExtractedObservation, ...] = ()
+    missing: tuple[str, ...] = ()
+    unknown: int = 0
+
+    def __add__(self, other: Extraction) -> Extraction:
+        """What two calls brought together; nothing is missing."""
+        return Extraction(self.observations + other.observations, unknown=self.unknown + other.unknown)
+
+    def only(self, keep: Callable[[ExtractedObservation], bool]) -> Extraction:
+        """Without the others, which are counted as unknown."""
+        kept = tuple(filter(keep, self.observations))
+        return Extraction(kept, self.missing, self.unknown + len(self.observations) - len(kept))
+
+    @property
+    def as_json(self) -> str:
+        """An answer that reads as this again: the flat list, and a key without meaning for each that was unknown."""
+        items = [item.model_dump() for item in self.observations]
+        return json.dumps({FLAT: items} | {f"?{n}": None for n in range(self.unknown)}, ensure_ascii=False)
+
+
+FLAT = "observations"
+_FINDINGS = TypeAdapter(list[Finding])
+_FLAT_LIST = TypeAdapter(list[ExtractedObservation])
+
+
+class ExtractionAnswer(RootModel[dict[str, Any]]):
+    """An object that has, under the alias of each scope that was offered, the list of its observations.
+
+    Models write other things all the same. One flat list in which each observation names its scope is as good. A scope
+    whose list is absent or malformed is missing and harms no other; where there is no list at all, the answer is wrong.
+    """
+
+    offered: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        flat = _read(_FLAT_LIST, self.root.get(FLAT))
+        lists = {alias: _read(_FINDINGS, self.root.get(alias)) for alias in self.offered}
+        listed = [
+            ExtractedObservation(content=item.content, sources=item.sources, scope=alias)
+            for alias, items in lists.items()
+            for item in items or ()
+        ]
+        missing = [alias for alias, items in lists.items() if items is None and flat is None]
+        return Extraction((*(flat or ()), *listed), tuple(missing), len(self.root.keys() - {FLAT, *self.offered}))
+
+    @model_validator(mode="after")
+    def _has_a_list(self) -> Self:
+        if self.extraction.missing == self.offered:
+            raise PydanticCustomError("no_list_of_observations", "no scope has a list of observations")
+        return self
+
+
+def _read(shape: TypeAdapter[T], value: object) -> T | None:
+    """None where it has another shape: what that means is for the whole answer to say."""
+    try:
+        return shape.validate_python(value)
+    except ValidationError:
+        return None
 
 
 @lru_cache(maxsize=256)
-def _choosing(aliases: tuple[str, ...]) -> type[Extraction]:
-    """`Extraction` whose schema lets the model choose among these scopes only; another one is still read, and refused."""
-    scope = Annotated[str | None, WithJsonSchema({"type": "string", "enum": list(aliases)})]
-    item = create_model("ExtractedObservation", __base__=ExtractedObservation, scope=(scope, None))
-    return create_model("Extraction", __base__=Extraction, observations=(list[item], ...))
+def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
+    """The answer that offers these scopes; its schema has one list for each and nothing else."""
+    lists: dict[str, Any] = dict.fromkeys(aliases, (list[Finding], ...))
+    shape = create_model("Extraction", **lists)
+
+    class Extraction(ExtractionAnswer):
+        offered = aliases
+
+        @classmethod
+        def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+            return shape.model_json_schema(*args, **options)
+
+    return Extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +161,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class OfferedScope:
-    """A scope that the model may choose, by its alias; `knows` is what it holds already."""
+    """A scope that the model may choose, by its alias; `knows` is what it holds already.
+
+    An `isolated` one is asked about in a call of its own, which shows the text of no other scope, nor others this one's.
+    """
 
     alias: str
     kind: str
@@ -85,6 +172,8 @@ class OfferedScope:
     guidance: str | None = None
     max_items: int | None = None
     max_words: int | None = None
+    display_name: str | None = None
+    isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +184,9 @@ class ExtractionTask:
     max_words: int
     now: datetime
 
-    def request(self, model: str) -> Request[Extraction]:
+    def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
+        """`wrong`: why the answer can't be used that is asked for again."""
+        aliases = tuple(scope.alias for scope in self.scopes)
         prompt, boundary = prompts.load("extraction"), secrets.token_hex(16)
         instructions, text = prompt.render(
             scopes="\n".join(map(_offer, self.scopes)),
@@ -105,9 +196,12 @@ class ExtractionTask:
             max_items=self.max_items,
             max_words=self.max_words,
             now=_minute(self.now),
+            nothing=json.dumps({alias: [] for alias in aliases}),
+            repair=f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly."
+            if wrong
+            else "",
         )
-        output = _choosing(tuple(scope.alias for scope in self.scopes))
-        return Request("extraction", model, instructions, text, output, self, prompt.version, boundary)
+        return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, boundary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +246,15 @@ def _offer(scope: OfferedScope) -> str:
     limits += [f"at most {scope.max_words} words each"] if scope.max_words is not None else []
     limit = f" ({', '.join(limits)})" if limits else ""
     guidance = f" What to look for: {one_line(scope.guidance)}" if scope.guidance else ""
-    person = scope.alias.partition(":")[2] or "the user"
-    who = f"what concerns {person} alone" if scope.kind == "individual" else KINDS[scope.kind]
-    return f"- {scope.alias}: {who}{limit}.{guidance}"
+    return f"- {scope.alias}: {_concern(scope)}{limit}.{guidance}"
+
+
+def _concern(scope: OfferedScope) -> str:
+    if scope.kind == "individual":
+        return f"what concerns {scope.alias.partition('_')[2] or 'the user'} alone"
+    if scope.kind == "group" and scope.display_name:
+        return f"the shared work of the group {_data(scope.display_name)}"
+    return KINDS[scope.kind]
 
 
 def _known(scope: OfferedScope) -> str:

@@ -116,7 +116,7 @@ def test_status_counts_what_waits(run: Run, remember: Callable[..., None]) -> No
 
 
 def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense")
+    remember(poison, "nonsense", "nonsense")
     status = run("status", "--json").value
     assert (status["dead"], status["due_sessions"]) == (1, 0)
     (dead,) = status["dead_runs"]
@@ -127,7 +127,7 @@ def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[...
 
 
 def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense")
+    remember(poison, "nonsense", "nonsense")
     number = dead_run(run)
     assert run("retry", number, *ADA).out == f"run {number}: due again\n"
     assert run("worker", "--once", "--json").value["formed"] == 1
@@ -135,7 +135,7 @@ def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., No
 
 
 def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense")
+    remember(poison, "nonsense", "nonsense")
     number = dead_run(run)
     assert "say --yes if that is meant" in run("discard", number, *ADA, code=1).err
     assert run("discard", number, *ADA, "--yes", "--json").value == {"run_id": int(number), "state": "discarded"}

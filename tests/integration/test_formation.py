@@ -16,11 +16,12 @@ from memory_sql.errors import (
     UnavailableError,
 )
 from memory_sql.llm import Request
+from memory_sql.llm.dialogue import Extracted
 from memory_sql.llm.tasks import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import Scripted, extracted, listing
 
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
@@ -36,9 +37,9 @@ async def test_one_call_forms_observations_for_every_scope(memory: Memory, llm: 
     """R065–R067, R089, R093, R136."""
     await memory.add(conversation(4, name="Mia"), **HERE, group_ids=["harbor"])
     llm.then(
-        extracted(
+        listing(
             ("Mia likes tea.", "individual", [1]),
-            ("The team ships in April.", "group:harbor", [1, 3]),
+            ("The team ships in April.", "group_1", [1, 3]),
             ("Large exports fail.", "collective", [3]),
         )
     )
@@ -118,7 +119,7 @@ async def test_scope_that_the_model_invents_falls_back_to_who_said_it_or_is_refu
     await memory.add([message("Hi", name="Mia"), message("Ho", n=2, user_id="jonas", name="Jonas")], **HERE)
     llm.then(
         '{"observations": [{"content": "a", "scope": "group:invented", "sources": [2]},'
-        ' {"content": "b", "sources": [1]}, {"content": "c", "scope": "individual:P2", "sources": [2, 99]},'
+        ' {"content": "b", "sources": [1]}, {"content": "c", "scope": "individual_P2", "sources": [2, 99]},'
         ' {"content": "d", "scope": "individual", "sources": [1, 2]}, {"content": " ", "scope": "individual"}]}'
     )
     result = await memory.form(**SESSION)
@@ -133,7 +134,7 @@ async def test_scope_that_the_model_invents_falls_back_to_who_said_it_or_is_refu
 
 async def test_nobodys_scope_is_written_by_anothers_words(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("My boss is wrong", name="Mia"), message("Ho", n=2, user_id="jonas", name="Mia")], **HERE)
-    llm.then(extracted(("Jonas hates his boss.", "individual:P2", [1])))
+    llm.then(extracted(("Jonas hates his boss.", "individual_P2", [1])))
     result = await memory.form(**SESSION)
     assert [str(o.scope) for o in result.observations] == ["individual:mia"]
     assert result.refused == {"not_the_author": 1}
@@ -147,7 +148,7 @@ async def test_people_are_told_apart_however_they_are_called(memory: Memory, llm
         message("Ah", n=3),
     ]
     await memory.add(said, **HERE)
-    llm.then(extracted(("Tea.", "individual:P1", [1]), ("Rum.", "individual:P2", [2])))
+    llm.then(extracted(("Tea.", "individual_P1", [1]), ("Rum.", "individual_P2", [2])))
     result = await memory.form(**SESSION)
     assert [str(o.scope) for o in result.observations] == ["individual:mia", "individual:jonas"]
     (request,) = llm.requests
@@ -191,7 +192,7 @@ async def test_inactive_scope_takes_nothing_and_its_owners_words_go_nowhere_else
     await memory.observe("old", agent_id="ada", user_id="jonas")
     await rows(memory, "UPDATE memory.scopes SET is_active = false")
     await memory.add([message("I like rum", user_id="jonas"), message("I like tea", n=2)], **HERE)
-    llm.then(extracted(("Rum.", "individual:P1", [1]), ("Tea.", "individual:P2", [2])))
+    llm.then(extracted(("Rum.", "individual_P1", [1]), ("Tea.", "individual_P2", [2])))
     result = await memory.form(**SESSION)
     assert [(str(o.scope), o.content) for o in result.observations] == [("individual:mia", "Tea.")]
     assert result.refused == {"inactive_scope": 1}
@@ -218,6 +219,7 @@ async def test_failed_call_keeps_the_messages_and_the_next_good_one_forms_them_o
     llm.then(
         UnavailableError("timeout", "no answer"),
         '{"observations": [{"content": "cut',
+        '{"observations": [{"content": "cut again',
         extracted(("Tea.", "individual")),
     )
     for error in (UnavailableError, TruncatedError):
@@ -273,7 +275,7 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
     assert states == [("failed", "abandoned"), ("succeeded", None)]
 
 
-async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[formation.Loaded, formation.Answered]:
+async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[formation.Loaded, Extracted]:
     """What the dead one had in its hands."""
     async with memory.database.transaction() as unit:
         loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
@@ -306,7 +308,7 @@ async def test_worker_that_was_thought_dead_stores_nothing(memory: Memory, llm: 
 async def test_answer_of_a_worker_that_died_is_applied_without_asking_again(memory: Memory, llm: Scripted) -> None:
     """Also when a group has joined the session since, and when more has been said."""
     await memory.add(conversation(4), **HERE, group_ids=["hB"])
-    llm.then(extracted(("Paid for.", "group:hB", [1])), extracted(("The rest.", "individual", [1])))
+    llm.then(extracted(("Paid for.", "group_1", [1])), extracted(("The rest.", "individual", [1])))
     await die_after_the_answer(memory, llm)
     await memory.add(conversation(6), **HERE, group_ids=["Hb", "HB"])
     result = await memory.form(**SESSION)

@@ -121,7 +121,7 @@ async def test_inactive_scope_is_neither_read_nor_offered(memory: Memory, llm: S
     assert str(await memory.context(**MIA, message="Do you remember the gate?")) == "<MemoryContext/>"
     assert (await memory.search("gate", **MIA)).results == ()
     assert await memory.list(**MIA) == []
-    llm.then(extracted(("The gate is shut.", "group:harbor")))
+    llm.then(extracted(("The gate is shut.", "group_1")))
     formed = await memory.form(**SESSION)
     assert offered(llm.requests[0]) == ["individual", "collective"]
     assert "4711" not in llm.requests[0].prompt
@@ -174,8 +174,19 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
     assert "zebra" not in (kept.category, kept.kind)
     assert await rows(memory, "SELECT lane FROM memory.observations") == [("absorb",)]
     schema = strict_schema(llm.requests[0].output)
-    assert list(schema["properties"]) == ["observations"]
-    assert set(schema["$defs"]["ExtractedObservation"]["properties"]) == {"content", "scope", "sources"}
+    assert list(schema["properties"]) == ["individual", "collective"]
+    assert schema["properties"]["individual"] == {"type": "array", "items": {"$ref": "#/$defs/Finding"}}
+    assert schema["$defs"] == {
+        "Finding": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string"},
+                "sources": {"type": "array", "items": {"type": "integer"}},
+            },
+            "required": ["content", "sources"],
+            "additionalProperties": False,
+        }
+    }
 
 
 async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_scope_holds(
@@ -189,9 +200,10 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
     await memory.observe("Split large exports.", **ALL)
     await memory.form(**SESSION)
     prompt = llm.requests[1].prompt
-    assert offered(llm.requests[1]) == ["individual", "group:harbor", "collective"]
+    assert offered(llm.requests[1]) == ["individual", "group_1", "collective"]
     for shown in (
-        "- group:harbor: ", "The harbor team ships in April.", "Split large exports.", '"speaker": "Mia"',
+        '- group_1: the shared work of the group "harbor".', "The harbor team ships in April.", "Split large exports.",
+        '"speaker": "Mia"',
         "I moor at berth 12.",
     ):  # fmt: skip
         assert shown in prompt

@@ -51,7 +51,7 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         llm.then(UnavailableError("timeout", "no answer"))
         await memory.run_due()
         clock.goes_on(hours=1)
-        llm.then("nonsense")
+        llm.then("nonsense", "nonsense")
         await memory.run_due()
         (dead,) = await memory.dead_runs()
         await memory.discard(agent_id="ada", run_id=dead.run_id)
@@ -60,7 +60,7 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         llm.then(extracted())
         await memory.form(agent_id="ada", session_id="a")
         await memory.add([message()], **MIA, session_id="b")
-        llm.then("nonsense")
+        llm.then("nonsense", "nonsense")
         with pytest.raises(AnswerError):
             await memory.form(agent_id="ada", session_id="b")
         yield memory

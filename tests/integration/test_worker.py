@@ -495,7 +495,7 @@ async def test_poisoned_session_holds_up_no_other_and_is_given_up(database_url: 
         async with working(Worker(memory, concurrency=1, poll_seconds=0.05)):
             await has_formed(memory, *range(5))
             await until(given_up)
-        assert model.asked["poisoned"] == SETTINGS.max_errors
+        assert model.asked["poisoned"] == 2 * SETTINGS.max_errors  # each time once more
         assert [run.session_id for run in await memory.dead_runs()] == ["spoisoned"]
 
 

@@ -30,7 +30,7 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablen
 
 async def fill(url: str) -> None:
     """Gives every table a row."""
-    llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group:harbor")), "Tea.")
+    llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group_1")), "Tea.")
     async with Memory(url, llm, Settings(llm="offline")) as memory:
         await memory.add(conversation(4), agent_id="ada", user_id="mia", session_id="s", group_ids=["harbor"])
         formed = await memory.form(agent_id="ada", session_id="s")

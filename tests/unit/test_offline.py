@@ -1,12 +1,12 @@
 from memory_sql.llm import Request
 from memory_sql.llm.offline import NAME, NOTICE, Offline, consolidate, extract
-from memory_sql.llm.tasks import ConsolidationTask, Extraction, ExtractionTask, NumberedText, OfferedScope, Turn
+from memory_sql.llm.tasks import ConsolidationTask, ExtractionAnswer, ExtractionTask, NumberedText, OfferedScope, Turn
 from memory_sql.text import count_words
 from tests.factories import MONDAY
 
-MIA = OfferedScope("individual:P1", "individual")
-JONAS = OfferedScope("individual:P2", "individual")
-TEAM = OfferedScope("group:harbor", "group")
+MIA = OfferedScope("individual_P1", "individual")
+JONAS = OfferedScope("individual_P2", "individual")
+TEAM = OfferedScope("group_1", "group")
 ALL = OfferedScope("collective", "collective")
 
 
@@ -19,7 +19,7 @@ def task(
 
 
 def found(asked: ExtractionTask) -> list[tuple[str | None, str, list[int]]]:
-    return [(item.scope, item.content, item.sources) for item in extract(asked).observations]
+    return [(item.scope, item.content, item.sources) for item in extract(asked).extraction.observations]
 
 
 def test_statements_go_to_whom_they_concern() -> None:
@@ -30,10 +30,10 @@ def test_statements_go_to_whom_they_concern() -> None:
         ("Jonas", "I live in Marstrand, keep this to yourself."),
     )
     assert found(asked) == [
-        ("individual:P1", "Mia said: I prefer green tea.", [1]),
-        ("group:harbor", "Jonas said: We decided to ship in April.", [2]),
+        ("individual_P1", "Mia said: I prefer green tea.", [1]),
+        ("individual_P2", "Jonas said: I live in Marstrand, keep this to yourself.", [4]),
+        ("group_1", "Jonas said: We decided to ship in April.", [2]),
         ("collective", "Jonas said: In general, large exports fail unless they are split.", [3]),
-        ("individual:P2", "Jonas said: I live in Marstrand, keep this to yourself.", [4]),
     ]
 
 
@@ -43,7 +43,7 @@ def test_what_the_assistant_says_and_what_is_known_is_left_out() -> None:
         Turn(2, "user", "Mia", MONDAY, "I prefer green tea."),
     )
     knows = OfferedScope("individual", "individual", knows=("Mia said: I prefer green tea.",))
-    assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).observations == []
+    assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).root == {"individual": []}
 
 
 def test_limits_hold() -> None:
@@ -85,5 +85,5 @@ async def test_same_question_same_answer_under_its_own_name() -> None:
     first, second = await Offline().generate(request), await Offline().generate(request)
     assert first == second
     assert first.usage.model == NAME
-    assert isinstance(first.value, Extraction)
+    assert isinstance(first.value, ExtractionAnswer)
     assert isinstance(request, Request)

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from memory_sql.errors import ConfigurationError
-from memory_sql.llm import prompts
+from memory_sql.llm import answers, prompts
+from memory_sql.llm.tasks import answer_for
 
 EXTRACTION: dict[str, str | int] = {
     "scopes": "individual: Mia\ngroup:atlas: project Atlas\ncollective: everybody",
@@ -16,6 +17,8 @@ EXTRACTION: dict[str, str | int] = {
     "max_items": 5,
     "max_words": 50,
     "now": "2026-03-02T10:20Z",
+    "nothing": '{"individual": []}',
+    "repair": "",
 }
 CONSOLIDATION: dict[str, str | int] = {
     "scope": "individual: Mia",
@@ -51,9 +54,10 @@ def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> No
 
 def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
     instructions, _ = prompts.load("extraction").render(**EXTRACTION)
-    shown = [json.loads(found) for found in re.findall(r"\{\"observations\".*\}", instructions)]
-    assert [set(item) for example in shown for item in example["observations"]] == [{"content", "scope", "sources"}]
-    assert shown[-1] == {"observations": []}
+    (shown,) = re.findall(r"^comes\n(\{.*\})$", instructions, re.DOTALL | re.MULTILINE)
+    example = answers.read(shown, answer_for(("individual", "group_1", "collective"))).extraction
+    assert [(item.scope, item.sources) for item in example.observations] == [("individual", [7]), ("group_1", [7])]
+    assert (example.missing, example.unknown) == ((), 0)
 
 
 def test_guidance_is_an_instruction_and_may_be_empty() -> None:
@@ -78,7 +82,7 @@ def test_a_value_that_looks_like_a_slot_stays_text() -> None:
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@1\+[0-9a-f]{8}", prompts.load("extraction").version)
+    assert re.fullmatch(r"extraction@2\+[0-9a-f]{8}", prompts.load("extraction").version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

@@ -1,0 +1,338 @@
+"""What is asked when an answer leaves something out or can't be used; what of it is stored; what the ledger says."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memory_sql import formation
+from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
+from memory_sql.llm import Request
+from memory_sql.llm.dialogue import Extracted
+from memory_sql.llm.tasks import ExtractionTask
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import MONDAY, conversation, message
+from tests.fakes import Scripted, by_scope, extracted, listing
+
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+LEDGER = "SELECT state, error_code, calls, input_tokens, output_tokens FROM memory.runs ORDER BY run_id"
+
+
+def offered(request: Request[Any]) -> list[str]:
+    assert isinstance(request.material, ExtractionTask)
+    return [scope.alias for scope in request.material.scopes]
+
+
+async def contents(memory: Memory) -> list[tuple[str, str]]:
+    found = await memory.list(agent_id="ada", user_id="mia")
+    return sorted((str(o.scope), o.content) for o in found)
+
+
+async def test_usual_answer_takes_one_call(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE, group_ids=["harbor"])
+    llm.then(listing(("Tea.", "individual"), ("April.", "group_1")))
+    assert (await memory.form(**SESSION)).refused == {}
+    assert await contents(memory) == [("group:harbor", "April."), ("individual:mia", "Tea.")]
+    assert await rows(memory, LEDGER) == [("succeeded", None, 1, 100, 10)]
+
+
+@pytest.mark.parametrize(
+    "bad", ["Sorry!", '{"individual": [{"conte', "", "[]", "{}", '{"individual": 1}', '{"a":1,"a":2}']
+)
+async def test_answer_that_cannot_be_used_is_asked_for_once_more(memory: Memory, llm: Scripted, bad: str) -> None:
+    await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
+    await memory.add(conversation(4), **HERE)
+    llm.then(bad, listing(("Tea.", "individual")))
+    assert [o.content for o in (await memory.form(**SESSION)).observations] == ["Tea."]
+    first, second = llm.requests
+    assert offered(first) == offered(second) == ["individual", "collective"]
+    assert "could not be used" not in first.prompt
+    assert "A first answer could not be used: the " in second.prompt
+    assert "Mia has a boat." in second.prompt
+    assert await rows(memory, LEDGER) == [("succeeded", None, 2, 100, 10)]
+
+
+async def test_answer_that_stays_unusable_fails_the_run_and_keeps_the_messages(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then("Sorry!", '{"individual": "no list"}')
+    with pytest.raises(AnswerError):
+        await memory.form(**SESSION)
+    assert (await memory.stats(agent_id="ada")).unformed_messages == 4
+    assert await rows(memory, LEDGER) == [("failed", "wrong_shape", 2, None, None)]
+
+
+@pytest.mark.parametrize(
+    "error", [RefusedError("no"), UnavailableError("timeout", "no answer"), ValueError("a mistake of the host's")]
+)
+async def test_no_answer_and_a_refusal_are_not_asked_about_again(
+    memory: Memory, llm: Scripted, error: Exception
+) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then(error)
+    with pytest.raises(LanguageModelError):
+        await memory.form(**SESSION)
+    assert [calls for (calls,) in await rows(memory, "SELECT calls FROM memory.runs")] == [1]
+
+
+async def test_scope_that_is_left_out_is_asked_about_by_itself_and_the_others_are_kept(
+    memory: Memory, llm: Scripted
+) -> None:
+    await memory.add(conversation(4), **HERE, group_ids=["harbor", "quay"])
+    llm.then(
+        by_scope(["individual", "group_2"], ("Tea.", "individual"), ("Rum.", "group_2")),
+        listing(("April.", "group_1")),
+        listing(("Split.", "collective")),
+    )
+    assert (await memory.form(**SESSION)).refused == {}
+    assert [offered(request) for request in llm.requests[1:]] == [["group_1"], ["collective"]]
+    assert await contents(memory) == [
+        ("collective", "Split."), ("group:harbor", "April."), ("group:quay", "Rum."), ("individual:mia", "Tea."),
+    ]  # fmt: skip
+    assert await rows(memory, LEDGER) == [("succeeded", None, 3, 300, 30)]
+
+
+async def test_repair_and_then_a_call_for_what_is_still_missing(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then("Sorry!", by_scope(["individual"], ("Tea.", "individual")), listing(("Split.", "collective")))
+    await memory.form(**SESSION)
+    assert await contents(memory) == [("collective", "Split."), ("individual:mia", "Tea.")]
+    assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [("Sorry!", "not_json"), (UnavailableError("timeout", "no answer"), "timeout"), (RefusedError("no"), "refused")],
+)
+async def test_nothing_is_stored_when_a_scopes_own_call_fails(
+    memory: Memory, llm: Scripted, reply: str | Exception, code: str
+) -> None:
+    await memory.add(conversation(4), **HERE)
+    llm.then(by_scope(["individual"], ("Tea.", "individual")), reply)
+    with pytest.raises(LanguageModelError):
+        await memory.form(**SESSION)
+    assert (await memory.stats(agent_id="ada")).unformed_messages == 4
+    assert await contents(memory) == []
+    assert await rows(memory, LEDGER) == [("failed", code, 2, 100, 10)]
+    llm.then(listing(("Tea.", "individual")))
+    await memory.form(**SESSION)
+    assert await contents(memory) == [("individual:mia", "Tea.")]
+
+
+async def test_a_scopes_own_call_writes_to_no_other(memory: Memory, llm: Scripted) -> None:
+    """What names no scope there is of the one that was asked about; the rest was answered before."""
+    await memory.add(conversation(4), **HERE)
+    llm.then(
+        by_scope(["individual"], ("Tea.", "individual")),
+        '{"observations": [{"content": "Split."}, {"content": "Rum.", "scope": "individual", "sources": [1]},'
+        ' {"content": "Oil.", "scope": "group_7", "sources": [1]}]}',
+    )
+    assert (await memory.form(**SESSION)).refused == {"unknown_scope": 2}
+    assert await contents(memory) == [("collective", "Split."), ("individual:mia", "Tea.")]
+
+
+async def test_names_that_the_model_invents_are_refused_and_recorded(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE, group_ids=["harbor"])
+    llm.then(
+        listing(
+            ("a", "group:harbor"), ("b", "harbor"), ("c", "group_2"), ("d", "individual_P9"), ("e", "group_1", [77])
+        )
+    )
+    result = await memory.form(**SESSION)
+    assert [o.content for o in result.observations] == ["e"]
+    assert result.refused == {"unknown_scope": 4, "unknown_source": 1}
+    assert await rows(memory, "SELECT refused FROM memory.runs") == [(result.refused,)]
+
+
+# Isolated scopes
+
+
+async def isolate(memory: Memory, where: str) -> None:
+    await rows(memory, f"UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE {where}")  # noqa: S608 (our own)
+
+
+async def talk(memory: Memory) -> None:
+    await memory.add([message("The crane is broken.")], **HERE, group_ids=["harbor", "quay"])
+    for group in ("harbor", "quay"):
+        await memory.observe(f"A plan of {group}.", agent_id="ada", group_id=group)
+    await memory.observe("Known to all.", agent_id="ada", collective=True)
+    await isolate(memory, "owner = 'g:quay'")
+
+
+async def test_isolated_scope_has_a_call_of_its_own_and_shows_its_text_in_no_other(
+    memory: Memory, llm: Scripted
+) -> None:
+    await talk(memory)
+    llm.then(listing(("Crane.", "group_1")), listing(("Quay.", "group_2")))
+    await memory.form(**SESSION)
+    shared, alone = llm.requests
+    assert offered(shared) == ["individual", "group_1", "collective"]
+    assert offered(alone) == ["group_2"]
+    assert "A plan of quay." in alone.prompt
+    assert "The crane is broken." in alone.prompt
+    assert "A plan of harbor." not in alone.prompt + alone.instructions
+    assert "Known to all." not in alone.prompt + alone.instructions
+    assert "quay" not in shared.prompt + shared.instructions
+    assert await rows(memory, "SELECT calls FROM memory.runs") == [(2,)]
+    assert ("group:quay", "Quay.") in await contents(memory)
+
+
+@pytest.mark.parametrize("answer", [by_scope, lambda _, *items: extracted(*items)], ids=["lists", "flat"])
+async def test_nothing_crosses_between_an_isolated_scope_and_the_others(
+    memory: Memory, llm: Scripted, answer: Callable[..., str]
+) -> None:
+    await talk(memory)
+    before = await contents(memory)
+    llm.then(
+        answer(["individual", "group_1", "collective"], ("In.", "group_2"), ("In!", " Group_2")),
+        answer(["group_2"], ("Out.", "individual"), ("Out!", "collective"), ("Out?", "group_1")),
+    )
+    assert (await memory.form(**SESSION)).refused == {"unknown_scope": 5}
+    assert await contents(memory) == before
+
+
+async def test_repair_of_an_isolated_scope_shows_no_other(memory: Memory, llm: Scripted) -> None:
+    await talk(memory)
+    llm.then(listing(), "Sorry!", listing(("Quay.", "group_2")))
+    await memory.form(**SESSION)
+    assert [offered(request) for request in llm.requests[1:]] == [["group_2"], ["group_2"]]
+    assert "A plan of harbor." not in llm.requests[2].prompt
+    assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
+
+
+async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripted) -> None:
+    await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
+    await memory.observe("Known to all.", agent_id="ada", collective=True)
+    await isolate(memory, "true")
+    await memory.add(conversation(4), **HERE)
+    llm.then(listing(("Tea.", "individual")), listing())
+    await memory.form(**SESSION)
+    assert [offered(request) for request in llm.requests] == [["individual"], ["collective"]]
+    await rows(memory, "UPDATE memory.scopes SET is_active = false")
+    await memory.add(conversation(4, first=5), **HERE)
+    assert (await memory.form(**SESSION)).observations == ()  # and nobody is asked
+    assert (await rows(memory, LEDGER))[-1] == ("empty", None, 0, 0, 0)
+
+
+# Several calls, one commit
+
+
+async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+    assert loaded is not None
+    answered = await formation.decide(llm, loaded, memory.settings)
+    async with memory.database.transaction() as unit:
+        await formation.keep(unit, loaded, answered)
+    await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+    return answered
+
+
+@pytest.mark.parametrize("isolated", ["false", "owner = 'g:harbor'"])
+async def test_what_several_calls_brought_is_applied_after_a_crash_without_asking_again(
+    memory: Memory, llm: Scripted, isolated: str
+) -> None:
+    await memory.add([message("Crane.", name="Mia"), message("Boat.", n=2)], **HERE, group_ids=["harbor"])
+    await memory.observe("A plan.", agent_id="ada", group_id="harbor")
+    await isolate(memory, isolated)
+    apart = isolated != "false"
+    shared = ["individual", "collective"] if apart else ["individual"]
+    llm.then(
+        "Sorry!",
+        by_scope(shared, ("Tea \ud800 <b>.", "individual", [2]), ("x", "nowhere")),
+        by_scope(["group_1"], ("April.", "group_1", [1, 9]), ("y", "nowhere"), ("z", "individual")),
+        *([] if apart else [listing()]),
+    )
+    answered = await die_after_the_answer(memory, llm)
+    calls = len(llm.requests)
+    result = await memory.form(**SESSION)
+    assert len(llm.requests) == calls == answered.usage.calls
+    assert [(str(o.scope), o.content, o.source.message_ids) for o in result.observations] == [
+        ("individual:mia", "Tea \N{REPLACEMENT CHARACTER} <b>.", ("m2",)), ("group:harbor", "April.", ("m1",)),
+    ]  # fmt: skip
+    assert result.refused == {"unknown_scope": 3, "unknown_source": 1}
+    assert await rows(memory, "SELECT state, calls, answer FROM memory.runs") == [("succeeded", calls, None)]
+
+
+async def test_flat_answer_about_an_isolated_scope_is_applied_the_same_after_a_crash(
+    memory: Memory, llm: Scripted
+) -> None:
+    await memory.add([message("Boat.", name="Mia")], **HERE)
+    for owner in ({"collective": True}, {"user_id": "mia"}):
+        await memory.observe("Known.", agent_id="ada", **owner)
+    await rows(memory, "UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE owner = 'c'")
+    await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE owner <> 'c'")
+    llm.then('{"observations": [{"content": "Split."}, {"content": "Tea.", "scope": "individual"}]}')
+    await die_after_the_answer(memory, llm)
+    result = await memory.form(**SESSION)
+    assert [(str(o.scope), o.content) for o in result.observations] == [("collective", "Split.")]
+    assert result.refused == {"unknown_scope": 1}
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "UPDATE memory.scopes SET epoch = epoch + 1",
+        "UPDATE memory.sessions SET epoch = epoch + 1",
+        "UPDATE memory.sessions SET formed_number = formed_number + 1",
+        "UPDATE memory.sessions SET fence = fence + 1",
+    ],
+    ids=["epoch of a scope", "epoch of the session", "cursor", "fence"],
+)
+@pytest.mark.parametrize("call", [1, 2, 3])
+async def test_late_commit_is_refused_whichever_of_the_calls_was_overtaken(
+    memory: Memory, llm: Scripted, meanwhile: str, call: int
+) -> None:
+    await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
+    await memory.add(conversation(4), **HERE)
+    answers = [
+        "Sorry!",
+        by_scope(["individual"], ("Tea.", "individual")),
+        by_scope(["collective"], ("x", "collective")),
+    ]
+
+    async def answer(_: Request[Any]) -> str:
+        if len(llm.requests) == call:
+            await rows(memory, meanwhile)
+        return answers[len(llm.requests) - 1]
+
+    llm.then(answer, answer, answer)
+    with pytest.raises(StaleError):
+        await memory.form(**SESSION)
+    assert len(llm.requests) == 3
+    assert await contents(memory) == [("individual:mia", "Mia has a boat.")]
+    assert await rows(memory, "SELECT state, error_code FROM memory.runs") == [("failed", "stale")]
+
+
+# Limits
+
+
+async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Scripted) -> None:
+    """R088, R090: five of fifty words unless the scope says otherwise."""
+    await memory.add(conversation(4), **HERE, group_ids=["harbor"])
+    await memory.observe("A plan.", agent_id="ada", group_id="harbor")
+    await rows(memory, "UPDATE memory.scopes SET observation_max_items = 0 WHERE owner = 'g:harbor'")
+    items = [(f"{alias} fact {n}", alias) for n in range(7) for alias in ("individual", "group_1", "collective")]
+    llm.then(listing(*items))
+    result = await memory.form(**SESSION)
+    assert [str(o.scope) for o in result.observations] == ["individual:mia"] * 5 + ["collective"] * 5
+    assert result.refused == {"over_limit": 2 + 7 + 2}
+    assert "at most 50 words" in llm.requests[0].instructions
+    assert "At most 5 observations for each scope" in llm.requests[0].instructions
+
+
+async def test_ten_thousand_observations_without_sources_take_seconds_at_most(memory: Memory, llm: Scripted) -> None:
+    said = [message(f"Turn {n}: " + f"the boats of {n} lie in the harbour " * 20, n=n) for n in range(1, 41)]
+    await memory.add(said, **HERE)
+    many = json.dumps([{"content": f"fact {n}"} for n in range(10_000)])
+    llm.then(f'{{"individual": {many}, "collective": []}}')
+    started = time.process_time()
+    result = await memory.form(**SESSION)
+    assert time.process_time() - started < 10  # a minute, when the words of each message are taken anew
+    assert len(result.observations) == 10
+    assert result.refused == {"over_limit": 9_990}

@@ -23,6 +23,9 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
 from functools import cache
 from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from memory_sql.errors import InputError
 
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a date as well
 
@@ -65,6 +68,16 @@ class Language:
     verbs_too: frozenset[str]
     never_after: frozenset[str]
     patterns: Mapping[str, str]
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The time zone of that IANA name; raises `InputError`, also where the system has no zones at all."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        if not available_timezones():  # Windows, minimal containers
+            raise InputError("this system knows no time zones; install the package tzdata") from None
+        raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin") from None
 
 
 def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> list[DateFound]:

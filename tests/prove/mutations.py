@@ -21,6 +21,7 @@ class Mutation(NamedTuple):
     changes: tuple[tuple[str, str, str], ...]  # file, what stands there, what is put in its place
 
 
+ADD_MESSAGES = "migrations/versions/2026-11-22-0310_decide_by_age_and_agent.py"  # the newest one that makes it
 CREATE_TABLES = "migrations/versions/2026-11-21-2310_create_tables.py"
 UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
             "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
@@ -59,7 +60,7 @@ MUTATIONS = (
     Mutation(
         "no look for messages that are there",
         (("memory_sql/db/functions/add_messages.sql", "k.message_id = g.id", "k.message_id = g.id AND false"),
-         ("migrations/versions/2026-11-22-0005_add_retries.py", "k.message_id = g.id", "k.message_id = g.id AND false")),
+         (ADD_MESSAGES, "k.message_id = g.id", "k.message_id = g.id AND false")),
     ),
     Mutation(
         "what was passed over is not marked",
@@ -67,7 +68,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the session's row is not locked",
-        (("migrations/versions/2026-11-22-0005_add_retries.py", " FOR NO KEY UPDATE", ""),),
+        ((ADD_MESSAGES, " FOR NO KEY UPDATE", ""),),
     ),
 )  # fmt: skip
 

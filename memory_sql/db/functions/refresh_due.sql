@@ -1,7 +1,8 @@
 -- memory.refresh_due(agent_key, scope_ids, threshold, at): says anew which of these scopes are due, and wakes the workers
 -- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
 -- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One that was given
--- up waits for a person; one whose text was just undone waits for something new.
+-- up waits for a person; one whose text was just undone waits for something new. The threshold is the scope's own, else the
+-- agent's, else the one that is given.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE sql VOLATILE
@@ -18,7 +19,12 @@ AS $$
                     ) enough
                 ) AS yes
             FROM memory.scopes c
-            CROSS JOIN LATERAL (SELECT coalesce(c.consolidation_threshold, p_threshold) AS pending) wanted
+            JOIN memory.agents a ON a.agent_key = c.agent_key
+            CROSS JOIN LATERAL (
+                SELECT coalesce(
+                    c.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, p_threshold
+                ) AS pending
+            ) wanted
             WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = is_due.scope_id

@@ -8,7 +8,9 @@ SELECT
            coalesce(s.dead_run_id::text, 'none')) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
-CROSS JOIN LATERAL (SELECT coalesce(s.consolidation_threshold, :threshold) AS pending) w
+CROSS JOIN LATERAL (
+    SELECT coalesce(s.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, :threshold) AS pending
+) w
 CROSS JOIN LATERAL (
     SELECT count(*) AS pending
     FROM (SELECT FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) LIMIT w.pending) enough

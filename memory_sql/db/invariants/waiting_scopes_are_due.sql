@@ -6,7 +6,9 @@ SELECT
     format('%s or more observations wait', w.pending) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
-CROSS JOIN LATERAL (SELECT coalesce(s.consolidation_threshold, :threshold) AS pending) w
+CROSS JOIN LATERAL (
+    SELECT coalesce(s.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, :threshold) AS pending
+) w
 WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND s.is_active AND s.consolidate AND s.last_seq > s.held_seq
   AND w.pending <= (
       SELECT count(*)

@@ -1,22 +1,37 @@
 """Every default and limit, once; the only reader of the environment.
 
 A value comes from, first wins: an argument, `MEMORY_SQL_…` in the environment, a TOML file (`MEMORY_SQL_CONFIG`, else
-`memory-sql.toml` in the working directory), the default here. Some can differ per scope: see the columns of `scopes`.
+`memory-sql.toml` in the working directory), the default here. Some can differ by agent (`AGENT_SETTINGS`) or by scope (the
+columns of `scopes`), which goes first.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from memory_sql.errors import ConfigurationError
+from memory_sql.dates import zone_of
+from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
+MOST_MINUTES = 5_256_000.0  # ten years
+
+
+def _file() -> Path:
+    return Path(os.environ.get("MEMORY_SQL_CONFIG", CONFIG_FILE))
+
+
+def _zone(name: str) -> str:
+    try:
+        return zone_of(name).key
+    except InputError as error:
+        raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
 
 
 class Settings(BaseSettings):
@@ -48,7 +63,15 @@ class Settings(BaseSettings):
     formation_messages: int = Field(45, ge=1, description="messages since the last formation that set one off (R003)")
     formation_tokens: int = Field(1000, ge=1, description="weighted tokens that set one off (R004)")
     formation_min_messages: int = Field(4, ge=1, description="fewer are never formed unless asked or signalled (R283)")
-    formation_cold_minutes: float = Field(10.0, ge=0, description="silence after which a session is formed (R281)")
+    formation_cold_minutes: float = Field(
+        10.0, ge=0, le=MOST_MINUTES, description="silence after which a session is formed (R281)"
+    )
+    formation_max_age_minutes: float = Field(
+        120.0,
+        ge=0,
+        le=MOST_MINUTES,
+        description="age of the oldest message at which a session that never falls silent is formed (R149)",
+    )
     formation_window_messages: int = Field(50, ge=1, description="messages that one extraction call reads at most")
     formation_window_characters: int = Field(
         40_000, ge=1000, description="characters that one extraction call reads at most"
@@ -89,6 +112,15 @@ class Settings(BaseSettings):
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
     language: str = Field("english", description="text-search configuration of new scopes")
+    time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
+    lock_timeout_seconds: float = Field(
+        5.0, gt=0, le=3600, description="how long a call in the host's transaction (session=) waits for a lock"
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        return _zone(name)
 
     @classmethod
     def settings_customise_sources(
@@ -99,8 +131,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        path = Path(os.environ.get("MEMORY_SQL_CONFIG", CONFIG_FILE))
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path))
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_file()))
 
     @classmethod
     def load(cls, **given: Any) -> Settings:
@@ -108,8 +139,7 @@ class Settings(BaseSettings):
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-            raise ConfigurationError(f"settings: {wrong}") from None
+            raise ConfigurationError(f"settings: {_wrong(error)}") from None
 
     @property
     def embedded_data_dir(self) -> Path:
@@ -118,3 +148,84 @@ class Settings(BaseSettings):
     @property
     def llm_name(self) -> Literal["openai", "offline"]:
         return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else "offline")
+
+    def sources(self) -> dict[str, str]:
+        """Where each setting comes from: argument (or command line), environment, file or default."""
+        environment = {name.lower().removeprefix("memory_sql_") for name in os.environ}
+        file = TomlConfigSettingsSource(type(self), toml_file=_file())()
+        without = Settings.load()
+
+        def source(name: str) -> str:
+            if getattr(self, name) != getattr(without, name):
+                return "argument"
+            if name in environment:
+                return "environment"
+            return "file" if name in file else "default"
+
+        return {name: source(name) for name in type(self).model_fields}
+
+    def of_agent(self, own: Mapping[str, Any]) -> Settings:
+        """These settings with those that the agent has of its own; what this release doesn't know is left out."""
+        known = {name: own[name] for name in AGENT_SETTINGS if name in own}
+        return self.model_copy(update=known) if known else self
+
+
+# May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
+AGENT_SETTINGS = (
+    "formation_messages",
+    "formation_tokens",
+    "formation_min_messages",
+    "formation_cold_minutes",
+    "formation_max_age_minutes",
+    "formation_window_messages",
+    "formation_window_characters",
+    "observation_max_items",
+    "observation_max_words",
+    "scope_text_max_characters",
+    "consolidation_threshold",
+    "consolidation_max_words",
+    "consolidation_batch",
+    "consolidation_batch_characters",
+    "consolidation_min_ratio",
+    "max_errors",
+    "daily_tokens",
+    "language",
+    "time_zone",
+)
+FORMATION_LIMITS = (  # what `add` decides by
+    "formation_messages",
+    "formation_tokens",
+    "formation_min_messages",
+    "formation_cold_minutes",
+    "formation_max_age_minutes",
+)
+
+_fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS}
+_AgentSettings = create_model(
+    "AgentSettings",
+    __config__=ConfigDict(extra="forbid"),
+    __validators__={"zone": field_validator("time_zone")(_zone)},
+    **_fields,
+)
+
+
+def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as they are stored with an agent, those that are None left out.
+
+    Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
+    """
+    unknown = sorted(set(given) - set(AGENT_SETTINGS))
+    if unknown:
+        raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
+    try:
+        checked: BaseModel = _AgentSettings.model_validate(
+            {n: value for n, value in given.items() if value is not None}
+        )
+    except ValidationError as error:
+        raise InputError(f"settings: {_wrong(error)}") from None
+    return checked.model_dump(exclude_unset=True)
+
+
+def _wrong(error: ValidationError) -> str:
+    """The names, never the values."""
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))

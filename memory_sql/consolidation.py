@@ -81,6 +81,7 @@ async def load_claimed(
 async def _load(
     session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
+    settings = settings.of_agent(scope.agent_settings)
     scopes, runs = ScopeRepository(session), RunRepository(session)
     agent_key, scope_id = scope.agent_key, scope.scope_id
     await runs.abandon(agent_key, now, scope_id=scope_id)

@@ -96,7 +96,8 @@ class Message(BaseModel):
     """One turn, in the OpenAI chat shape; other keys are ignored.
 
     `content` may be a list of parts, or null beside `tool_calls`. `user_id` says which user wrote it, where that isn't
-    the user whom `add` names; `name` is how the speaker is called. `cleaned` names what could not be stored as it came.
+    the user whom `add` names; `name` is how the speaker is called. `trigger` names what set off a message that nobody
+    wrote, a scheduled one; formation skips it. `cleaned` names what could not be stored as it came.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -107,6 +108,7 @@ class Message(BaseModel):
     name: str | None = Field(None, max_length=ID_MAX_CHARACTERS)
     user_id: OptionalId = None
     created_at: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    trigger: OptionalId = None
     cleaned: tuple[str, ...] = ()
 
     @model_validator(mode="before")
@@ -119,7 +121,7 @@ class Message(BaseModel):
         if isinstance(name, str):
             name, name_changes = clean(one_line(name))
             changes = (*changes, *name_changes)
-        kept = {k: data[k] for k in ("role", "id", "user_id", "created_at") if k in data}
+        kept = {k: data[k] for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
         return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
 
     @field_validator("created_at")

@@ -31,7 +31,12 @@ from datetime import datetime
 
 
 class MemorySQLError(Exception):
-    """The root of the tree."""
+    """The root of the tree.
+
+    `added` is the `domain.AddResult` of an `add(wait=True)` whose messages were stored before it failed.
+    """
+
+    added: object = None
 
 
 class ConfigurationError(MemorySQLError):

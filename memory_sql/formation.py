@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil, log
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
+from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Session
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository, Saved
 from memory_sql.db.runs import AnsweredRun, RunKey, RunRepository
@@ -116,6 +118,7 @@ async def load_claimed(
     session: Session, state: SessionState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
     """As `load`, of a session that is leased already."""
+    settings = settings.of_agent(state.agent_settings)
     sessions, runs = SessionRepository(session), RunRepository(session)
     if state.excluded:
         await runs.abandon(state.agent_key, now, session_id=state.session_id)
@@ -220,13 +223,13 @@ def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
 
 
 def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
-    several = len(loaded.persons) > 1
+    several, zone = len(loaded.persons) > 1, _zone(loaded, settings)
     turns = tuple(
         Turn(
             n,
             message.role,
             message.speaker or message.role,
-            message.said_at,
+            message.said_at.astimezone(zone),
             message.content or "",
             person=loaded.persons.get(message.user_id or "") if several else None,
         )
@@ -237,8 +240,13 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
         tuple(target.offered for target in loaded.targets if target.is_open),
         item_limit(loaded, settings.observation_max_items),
         settings.observation_max_words,
-        loaded.now,
+        loaded.now.astimezone(zone),
     )
+
+
+def _zone(loaded: Loaded, settings: Settings) -> ZoneInfo:
+    """Where the session's calendar days begin."""
+    return zone_of(loaded.session.time_zone or settings.time_zone)
 
 
 def item_limit(loaded: Loaded, most: int) -> int:
@@ -307,9 +315,8 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
         changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
-    ours = await SessionRepository(session).release(
-        loaded.session, **changes
-    )  # first, as everywhere: locks in one order
+    # First the session, then the run, as everywhere: locks are taken in one order.
+    ours = await SessionRepository(session).release(loaded.session, **changes)
     await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
 
 
@@ -357,7 +364,7 @@ class _Sieve:
         target = self._route(item, sources)
         if target is None or not self._has_room(target, content):
             return None
-        return _draft(content, target, sources, self._loaded)
+        return _draft(content, target, sources, self._loaded, self._settings)
 
     def _has_room(self, target: Target, content: str) -> bool:
         limits = target.offered
@@ -420,13 +427,18 @@ def _author(loaded: Loaded, authors: set[str]) -> Target | None:
     return next((target for target in individuals if authors == {target.owner}), None)
 
 
-def _draft(content: str, target: Target, sources: Sequence[BufferedMessage], loaded: Loaded) -> Draft:
+def _draft(
+    content: str, target: Target, sources: Sequence[BufferedMessage], loaded: Loaded, settings: Settings
+) -> Draft:
+    said_at = max(m.said_at for m in sources)
+    dated = with_dates(content, said_at, _zone(loaded, settings))
     session_id = loaded.session.session_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(
         scope=NewScope(target.kind, target.owner, display_name=target.display_name),
-        content=content,
-        observed_at=max(m.said_at for m in sources),
+        content=dated.text,
+        dates=dated.days,
+        observed_at=said_at,
         source_kind="formation",
         evidence=tuple(Evidence(session_id, m.number, m.user_id) for m in sources),
         session_id=session_id,

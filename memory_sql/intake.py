@@ -21,7 +21,9 @@ SIGNALS: dict[str, re.Pattern[str]] = {
     for name, pattern in {
         "correction": r"\b(actually,? (i|i'm|i've|my|we|we're|we've|our)\b|that'?s (not right|wrong)\b|correction:)",
         "standing instruction": r"\b(from now on|going forward|please (always|never|remember)|i (always|never) want)\b",
-        "lasting preference": r"\bi (always|never|prefer|hate|love) \w+",
+        # Not the question: "why do I always …", "should I never …".
+        "lasting preference": r"(?<!\bdo )(?<!\bdid )(?<!\bshould )(?<!\bwould )(?<!\bcan )\b"
+        r"i (always|never|prefer|hate|love) \w+",
         "introduction": r"\bmy (name|email|company|role|title|preference) is\b|\bi (work|live) (at|in|for)\b",
         "decision": r"\bwe('ve| have)? (just )?(decided|agreed|chose|picked)\b|\bthe decision (is|was)\b",
         "for the record": r"\b(for the record|fyi)\b",
@@ -31,7 +33,10 @@ SIGNALS: dict[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A message with what the trigger needs to know. Weight is in tokens; skipped messages weigh nothing."""
+    """A message with what the trigger needs to know. Weight is in tokens; skipped messages weigh nothing.
+
+    Skipped are instructions to the agent, and what was scheduled: nobody said it.
+    """
 
     message: Message
     weight: float
@@ -40,7 +45,7 @@ class Weighed:
 
 
 def weigh(message: Message) -> Weighed:
-    if message.role in SKIPPED_ROLES:
+    if message.role in SKIPPED_ROLES or message.trigger is not None:
         return Weighed(message, 0.0, eligible=False, signal=None)
     weight = ROLE_WEIGHT[message.role] * len(message.content) / CHARACTERS_PER_TOKEN
     return Weighed(message, round(weight, 2), eligible=True, signal=signal_in(message))

@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
@@ -31,9 +32,10 @@ from memory_sql.arguments import (
     text_of,
     within,
 )
-from memory_sql.config import Settings
+from memory_sql.config import Settings, checked_for_agent
+from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
-from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
+from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import on_commit
@@ -68,6 +70,8 @@ from memory_sql.domain import (
 )
 from memory_sql.errors import (
     InputError,
+    InvalidMessageError,
+    MemorySQLError,
     NotFoundError,
     SchemaError,
 )
@@ -106,7 +110,9 @@ class Memory:
         self._database: Database | None = None
 
     async def open(self) -> Self:
-        """Connects. Raises `SchemaError` when the database isn't at this release's revision."""
+        """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
+        if self._database is not None:
+            raise InputError("this Memory is open already")
         async with AsyncExitStack() as opening:
             url = self._url or await self._start_embedded(opening)
             database = Database(url, pool_size=self.settings.pool_size)
@@ -151,6 +157,10 @@ class Memory:
         return self._own_llm
 
     @property
+    def _lock_timeout(self) -> timedelta:
+        return timedelta(seconds=self.settings.lock_timeout_seconds)
+
+    @property
     def _work(self) -> Work:
         return Work(self.database, lambda: self.llm, self.settings, self.now)
 
@@ -166,17 +176,20 @@ class Memory:
         group_ids: Iterable[object] = (),
         idempotency_key: object | None = None,
         excluded: bool | None = None,
+        time_zone: str | None = None,
         wait: bool = False,
         session: Session | None = None,
     ) -> AddResult:
         """Buffers the messages of a conversation, each once; they will be formed when a trigger fires.
 
         A message is known by its id within the session. Without one it is new every time, unless `idempotency_key`
-        names the call. `user_id` is the user who speaks where a message names no other; with `group_ids` the session
-        takes place in these groups and its users belong to them. What is said while a session is `excluded` is never
-        formed; None leaves that as it is. `wait=True` forms a due session before returning.
+        names the call: the same key with other messages is refused. `user_id` is the user who speaks where a message
+        names no other; with `group_ids` the session takes place in these groups and its users belong to them. What is
+        said while a session is `excluded` is never formed, and what is under way is refused; None leaves that as it is.
+        `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the session. `wait=True` forms a
+        due session before returning; an error of that carries this call's result as `added`: the messages are stored.
 
-        Raises `InputError` (nothing is stored) for a message or an id that can't be accepted.
+        Raises `InputError` (nothing is stored) for a message, an id or a zone that can't be accepted.
         """
         if wait and session is not None:
             raise InputError(
@@ -188,21 +201,27 @@ class Memory:
             id_of("session_id", session_id),
         )
         groups = ids_of("group_ids", group_ids)
-        parsed = self._parse(messages, idempotency_key)
-        async with self.database.statement(session) as unit:
+        call = optional_id("idempotency_key", idempotency_key)
+        zone = None if time_zone is None else zone_of(text_of("time_zone", time_zone)).key
+        parsed = [
+            Message.parse(message, position, self.settings.message_max_characters)
+            for position, message in enumerate(messages)
+        ]
+        async with self.database.statement(session, locks_for=self._lock_timeout) as unit:
             added = await SessionRepository(unit).add(
+                self.settings,
                 agent_id=agent,
                 session_id=conversation,
                 user_id=user,
                 group_ids=groups,
-                messages=[_buffered(intake.weigh(message), user) for message in parsed],
-                due_messages=self.settings.formation_messages,
-                due_tokens=self.settings.formation_tokens,
-                min_messages=self.settings.formation_min_messages,
-                cold=timedelta(minutes=self.settings.formation_cold_minutes),
+                messages=[_buffered(intake.weigh(message), user, call, n) for n, message in enumerate(parsed)],
                 now=self.now(),
                 excluded=excluded,
+                time_zone=zone,
+                next_id=None if call is None else f"{call}#{len(parsed)}",
             )
+        if added.differs is not None:
+            raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
         result = AddResult(
             session_id=conversation,
             accepted=added.accepted,
@@ -212,18 +231,13 @@ class Memory:
         )
         if not wait or result.trigger is None:
             return result
-        formed = await self.form(agent_id=agent, session_id=conversation)
+        try:
+            formed = await self.form(agent_id=agent, session_id=conversation)
+        except MemorySQLError as error:
+            error.added = result
+            raise
         run_id = formed.run_ids[-1] if formed.run_ids else None
         return result.model_copy(update={"run_id": run_id, "observations": formed.observations})
-
-    def _parse(self, messages: Iterable[Message | Mapping[str, Any]], idempotency_key: object | None) -> list[Message]:
-        call = None if idempotency_key is None else id_of("idempotency_key", idempotency_key)
-        limit = self.settings.message_max_characters
-        parsed = [Message.parse(message, position, limit) for position, message in enumerate(messages)]
-        return [
-            message if message.id else message.model_copy(update={"id": f"{call}#{n}" if call else uuid.uuid4().hex})
-            for n, message in enumerate(parsed)
-        ]
 
     async def observe(
         self,
@@ -244,7 +258,8 @@ class Memory:
         """Remembers one thing without a model: for the user, or for a group, or for everybody (`collective=True`).
 
         Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
-        owner's. What the scope learnt last, word for word, is not stored again; it gains evidence.
+        owner's. What the scope learnt last, word for word, is not stored again; it gains evidence. A relative date
+        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the session's time zone.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user = optional_id("user_id", user_id)
@@ -252,10 +267,11 @@ class Memory:
         name = "" if scope is None else id_of("scope", scope)
         conversation = optional_id("session_id", session_id)
         content = content_of(text, self.settings.observation_max_characters)
+        said_at = now if observed_at is None else aware(observed_at, "observed_at")
         draft = Draft(
             scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
             content=content,
-            observed_at=now if observed_at is None else aware(observed_at, "observed_at"),
+            observed_at=said_at,
             source_kind="observe",
             evidence=(Evidence(user_id=user),),
             session_id=conversation,
@@ -263,17 +279,19 @@ class Memory:
             tags=tuple(text_of("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
             metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
         )
-        async with self.database.transaction(session) as unit:
-            agent_key = await ensure_agent(unit, agent, now)
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
+            known = await ensure_agent(unit, agent, now)
+            settings = self.settings.of_agent(known.settings)
+            zone = await SessionRepository(unit).time_zone(known.key, conversation) or settings.time_zone
+            dated = with_dates(content, said_at, zone_of(zone))
+            draft = replace(draft, content=dated.text, dates=dated.days)
             scopes, observations = ScopeRepository(unit), ObservationRepository(unit)
-            locked = await scopes.lock_or_make(agent_key, [draft.scope], (), self.settings.language, now)
+            locked = await scopes.lock_or_make(known.key, [draft.scope], (), settings.language, now)
             if not locked[0].is_active:
                 raise InputError(f"scope {locked[0].scope_id} is inactive")
-            saved = await observations.save(agent_key, [draft], locked, run_id=None, now=now)
-            await scopes.refresh_due(
-                agent_key, [s.scope_id for s in locked], self.settings.consolidation_threshold, now
-            )
-            return (await observations.by_keys(agent_key, saved.stored or saved.known))[0]
+            saved = await observations.save(known.key, [draft], locked, run_id=None, now=now)
+            await scopes.refresh_due(known.key, [s.scope_id for s in locked], settings.consolidation_threshold, now)
+            return (await observations.by_keys(known.key, saved.stored or saved.known))[0]
 
     # What is made of it
 
@@ -357,6 +375,30 @@ class Memory:
                 raise NotFoundError("session", conversation)
             if excluded:  # also an answer that was stored and waits to be applied
                 await RunRepository(unit).abandon(agent_key, self.now(), session_id=conversation)
+
+    async def configure(self, *, agent_id: object, **settings: object) -> dict[str, Any]:
+        """Sets what differs for this agent, `None` takes it back; says all that it has of its own then.
+
+        The settings are those of `config.AGENT_SETTINGS`. They hold from the next call on, in every process; what has
+        become due by them is due at once. Raises `InputError` for a setting that isn't there or a value that it can't have.
+        """
+        agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
+        unset = [name for name in settings if name not in given]
+        async with self.database.transaction() as unit:
+            known = await ensure_agent(unit, agent, self.now())
+            await change_settings(unit, known.key, given, unset)
+        await self._work.catch_up(known.key)
+        return await self.agent_settings(agent_id=agent)
+
+    async def agent_settings(self, *, agent_id: object) -> dict[str, Any]:
+        """What the agent has of its own, by name; of an agent that was never seen: nothing."""
+        async with self.database.statement() as unit:
+            found = await find_agent(unit, id_of("agent_id", agent_id))
+        return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
+
+    async def catch_up(self) -> None:
+        """Makes due what is due by this Memory's settings and wasn't by those of the process before; a worker begins so."""
+        await self._work.catch_up()
 
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
@@ -537,15 +579,19 @@ class Memory:
             hits = await search(unit, principal, terms, limit)
         return SearchResult(results=tuple(hits), terms=terms)
 
-    async def scopes(self, *, agent_id: object, user_id: object, session_id: object | None = None) -> list[Scope]:
+    async def scopes(
+        self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
+    ) -> list[Scope]:
         """The scopes that the user may see: collective, groups, the user's own."""
-        async with self.database.statement() as unit:
+        async with self.database.statement(session) as unit:
             return await ScopeRepository(unit).visible(principal_of(agent_id, user_id, session_id))
 
-    async def get(self, observation_id: str, *, agent_id: object, user_id: object) -> Observation:
+    async def get(
+        self, observation_id: str, *, agent_id: object, user_id: object, session: Session | None = None
+    ) -> Observation:
         """Raises `NotFoundError`, also for what exists and this user may not see."""
         scope_id, seq = parse_observation_id(observation_id)
-        async with self.database.statement() as unit:
+        async with self.database.statement(session) as unit:
             found = await ObservationRepository(unit).get(principal_of(agent_id, user_id, None), scope_id, seq)
         if found is None:
             raise NotFoundError("observation", observation_id)
@@ -559,19 +605,26 @@ class Memory:
         scope_id: int | None = None,
         limit: int = 50,
         before: Observation | None = None,
+        session: Session | None = None,
     ) -> Sequence[Observation]:
         """The observations that the user may see, newest first; `before` is the last one of the page before."""
         after = None if before is None else (before.created_at, *parse_observation_id(before.id))
-        async with self.database.statement() as unit:
+        async with self.database.statement(session) as unit:
             return await ObservationRepository(unit).list(
                 principal_of(agent_id, user_id, None), scope_id, within("limit", limit, 1000), after
             )
 
     async def history(
-        self, *, agent_id: object, user_id: object, scope_id: int | None = None, limit: int = 50
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        scope_id: int | None = None,
+        limit: int = 50,
+        session: Session | None = None,
     ) -> Sequence[Consolidation]:
         """The versions of the texts that the user may see, newest first."""
-        async with self.database.statement() as unit:
+        async with self.database.statement(session) as unit:
             principal = principal_of(agent_id, user_id, None)
             return await ScopeRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
 
@@ -597,10 +650,12 @@ async def _bring_up_to_date(database: Database) -> None:
         await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))
 
 
-def _buffered(weighed: intake.Weighed, user_id: str) -> dict[str, Any]:
+def _buffered(weighed: intake.Weighed, user_id: str, call: str | None, position: int) -> dict[str, Any]:
+    """Without an id of its own a message is known by its place in the call that an idempotency key names, else new."""
     message = weighed.message
     return {
-        "id": message.id,
+        "id": message.id or (uuid.uuid4().hex if call is None else f"{call}#{position}"),
+        "keyed": message.id is None and call is not None,
         "role": message.role,
         "user_id": message.user_id or (user_id if message.role == "user" else None),
         "speaker": message.name,

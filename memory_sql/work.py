@@ -74,18 +74,17 @@ class Work:
         return result
 
     async def _form_window(self, loaded: formation.Loaded) -> FormResult:
-        settings, llm = self._settings, self._llm
+        settings, llm = self._settings.of_agent(loaded.session.agent_settings), self._llm
         try:
             async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
                 answered = await formation.decide(llm, loaded, settings)  # no connection is held here
             if loaded.answered is None:
-                async with self._database.transaction() as unit:
-                    await formation.keep(unit, loaded, answered)
+                await self._persist(lambda unit: formation.keep(unit, loaded, answered))
             async with self._database.transaction() as unit:
                 applied = await formation.apply(unit, loaded, answered, settings, self._now())
                 observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._record(formation.fail, loaded, error))
+            await asyncio.shield(self._record(formation.fail, loaded, error, settings))
             raise
         return FormResult(
             session_id=loaded.session.session_id,
@@ -124,14 +123,14 @@ class Work:
         return result.model_copy(update={"absorbed": absorbed})
 
     async def _consolidate_batch(self, loaded: consolidation.Loaded) -> ConsolidateResult:
-        settings, llm = self._settings, self._llm
+        settings, llm = self._settings.of_agent(loaded.scope.agent_settings), self._llm
         try:
             async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
                 decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
             async with self._database.transaction() as unit:
                 version = await consolidation.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._record(consolidation.fail, loaded, error))
+            await asyncio.shield(self._record(consolidation.fail, loaded, error, settings))
             raise
         return ConsolidateResult(
             scope=loaded.scope.ref,
@@ -177,6 +176,7 @@ class Work:
         return True
 
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+        await self.catch_up()
         done = []
         for kind in DUE_KINDS:
             by = self._now()
@@ -190,6 +190,13 @@ class Work:
             consolidated=tuple(result for one in done for result in one.consolidated),
             failed={name: reason for one in done for name, reason in one.failed.items()},
         )
+
+    async def catch_up(self, agent_key: int | None = None) -> None:
+        """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""
+        async with self._database.transaction() as unit:
+            await SessionRepository(unit).make_due(agent_key, self._settings, self._now())
+        async with self._database.transaction() as unit:
+            await ScopeRepository(unit).make_due(agent_key, self._settings.consolidation_threshold, self._now())
 
     async def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> DueWork | None:
         _ = self._llm
@@ -209,7 +216,7 @@ class Work:
             if (until := self._put_off(error)) is not None:
                 async with self._database.transaction() as unit:
                     await SessionRepository(unit).postpone(agent_id, session_id, until)
-            return RunDueResult(failed={f"session {session_id}": str(error)})
+            return RunDueResult(failed={f"session {session_id} of agent {agent_id}": str(error)})
         return RunDueResult(formed=(formed,))
 
     async def _load_claimed_window(self, claimed: SessionState) -> formation.Loaded | None:
@@ -220,7 +227,8 @@ class Work:
                     raise StaleError("session", claimed.session_id, "the lease on it was lost")
                 return await formation.load_claimed(unit, held, self._settings, self._now(), "due")
         except BaseException as error:
-            await asyncio.shield(self._record(formation.give_back, claimed, error))
+            settings = self._settings.of_agent(claimed.agent_settings)
+            await asyncio.shield(self._record(formation.give_back, claimed, error, settings))
             raise
 
     async def _consolidate_due(self, agent_id: str, claimed: ScopeState) -> RunDueResult:
@@ -232,7 +240,7 @@ class Work:
             if (until := self._put_off(error)) is not None:
                 async with self._database.transaction() as unit:
                     await ScopeRepository(unit).postpone(agent_id, scope_id, until)
-            return RunDueResult(failed={f"scope {scope_id}": str(error)})
+            return RunDueResult(failed={f"scope {scope_id} of agent {agent_id}": str(error)})
         return RunDueResult(consolidated=(consolidated,))
 
     async def _load_claimed_batch(self, agent_id: str, claimed: ScopeState) -> consolidation.Loaded | None:
@@ -241,7 +249,8 @@ class Work:
             async with self._database.transaction() as unit:
                 return await consolidation.load_claimed(unit, agent_id, claimed, settings, now, "threshold")
         except BaseException as error:
-            await asyncio.shield(self._record(consolidation.give_back, claimed, error))
+            own = settings.of_agent(claimed.agent_settings)
+            await asyncio.shield(self._record(consolidation.give_back, claimed, error, own))
             raise
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:
@@ -250,16 +259,22 @@ class Work:
             return error.until
         return self._now() + pause(0, self._settings) if isinstance(error, StaleError | BusyError) else None
 
-    async def _record(self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException) -> None:
+    async def _record(
+        self, failed: Callable[..., Awaitable[None]], what: object, error: BaseException, settings: Settings
+    ) -> None:
         """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
+        await self._persist(lambda unit: failed(unit, what, error, settings, self._now()))
+
+    async def _persist(self, step: Callable[[Session], Awaitable[None]]) -> None:
+        """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
         for again_in in (0.1, 0.5, 2.0):
             with suppress(DatabaseError):
                 async with self._database.transaction() as unit:
-                    await failed(unit, what, error, self._settings, self._now())
+                    await step(unit)
                 return
             await asyncio.sleep(again_in)
         async with self._database.transaction() as unit:
-            await failed(unit, what, error, self._settings, self._now())
+            await step(unit)
 
     async def retry(self, agent_id: str, run_id: int) -> None:
         async with self._database.transaction() as unit:

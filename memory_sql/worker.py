@@ -106,10 +106,13 @@ class Worker:
         return self._worked
 
     async def _take(self, stop: asyncio.Event) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        pause, caught_up = FIRST_PAUSE_SECONDS, False
         while not stop.is_set():
             self._look.clear()
             try:
+                if not caught_up:
+                    await self._memory.catch_up()
+                    caught_up = True
                 started = len(self._running) < self._concurrency and await self._start_next(*self._kinds)
                 pause = FIRST_PAUSE_SECONDS
             except SchemaError:
@@ -123,6 +126,7 @@ class Worker:
                 await self._wait(self._poll_seconds)
 
     async def _take_once(self, stop: asyncio.Event) -> None:
+        await self._memory.catch_up()
         for kind in DUE_KINDS:
             by = self._memory.now()  # what fails meanwhile is due later than that: it is tried once
             while not stop.is_set() and await self._start_next(kind, by=by):

@@ -43,6 +43,12 @@ def add(
     user: FileUser = None,
     group: Groups = None,
     session: FileSession = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--time-zone", metavar="ZONE", help='Where "yesterday" was said: Europe/Berlin; else the setting.'
+        ),
+    ] = None,
     form: Annotated[
         bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
     ] = True,
@@ -57,14 +63,14 @@ def add(
     cat chat.json | memory-sql add - --agent ada --user mia --session chat-17
 
     A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, session, user_id,
-    group_ids. Or of documents: {"messages": […], "session_id": …}. A number as session counts the sessions of the
-    file. A file with a mistake is not stored at all, nor is any file beside it.
+    group_ids. Or of documents: {"messages": […], "session_id": …, "time_zone": …}. A number as session counts the sessions
+    of the file. A file with a mistake is not stored at all, nor is any file beside it.
 
     Adding a file again adds nothing: a message is known by its id, and without one by file, line and text.
     """
     from memory_sql.cli.files import Defaults, read_file
 
-    defaults = Defaults(user, session, tuple(group or ()), resolve(url, data).message_max_characters)
+    defaults = Defaults(user, session, tuple(group or ()), resolve(url, data).message_max_characters, time_zone)
     read = [read_file(name, defaults) for name in files]
     if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, as_json))):
         raise typer.Exit(1)
@@ -86,7 +92,7 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
             added.append(
                 await memory.add(
                     talk.messages, agent_id=agent, user_id=talk.user_id, session_id=talk.session_id,
-                    group_ids=talk.group_ids,
+                    group_ids=talk.group_ids, time_zone=talk.time_zone,
                 )
             )  # fmt: skip
             progress.step()
@@ -110,7 +116,10 @@ async def _finish(memory: Memory, agent: str, sessions: Sequence[str]) -> RunDue
 async def form_each(memory: Memory, agent: str, sessions: Sequence[str]) -> tuple[list[FormResult], dict[str, str]]:
     """What was formed, and of which session it failed and why."""
     return await _each(
-        "forming sessions", sessions, lambda s: memory.form(agent_id=agent, session_id=s), "session {}".format
+        "forming sessions",
+        sessions,
+        lambda s: memory.form(agent_id=agent, session_id=s),
+        lambda s: f"session {s} of agent {agent}",
     )
 
 
@@ -118,7 +127,10 @@ async def consolidate_each(
     memory: Memory, agent: str, scopes: Sequence[int]
 ) -> tuple[list[ConsolidateResult], dict[str, str]]:
     return await _each(
-        "consolidating scopes", scopes, lambda s: memory.consolidate(agent_id=agent, scope_id=s), "scope {}".format
+        "consolidating scopes",
+        scopes,
+        lambda s: memory.consolidate(agent_id=agent, scope_id=s),
+        lambda s: f"scope {s} of agent {agent}",
     )
 
 

@@ -1,7 +1,7 @@
 """Conversation files: JSON or JSON Lines of messages → conversations, all of a file validated or none.
 
 An entry is a message in the OpenAI chat shape, or a document `{"messages": […], "session_id": …}`. What stands beside the
-message says where it belongs: `session`, `session_id`, `group_ids`.
+message says where it belongs: `session`, `session_id`, `group_ids`, `time_zone`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memory_sql.dates import zone_of
 from memory_sql.domain import Message, host_id
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 
@@ -24,12 +25,13 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one session in the order of the file. `user_id` is the session's user."""
+    """The messages of one session in the order of the file. `user_id` is the session's user; `time_zone` may be None."""
 
     session_id: str
     user_id: str
     group_ids: tuple[str, ...]
     messages: tuple[Message, ...]
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Defaults:
     session: str | None = None
     groups: tuple[str, ...] = ()
     max_characters: int = 200_000
+    time_zone: str | None = None
 
 
 class _Entry(NamedTuple):
@@ -68,6 +71,7 @@ class _Session:
     user_id: str | None = None
     groups: dict[str, None] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
+    time_zone: str | None = None
 
 
 def read_file(name: str, defaults: Defaults) -> ConversationFile:
@@ -147,7 +151,9 @@ def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry
         return
     if not isinstance(value["messages"], list):
         raise InputError(f"{inside}messages: must be a list")
-    document = {key: value[key] for key in ("session_id", "user_id", "group_ids") if value.get(key) is not None}
+    document = {
+        key: value[key] for key in ("session_id", "user_id", "group_ids", "time_zone") if value.get(key) is not None
+    }
     for n, message in enumerate(value["messages"], 1):
         yield _Entry(f"{inside}message {n}", f"{mark}.{n}", message, document)
 
@@ -159,6 +165,7 @@ def _sessions(entries: Sequence[_Entry], name: str, stem: str, defaults: Default
             message = Message.parse(entry.data, position, defaults.max_characters)
             session = sessions.setdefault(_session_of(entry, stem, defaults), _Session())
             groups = (*defaults.groups, *_groups(entry.document), *_groups(entry.data))
+            session.time_zone = _zone(entry) or session.time_zone
         except InvalidMessageError as error:
             raise InputError(f"{entry.place}: {error.reason}") from None
         except TooLargeError as error:
@@ -191,6 +198,13 @@ def _groups(holder: Mapping[str, Any]) -> Iterable[str]:
     return [host_id(group, "group_ids") for group in found]
 
 
+def _zone(entry: _Entry) -> str | None:
+    found = entry.data.get("time_zone", entry.document.get("time_zone"))
+    if found is not None and not isinstance(found, str):
+        raise InputError("time_zone must be text")
+    return None if found is None else zone_of(found).key
+
+
 def _with_id(message: Message, name: str, mark: str) -> Message:
     """Without an id of its own: known by file, place and text. So the same file again adds nothing, and another file of
     that name, or the file with a line changed, doesn't pass for what is known."""
@@ -205,4 +219,10 @@ def _conversations(sessions: Mapping[str, _Session], defaults: Defaults) -> Iter
         user = defaults.user or session.user_id
         if user is None:
             raise InputError(f"whose is session {session_id}? say --user, or give one of its messages a user_id")
-        yield Conversation(session_id, host_id(user, "user_id"), tuple(session.groups), tuple(session.messages))
+        yield Conversation(
+            session_id,
+            host_id(user, "user_id"),
+            tuple(session.groups),
+            tuple(session.messages),
+            session.time_zone or defaults.time_zone,
+        )

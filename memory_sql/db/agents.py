@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, ScalarSelect, bindparam, func, select, true
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    ScalarSelect,
+    Text,
+    bindparam,
+    cast,
+    func,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from memory_sql.db.scopes import pending_observations
 from memory_sql.db.tables import (
+    LANGUAGES,
     AgentRow,
     Base,
     ConsolidationRow,
@@ -21,19 +39,44 @@ from memory_sql.db.tables import (
     SessionRow,
 )
 from memory_sql.domain import Stats
+from memory_sql.errors import InputError
 
 
 async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
     return await session.scalar(select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id))
 
 
-async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> int:
-    key = await agent_key_of(session, agent_id)
-    if key is None:
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`settings` are those that it has of its own."""
+
+    key: int
+    settings: dict[str, Any]
+
+
+async def find_agent(session: AsyncSession, agent_id: str) -> Agent | None:
+    found = await session.execute(select(AgentRow.agent_key, AgentRow.settings).where(AgentRow.agent_id == agent_id))
+    row = found.one_or_none()
+    return None if row is None else Agent(*row)
+
+
+async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> Agent:
+    agent = await find_agent(session, agent_id)
+    if agent is None:
         await session.execute(upsert(AgentRow).values(agent_id=agent_id, created_at=now).on_conflict_do_nothing())
-        key = await agent_key_of(session, agent_id)
-    assert key is not None  # agents are never deleted between two statements of one transaction
-    return key
+        agent = await find_agent(session, agent_id)
+    assert agent is not None  # agents are never deleted between two statements of one transaction
+    return agent
+
+
+async def change_settings(
+    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
+) -> None:
+    """Raises `InputError` for a language that no supported Postgres can search in."""
+    if given.get("language", LANGUAGES[0]) not in LANGUAGES:
+        raise InputError(f"settings: language: must be one of {', '.join(LANGUAGES)}")
+    changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
 
 
 async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:

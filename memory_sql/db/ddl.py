@@ -12,7 +12,7 @@ FUNCTIONS = (
     "visible_scopes",
     "pending_observations",
     "refresh_due",
-    "due_reason",
+    "formation_due",
     "add_messages",
     "refuse_change",
     "forget_closure",

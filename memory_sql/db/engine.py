@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import URL, Select, column, event, func, make_url, select, table, union_all
+from sqlalchemy import (
+    URL,
+    Interval,
+    Select,
+    case,
+    cast,
+    column,
+    event,
+    func,
+    make_url,
+    or_,
+    select,
+    table,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -16,12 +31,12 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool
 
-from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, SchemaError
+from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, SchemaError
 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "6d0f4b8a1e53"
+REVISION = "5d08e3b6a91f"
 
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"
@@ -82,7 +97,8 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
 
 
 NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
-CONFLICTS = {"40001", "40P01", "55P03"}  # not serializable, deadlock, lock not available
+LOCK_NOT_AVAILABLE = "55P03"
+CONFLICTS = {"40001", "40P01", LOCK_NOT_AVAILABLE}  # not serializable, deadlock
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
@@ -131,20 +147,29 @@ class Database:
         self._statements = async_sessionmaker(single, expire_on_commit=False)
 
     @asynccontextmanager
-    async def transaction(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
-        """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits."""
+    async def transaction(
+        self, session: AsyncSession | None = None, *, locks_for: timedelta | None = None
+    ) -> AsyncIterator[AsyncSession]:
+        """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits.
+
+        What writes says how long it may wait for a lock while the host's transaction holds others (`locks_for`).
+        """
         if session is not None:
-            yield session
+            async with _joined(session, locks_for):
+                yield session
             return
         with named_errors():
             async with self._units.begin() as own:
                 yield own
 
     @asynccontextmanager
-    async def statement(self, session: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
+    async def statement(
+        self, session: AsyncSession | None = None, *, locks_for: timedelta | None = None
+    ) -> AsyncIterator[AsyncSession]:
         """For one statement: without BEGIN and COMMIT around it (save behind a pooler), or in the host's transaction."""
         if session is not None:
-            yield session
+            async with _joined(session, locks_for):
+                yield session
             return
         with named_errors():
             async with self._statements.begin() as own:
@@ -173,6 +198,44 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
 
     event.listen(session.sync_session, "after_commit", committed)
     event.listen(session.sync_session, "after_transaction_end", ended)
+
+
+@asynccontextmanager
+async def _joined(session: AsyncSession, locks_for: timedelta | None) -> AsyncIterator[None]:
+    """The host's transaction, with a limit on waiting for locks where it has none or a longer one, restored afterwards.
+
+    Raises `ConflictError` when it was waited for too long; other errors of the database are the host's, as the driver
+    tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
+    limit as well.
+    """
+    before = None if locks_for is None else await session.scalar(_limit_locks(locks_for))
+    try:
+        yield
+    except InputError:  # ours: the transaction is as it was
+        await _restore_locks(session, before)
+        raise
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise ConflictError(
+            "others hold what this call has to lock; roll the transaction back, or to a savepoint before the call, and"
+            " try again"
+        ) from None
+    await _restore_locks(session, before)
+
+
+async def _restore_locks(session: AsyncSession, before: str | None) -> None:
+    if before is not None:
+        await session.execute(select(func.set_config("lock_timeout", before, True)))
+
+
+def _limit_locks(limit: timedelta) -> Select[Any]:
+    """Sets it and says what it was; both in one statement, the old value is read first."""
+    old = select(func.current_setting("lock_timeout").label("value")).cte("old").prefix_with("MATERIALIZED")
+    milliseconds = str(int(limit.total_seconds() * 1000))
+    none, longer = old.c.value == "0", cast(old.c.value, Interval) > limit
+    new = case((or_(none, longer), milliseconds), else_=old.c.value)
+    return select(old.c.value, func.set_config("lock_timeout", new, True))
 
 
 @asynccontextmanager

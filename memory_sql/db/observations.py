@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, and_, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.dates import Days
 from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Observation, Source, observation_id
@@ -43,6 +45,7 @@ class Draft:
     confidential: bool = False
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    dates: tuple[Days, ...] = ()
 
     @property
     def related_users(self) -> list[str]:
@@ -181,6 +184,7 @@ def _row(
         "content_hash": digest,
         "hash_version": HASH_VERSION,
         "language": scope.language,
+        "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
     }
 
 

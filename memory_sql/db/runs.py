@@ -58,10 +58,13 @@ class RunRepository:
         return RunKey(agent_key, run_id, fence)
 
     async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> bool:
-        """Stores the raw answer before it is applied, so that a retry applies the same; False: another lease holds."""
+        """Stores the raw answer before it is applied, so that a retry applies the same; False: another lease holds.
+
+        May be done again where nobody knows whether it was: under one lease there is one answer.
+        """
         kept = await self._session.scalar(
             update(RunRow)
-            .where(*_is(key), RunRow.state == "running")
+            .where(*_is(key), RunRow.state.in_(("running", "answered")))
             .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
             .returning(RunRow.run_id)
         )

@@ -47,6 +47,7 @@ class ScopeState:
     failures: int
     errors: int
     dead_run_id: int | None
+    agent_settings: dict[str, Any]
 
     @property
     def ref(self) -> ScopeRef:
@@ -136,6 +137,7 @@ _STATE = select(
     ScopeRow.failures,
     ScopeRow.errors,
     ScopeRow.dead_run_id,
+    select(AgentRow.settings).where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
 )
 
 
@@ -228,6 +230,33 @@ class ScopeRepository:
         await self._session.execute(
             select(func.memory.refresh_due(agent_key, cast(list(scope_ids), ARRAY(BigInteger)), threshold, now))
         )
+
+    async def make_due(self, agent_key: int | None, threshold: int, now: datetime) -> int:
+        """Makes due what has enough pending by this threshold and hadn't by that before; says how many scopes those were.
+
+        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        """
+        s, t = ScopeRow, ObservationStateRow
+        own = AgentRow.settings["consolidation_threshold"].as_integer()
+        passed_over = select(t.seq).where(t.agent_key == s.agent_key, t.scope_id == s.scope_id, t.repend).exists()
+        waiting = await self._session.execute(
+            select(s.agent_key, s.scope_id)
+            .join(AgentRow, AgentRow.agent_key == s.agent_key)
+            .where(
+                s.due_at.is_(None),
+                s.last_seq > s.held_seq,
+                or_(s.last_seq - s.done_seq >= func.coalesce(s.consolidation_threshold, own, threshold), passed_over),
+                *([] if agent_key is None else [s.agent_key == agent_key]),
+            )
+            .order_by(s.agent_key, s.scope_id)
+            .with_for_update(key_share=True, skip_locked=True, of=s)
+        )
+        by_agent: dict[int, list[int]] = {}
+        for row in waiting:
+            by_agent.setdefault(row.agent_key, []).append(row.scope_id)
+        for key, scope_ids in by_agent.items():
+            await self.refresh_due(key, scope_ids, threshold, now)
+        return sum(map(len, by_agent.values()))
 
     async def claim(self, agent_key: int, scope_id: int, lease: timedelta) -> ScopeState | None:
         """A new lease with a new fence; None while another one holds."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, and_, bindparam, case, cast, func, literal, or_, select, update
+from sqlalchemy import REAL, and_, bindparam, case, cast, func, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Interval, Text
+from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
 
-from memory_sql.config import Settings
+from memory_sql.config import FORMATION_LIMITS, Settings
 from memory_sql.db.tables import AgentRow, MessageRow, SessionRow
 from memory_sql.errors import NotFoundError
 
@@ -21,9 +21,12 @@ _CLOCK = func.clock_timestamp()
 
 @dataclass(frozen=True, slots=True)
 class Added:
+    """`differs`: nothing was stored, for this is the first position (from 0) that its idempotency key knows otherwise."""
+
     accepted: int
     due_at: datetime | None
     due_reason: str | None
+    differs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class SessionState:
     failures: int
     errors: int
     dead_run_id: int | None
+    time_zone: str | None
+    agent_settings: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,12 @@ _ADD = select(
         bindparam("user_id", type_=Text),
         bindparam("group_ids", type_=ARRAY(Text)),
         bindparam("messages", type_=JSONB),
-        bindparam("due_messages", type_=Integer),
-        bindparam("due_tokens", type_=Integer),
-        bindparam("min_messages", type_=Integer),
-        bindparam("cold", type_=Interval),
+        bindparam("limits", type_=JSONB),
         bindparam("now", type_=DateTime(timezone=True)),
         bindparam("excluded", type_=Boolean),
-    ).table_valued("accepted", "due_at", "due_reason")
+        bindparam("time_zone", type_=Text),
+        bindparam("next_id", type_=Text),
+    ).table_valued("accepted", "due_at", "due_reason", "differs")
 )
 
 _STATE = (
@@ -92,6 +96,8 @@ _STATE = (
     SessionRow.failures,
     SessionRow.errors,
     SessionRow.dead_run_id,
+    SessionRow.time_zone,
+    AgentRow.settings.label("agent_settings"),
 )
 
 
@@ -103,9 +109,10 @@ class SessionRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def add(self, **values: Any) -> Added:
+    async def add(self, settings: Settings, **values: Any) -> Added:
         """Stores the messages that are new; the parameters are those of `memory.add_messages`."""
-        row = (await self._session.execute(_ADD, values)).one()
+        limits = {**_limits(settings), "language": settings.language}
+        row = (await self._session.execute(_ADD, {**values, "limits": limits})).one()
         return Added(*row)
 
     async def claim(self, agent_id: str, session_id: str, lease: timedelta) -> SessionState | None:
@@ -120,6 +127,15 @@ class SessionRepository:
         if row is None and not await self._exists(agent_id, session_id):
             raise NotFoundError("session", session_id)
         return None if row is None else _state(row)
+
+    async def time_zone(self, agent_key: int, session_id: str | None) -> str | None:
+        """None for a session without one, that isn't there, or for none."""
+        if session_id is None:
+            return None
+        zone: str | None = await self._session.scalar(
+            select(SessionRow.time_zone).where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
+        )
+        return zone
 
     async def _exists(self, agent_id: str, session_id: str) -> bool:
         found = await self._session.scalar(
@@ -240,34 +256,63 @@ class SessionRepository:
         )
 
     async def _left(self, state: SessionState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
-        """Counts the messages after that number, and says by the rule of `add` whether they are due."""
+        """Counts the messages after that number, and says by the rule of `add` whether they are due.
+
+        The settings are the process's; the agent's own go before them.
+        """
         m = MessageRow
         left = (
             select(
                 func.count().label("messages"),
                 cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
                 func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
+                func.min(m.created_at).label("since"),
             )
             .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > after, m.eligible)
             .subquery()
         )
-        reason = func.memory.due_reason(
+        due = func.memory.formation_due(
             cast(left.c.messages, Integer),
             left.c.tokens,
             left.c.signalled,
-            settings.formation_messages,
-            settings.formation_tokens,
-            settings.formation_min_messages,
-        )
-        row = (await self._session.execute(select(left, reason.label("reason")))).one()
-        due_reason = None if state.excluded else row.reason
-        cold = timedelta(minutes=settings.formation_cold_minutes)
+            left.c.since,
+            cast(_limits(settings.of_agent(state.agent_settings)), JSONB),
+            now,
+        ).table_valued("due_at", "due_reason")
+        row = (await self._session.execute(select(left, due).join(due, true()))).one()
         return {
             "unformed_messages": row.messages,
             "unformed_tokens": row.tokens,
-            "due_at": {None: None, "cold": now + cold}.get(due_reason, now),
-            "due_reason": due_reason,
+            "unformed_since": row.since,
+            "due_at": None if state.excluded else row.due_at,
+            "due_reason": None if state.excluded else row.due_reason,
         }
+
+    async def make_due(self, agent_key: int | None, settings: Settings, now: datetime) -> int:
+        """Makes due what is long enough by these settings and wasn't by those before; says how many sessions that were.
+
+        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        """
+        s = SessionRow
+        least = func.coalesce(AgentRow.settings["formation_min_messages"].as_integer(), settings.formation_min_messages)
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == s.agent_key)
+            .where(
+                s.due_at.is_(None),
+                s.dead_run_id.is_(None),
+                s.excluded.is_(False),
+                s.unformed_messages >= least,
+                *([] if agent_key is None else [s.agent_key == agent_key]),
+            )
+            .order_by(s.agent_key, s.session_id)
+            .with_for_update(key_share=True, skip_locked=True, of=s)
+        )
+        states = [_state(row) for row in found]
+        for state in states:
+            left = await self._left(state, state.formed_number, settings, now)
+            await self._session.execute(update(s).where(_same(state)).values(left))
+        return len(states)
 
     async def release(self, state: SessionState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
@@ -346,6 +391,10 @@ class SessionRepository:
             update(SessionRow).where(_same(state)).values(lease_until=_CLOCK + lease).returning(SessionRow.session_id)
         )
         return extended is not None
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in FORMATION_LIMITS}
 
 
 def _is(agent_id: str, session_id: str) -> Sequence[Any]:

@@ -271,7 +271,8 @@ def _observation(item: NumberedText) -> str:
 
 
 def _minute(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%MZ (%A)}"
+    """With the offset of the zone that it is in, so that a day is the speaker's."""
+    return f"{moment.isoformat(timespec='minutes').replace('+00:00', 'Z')} ({moment:%A})"
 
 
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

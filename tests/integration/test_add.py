@@ -1,11 +1,17 @@
 import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.errors import DatabaseError, InputError, InvalidMessageError
+from memory_sql.domain import AddResult
+from memory_sql.errors import DatabaseError, InputError, InvalidMessageError, UnavailableError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
@@ -155,3 +161,92 @@ async def test_database_itself_refuses_a_message_that_is_there(memory: Memory) -
             "INSERT INTO memory.messages (agent_key, session_id, number, message_id, role, weight, said_at)"
             " SELECT agent_key, session_id, 2, message_id, role, weight, said_at FROM memory.messages",
         )
+
+
+async def test_key_with_other_messages_is_refused_naming_the_first(memory: Memory) -> None:
+    """Failure model B.1: the same key, another request."""
+    said = [{"role": "user", "content": text} for text in ("one", "two", "three")]
+    await memory.add(said, **HERE, idempotency_key="k")
+    others: dict[int, list[dict[str, str]]] = {
+        0: [{"role": "assistant", "content": "one"}, *said[1:]],
+        1: [said[0], {"role": "user", "content": "other"}, {"role": "user", "content": "others"}],
+        2: said[:2],
+        3: [*said, {"role": "user", "content": "four"}],
+    }
+    for position, other in others.items():
+        with pytest.raises(InvalidMessageError, match="idempotency key") as caught:
+            await memory.add(other, **HERE, idempotency_key="k", group_ids=["harbor"], excluded=True)
+        assert caught.value.position == position
+    assert await rows(memory, "SELECT last_number, excluded, group_ids FROM memory.sessions") == [(3, False, [])]
+    assert (await memory.add(said, **HERE, idempotency_key="k")).duplicates == 3
+
+
+async def test_key_is_kept_when_the_text_has_gone(memory: Memory) -> None:
+    """What can't be compared any more counts as known."""
+    said = [{"role": "user", "content": text} for text in ("one", "two")]
+    await memory.add(said, **HERE, idempotency_key="k")
+    await rows(memory, "UPDATE memory.messages SET content = NULL WHERE number = 1")
+    assert (await memory.add([{"role": "user", "content": "1"}, said[1]], **HERE, idempotency_key="k")).duplicates == 2
+
+
+async def test_hosts_own_id_is_known_whatever_comes_with_it(memory: Memory) -> None:
+    """Hosts edit messages; the id is the host's promise that it is the same one."""
+    await memory.add([message("one")], **HERE, idempotency_key="k")
+    assert (await memory.add([message("one, edited")], **HERE, idempotency_key="k")).duplicates == 1
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["message ids", "idempotency key"])
+async def test_eight_identical_calls_at_once_are_one(
+    memory: Memory, database_url: str, llm: Scripted, settings: Settings, key: str | None
+) -> None:
+    said: list[dict[str, Any]] = [message("Actually, I prefer tea.", n=1), message("And boats.", n=2)]
+    if key is not None:
+        said = [{"role": m["role"], "content": m["content"]} for m in said]
+    llm.then(extracted(("Tea.", "individual"), ("Boats.", "individual")))
+    async with Memory(database_url, llm, settings) as other:
+        results = await asyncio.gather(
+            *((memory, other)[n % 2].add(said, **HERE, idempotency_key=key) for n in range(8))
+        )
+        assert sorted(r.accepted for r in results) == [0] * 7 + [2]
+        await asyncio.gather(*(one.run_due() for one in (memory, other) for _ in range(4)))
+    assert sorted(o.content for o in await memory.list(agent_id="ada", user_id="mia")) == ["Boats.", "Tea."]
+
+
+async def test_eight_processes_that_add_the_same_file_are_one(
+    memory: Memory, database_url: str, tmp_path: Path
+) -> None:
+    talk = tmp_path / "talk.jsonl"
+    talk.write_text("".join(f'{{"role": "user", "content": "I never eat fish number {n}."}}\n' for n in range(5)))
+    command = ["-m", "memory_sql.cli", "add", str(talk), "--agent", "ada", "--user", "mia", "--url", database_url]
+    environment = {**os.environ, "MEMORY_SQL_LLM": "offline"}
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, *command, "--json", env=environment, stdout=PIPE, stderr=PIPE
+        )
+        for _ in range(8)
+    ]
+    reports = [json.loads((await process.communicate())[0]) for process in processes]
+    assert sum(report["accepted"] for report in reports) == 5
+    assert await rows(memory, "SELECT count(*), count(DISTINCT message_id) FROM memory.messages") == [(5, 5)]
+    assert await memory.unformed_sessions(agent_id="ada") == []
+    observed = [o.content for o in await memory.list(agent_id="ada", user_id="mia")]
+    assert len(observed) == len(set(observed)) > 0
+    assert list(await memory.verify()) == []
+
+
+async def test_error_of_the_model_says_that_the_messages_are_stored(memory: Memory, llm: Scripted) -> None:
+    llm.then(UnavailableError("timeout", "no answer"))
+    with pytest.raises(UnavailableError) as caught:
+        await memory.add([message("Actually, I prefer tea.")], **HERE, wait=True)
+    added = caught.value.added
+    assert isinstance(added, AddResult)
+    assert (added.accepted, added.trigger) == (1, "signal")
+    assert await rows(memory, "SELECT count(*) FROM memory.messages") == [(1,)]
+
+
+async def test_memory_that_is_open_is_not_opened_again(memory: Memory) -> None:
+    """It would have left a pool behind."""
+    before = memory.database
+    with pytest.raises(InputError, match="open already"):
+        await memory.open()
+    assert memory.database is before

@@ -160,9 +160,13 @@ def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
         added = run("add", talk, *MIA, "--json", code=1)
         formed = run("form", *ADA, "--json", code=1)
         assert run("form", *ADA, code=1).out == "nothing was formed\n"
-    assert (added.value["accepted"], added.value["formed"], list(added.value["failed"])) == (3, 0, ["session talk"])
-    assert added.err.startswith("memory-sql: session talk: ")
-    assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["session talk"])
+    assert (added.value["accepted"], added.value["formed"], list(added.value["failed"])) == (
+        3,
+        0,
+        ["session talk of agent ada"],
+    )
+    assert added.err.startswith("memory-sql: session talk of agent ada: ")
+    assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["session talk of agent ada"])
     assert run("form", *ADA).out.startswith("talk: 3 messages → 2 observations (offline-rules-1)\n  o")
 
 
@@ -172,6 +176,25 @@ def test_nothing_is_stored_where_there_is_no_model_to_form_it(
     monkeypatch.setenv("MEMORY_SQL_LLM", "openai")
     assert run("add", talk, *MIA, code=1).err.startswith("memory-sql: OPENAI_API_KEY isn't set")
     assert run("add", talk, *MIA, "--no-form", "--json").value["accepted"] == 3
+
+
+def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_path: Path, database_url: str) -> None:
+    said = {
+        "role": "user",
+        "content": "I prefer the boat that I bought yesterday.",
+        "created_at": "2026-11-20T23:30:00Z",
+    }
+    talk = tmp_path / "talk.jsonl"
+    documents = [
+        {"session_id": "a", "time_zone": "Asia/Tokyo", "messages": [said]},
+        {"session_id": "b", "messages": [said]},
+    ]
+    talk.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
+    run("add", talk, *MIA, "--time-zone", "America/New_York")
+    found = {row["source"]["session_id"]: row["content"] for row in run("list", *MIA, "--json").rows}
+    assert "yesterday (2026-11-20)" in found["a"]
+    assert "yesterday (2026-11-19)" in found["b"]
+    assert "time zone" in run("add", talk, *MIA, "--time-zone", "Mars/Olympus", code=1).err
 
 
 # observe, consolidate
@@ -349,6 +372,35 @@ def test_settings_are_a_configuration_file(tmp_path: Path, monkeypatch: pytest.M
     assert "\ntop_k = 9\n" in memory_sql("settings").out
     path.write_text("top_k = 'many'\n")
     assert memory_sql("settings", code=1).err.startswith("memory-sql: settings: top_k: Input should be a valid integer")
+
+
+def test_settings_say_where_they_come_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory-sql.toml").write_text("top_k = 9\npending_max = 3\n")
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "memory-sql.toml"))
+    monkeypatch.setenv("MEMORY_SQL_PENDING_MAX", "4")
+    run("settings", *ADA, "--set", "formation_messages=20", "--set", "time_zone=Asia/Tokyo")
+    rows = {row["name"]: (row["value"], row["source"]) for row in run("settings", *ADA, "--json").rows}
+    assert rows["top_k"] == (9, "file")
+    assert rows["pending_max"] == (4, "environment")
+    assert rows["formation_messages"] == (20, "agent")
+    assert rows["time_zone"] == ("Asia/Tokyo", "agent")
+    assert rows["language"] == ("english", "default")
+    assert rows["url"][1] == "argument"
+    assert "(from: agent)\nformation_messages = 20\n" in run("settings", *ADA).out
+    assert "formation_messages = 45\n" in run("settings").out
+
+
+def test_settings_of_an_agent_are_changed_and_taken_back(run: Run) -> None:
+    run("settings", *ADA, "--set", "formation_messages=20", "--set", "daily_tokens=1000")
+    assert "formation_messages = 45\n" in run("settings", *ADA, "--unset", "formation_messages").out
+    assert "daily_tokens = 1000\n" in run("settings", *ADA).out
+    for wrong, because in {
+        "pool_size=3": "pool_size",
+        "formation_messages=no": "formation_messages",
+        "formation_messages": "NAME=VALUE",
+    }.items():
+        assert because in run("settings", *ADA, "--set", wrong, code=1).err
+    assert "--agent" in run("settings", "--set", "formation_messages=3", code=1).err
 
 
 def test_directory_on_the_command_line_beats_a_url_in_the_environment(

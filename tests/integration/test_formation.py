@@ -240,7 +240,7 @@ async def test_failure_is_tried_again_later_by_itself(database_url: str, llm: Sc
     async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
         await memory.add([message("Actually, I prefer tea.")], **HERE)
         llm.then(UnavailableError("rate_limit", "too many requests"))
-        assert (await memory.run_due()).failed == {"session s": "too many requests"}
+        assert (await memory.run_due()).failed == {"session s of agent ada": "too many requests"}
         assert (await memory.run_due()).failed == {}
         now += timedelta(minutes=2)
         llm.then(extracted(("Tea.", "individual")))

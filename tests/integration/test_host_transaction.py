@@ -1,15 +1,17 @@
 """Memory in the transaction of the application around it."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.errors import ConfigurationError, DatabaseError, InputError, SchemaError
+from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, NotFoundError, SchemaError
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import rows, statements
 from tests.factories import conversation
 from tests.fakes import Scripted
 
@@ -89,3 +91,78 @@ async def test_connection_that_the_server_closed_is_replaced_without_an_error(
         assert killed.rowcount >= 1
     await engine.dispose()
     assert len(await memory.list(**MIA)) == 1
+
+
+async def test_reads_see_what_the_host_has_not_committed(memory: Memory, host: AsyncSession) -> None:
+    observation = await memory.observe("The gate code is 4711.", **MIA, session=host)
+    assert (await memory.get(observation.id, **MIA, session=host)).content == observation.content
+    assert [o.id for o in await memory.list(**MIA, session=host)] == [observation.id]
+    assert [s.pending for s in await memory.scopes(**MIA, session=host)] == [1]
+    await host.execute(
+        text(
+            "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
+            " SELECT agent_key, scope_id, 1, 0, 0, 0, 'Gates.', 1, 'import' FROM memory.scopes"
+        )
+    )
+    assert [v.content for v in await memory.history(**MIA, session=host)] == ["Gates."]
+    assert await memory.scopes(**MIA) == []
+    assert await memory.history(**MIA) == []
+    with pytest.raises(NotFoundError):
+        await memory.get(observation.id, **MIA)
+    await host.rollback()
+
+
+async def lock_timeout(host: AsyncSession) -> str:
+    return str(await host.scalar(text("SELECT current_setting('lock_timeout')")))
+
+
+@pytest.mark.parametrize("before", ["0", "200ms", "1min"])
+async def test_hosts_limit_on_waiting_for_locks_is_as_before(memory: Memory, host: AsyncSession, before: str) -> None:
+    await host.execute(text(f"SET LOCAL lock_timeout = '{before}'"))
+    await memory.add(conversation(1), **MIA, session_id="s", session=host)
+    await memory.observe("Tea.", **MIA, session=host)
+    await memory.add([{"role": "user", "content": "one"}], **MIA, session_id="s", session=host, idempotency_key="k")
+    with pytest.raises(InputError):
+        await memory.add([{"role": "user", "content": "two"}], **MIA, session_id="s", session=host, idempotency_key="k")
+    await host.execute(text("UPDATE memory.scopes SET is_active = false"))
+    with pytest.raises(InputError, match="inactive"):
+        await memory.observe("Boats.", **MIA, session=host)
+    assert await lock_timeout(host) == before
+    await host.rollback()
+    assert await lock_timeout(host) == "0"
+
+
+@pytest.mark.parametrize("before", ["0", "100ms"])
+async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
+    database_url: str, llm: Scripted, host: AsyncSession, before: str
+) -> None:
+    """By its own limit, or by the host's where that is shorter."""
+    settings = Settings(llm="offline", lock_timeout_seconds=0.3 if before == "0" else 60)
+    async with Memory(database_url, llm, settings) as memory:
+        await memory.observe("Tea.", **MIA)
+        await memory.add(conversation(1), **MIA, session_id="s")
+        await host.execute(text(f"SET LOCAL lock_timeout = '{before}'"))
+        await host.execute(text("CREATE TABLE public.orders (id int)"))
+        async with memory.database.transaction() as other:
+            await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
+            await other.execute(text("SELECT FROM memory.sessions FOR UPDATE"))
+            for blocked in (
+                lambda: memory.observe("Boats.", **MIA, session=host),
+                lambda: memory.add(conversation(2), **MIA, session_id="s", session=host),
+            ):
+                savepoint = await host.begin_nested()
+                with pytest.raises(ConflictError, match="savepoint"):
+                    async with asyncio.timeout(10):
+                        await blocked()
+                await savepoint.rollback()
+                assert await lock_timeout(host) == before
+        await memory.observe("Boats.", **MIA, session=host)
+        await host.commit()
+        assert len(await memory.list(**MIA)) == 2
+        assert await rows(memory, "SELECT count(*) FROM public.orders") == [(0,)]
+
+
+async def test_own_transactions_set_no_limit_and_cost_no_statement(memory: Memory) -> None:
+    with statements(memory) as seen:
+        await memory.add(conversation(1), **MIA, session_id="s")
+    assert len(seen) == 1

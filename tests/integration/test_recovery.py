@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from memory_sql import formation
 from memory_sql.config import Settings
+from memory_sql.db import Session
 from memory_sql.errors import AnswerError, BudgetError, BusyError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
+from memory_sql.llm.dialogue import Extracted
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -155,7 +159,7 @@ async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
         await memory.add([message("Actually, I prefer coffee.", n=2)], **HERE)
         with pytest.raises(BudgetError):
             await memory.form(**SESSION)
-        assert "tokens of the day" in (await memory.run_due()).failed["session s"]
+        assert "tokens of the day" in (await memory.run_due()).failed["session s of agent ada"]
         assert (await memory.run_due()).failed == {}
         clock.goes_on(days=1)
         llm.then(extracted(("Coffee.", "individual")))
@@ -243,8 +247,8 @@ async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Me
 
 async def test_undo_keeps_rows_that_a_version_passed_over_in_order(memory: Memory, llm: Scripted) -> None:
     """Rule 5: extras below the new watermark wait again, what lies above it waits anyway."""
-    for text in ("one", "two", "three"):
-        scope_id = (await memory.observe(text, **MIA)).scope.id
+    for fact in ("one", "two", "three"):
+        scope_id = (await memory.observe(fact, **MIA)).scope.id
     archive = (
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, scope_id, 2, :status"
         " FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
@@ -334,3 +338,46 @@ async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scrip
     await memory.observe("二", **MIA)
     with pytest.raises(AnswerError):
         await memory.consolidate(agent_id="ada", scope_id=scope_id)
+
+
+async def test_answer_outlives_a_database_that_fails_for_a_moment(
+    memory: Memory, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the model's answer and its being kept: it is paid for once."""
+    await memory.add(conversation(4), **HERE)
+    kept = []
+
+    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted) -> None:
+        kept.append(1)
+        if len(kept) < 3:
+            await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        await real(session, loaded, answered)
+
+    real = formation.keep
+    monkeypatch.setattr(formation, "keep", keep)
+    llm.then(extracted(("Tea.", "individual")))
+    formed = await memory.form(**SESSION)
+    assert [o.content for o in formed.observations] == ["Tea."]
+    assert (len(kept), len(llm.requests)) == (3, 1)
+    assert await rows(memory, "SELECT state FROM memory.runs") == [("succeeded",)]
+
+
+async def test_overtaken_worker_does_not_try_to_keep_its_answer_again(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+
+    async def overtaken(_: Request[Any]) -> str:
+        await rows(memory, "UPDATE memory.runs SET fence = fence + 1")
+        return extracted(("Tea.", "individual"))
+
+    llm.then(overtaken)
+    with pytest.raises(StaleError):
+        async with asyncio.timeout(2):
+            await memory.form(**SESSION)
+
+
+async def test_failures_are_told_by_agent(memory: Memory, llm: Scripted) -> None:
+    """The same session id of two agents is two sessions."""
+    for agent in ("ada", "bob"):
+        await memory.add([message("Actually, I prefer tea.")], **{**HERE, "agent_id": agent})
+    llm.then(*[UnavailableError("timeout", "no answer")] * 2)
+    assert sorted((await memory.run_due()).failed) == ["session s of agent ada", "session s of agent bob"]

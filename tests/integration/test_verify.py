@@ -355,6 +355,8 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.sessions SET unformed_messages = 5 WHERE session_id = 'waiting'",
         "UPDATE memory.sessions SET unformed_tokens = unformed_tokens + 1 WHERE session_id = 'waiting'",
         "UPDATE memory.messages SET eligible = true WHERE session_id = 'excluded'",
+        "UPDATE memory.sessions SET unformed_since = unformed_since - interval '1 day' WHERE session_id = 'waiting'",
+        "UPDATE memory.sessions SET unformed_since = now() WHERE session_id = 's'",
     ],
     "waiting_sessions_are_due": [
         "UPDATE memory.sessions SET due_at = NULL, due_reason = NULL WHERE session_id = 'waiting'",
@@ -487,7 +489,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.runs SET started_at = {later}",
         "UPDATE memory.consolidations SET created_at = {later}",
         "UPDATE memory.observation_states SET status_at = {later}",
-        "UPDATE memory.messages SET created_at = {later}",
+        "UPDATE memory.messages SET created_at = {later} WHERE session_id = 's'",
         "UPDATE memory.observations SET created_at = {later}",
         "UPDATE memory.evidence SET created_at = {later}",
         "UPDATE memory.runs SET finished_at = started_at - interval '1 hour' WHERE run_id = {empty_run}",

@@ -373,7 +373,7 @@ async def test_work_whose_lease_was_lost_before_it_began_is_left_to_who_has_it(m
     taken_over = await memory.claim_due("formation")
     assert late is not None
     assert taken_over is not None
-    assert "the lease on it was lost" in (await late()).failed["session s1"]
+    assert "the lease on it was lost" in (await late()).failed["session s1 of agent ada"]
     assert len((await taken_over()).formed) == 1
     assert model.asked.total() == 1
 
@@ -532,7 +532,7 @@ async def test_overtaken_work_waits_a_moment_before_it_is_tried_again(memory: Me
     await model.is_asked(1)
     await rows(memory, "UPDATE memory.sessions SET epoch = epoch + 1")
     model.gate.set()
-    assert "forgotten" in (await task).failed["session s1"]
+    assert "forgotten" in (await task).failed["session s1 of agent ada"]
     (due,) = await rows(memory, "SELECT due_at > now() - interval '1 second', lease_until FROM memory.sessions")
     assert due == (True, None)
 

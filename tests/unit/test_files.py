@@ -132,6 +132,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "session that is no id": (lines(said(session=1.5)), "line 1: session: must be text"),
     "session too long": (lines(said(session="x" * 300)), "line 1: session: must have 1 to 255"),
     "groups": (lines(said(group_ids="harbor")), "line 1: group_ids must be a list"),
+    "time zone": (lines(said(time_zone="Mars/Olympus")), "line 1: the time zone isn't known"),
+    "time zone that is no text": (lines(said(time_zone=3)), "line 1: time_zone must be text"),
     "messages of a document": (lines({"messages": {}}), "line 1, messages: must be a list"),
     "message of a document": (lines(said(), {"messages": [said(), 3]}), "line 2, message 2: must be an object"),
     "too large": (lines(said("x" * 200_001)), "line 1: 200,001 characters; the limit is 200,000"),

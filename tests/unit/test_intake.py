@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from memory_sql.domain import Message
@@ -63,3 +65,18 @@ def test_statement_that_asks_to_be_remembered_is_a_signal(text: str) -> None:
 )
 def test_ordinary_request_is_no_signal(text: str) -> None:
     assert signal_in(said(text)) is None
+
+
+ORDINARY = (Path(__file__).parent / "ordinary_messages.txt").read_text("utf-8").splitlines()
+
+
+def test_ordinary_messages_set_nothing_off() -> None:
+    """A signal costs a model call: of more than a hundred requests, questions and remarks none is one."""
+    assert len(ORDINARY) > 100
+    assert {text: signal_in(said(text)) for text in ORDINARY if signal_in(said(text))} == {}
+
+
+@pytest.mark.parametrize("trigger", ["nightly", "0"])
+def test_scheduled_message_is_not_read(trigger: str) -> None:
+    weighed = weigh(Message(role="user", content="Actually, I prefer tea.", trigger=trigger))
+    assert (weighed.weight, weighed.eligible, weighed.signal) == (0.0, False, None)

@@ -2,7 +2,8 @@
 -- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
 -- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One that was given
 -- up waits for a person; one whose text was just undone waits for something new. One that has lost its text, because
--- something in it was forgotten, is due whatever the threshold.
+-- something in it was forgotten, is due whatever the threshold. That is the scope's own, else the agent's, else the one
+-- that is given.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE sql VOLATILE
@@ -19,8 +20,11 @@ AS $$
                     ) enough
                 ) AS yes
             FROM memory.scopes c
+            JOIN memory.agents a ON a.agent_key = c.agent_key
             CROSS JOIN LATERAL (
-                SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(c.consolidation_threshold, p_threshold) END AS pending
+                SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(
+                    c.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, p_threshold
+                ) END AS pending
             ) wanted
             WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
         ) is_due

@@ -9,7 +9,9 @@ SELECT
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(s.consolidation_threshold, :threshold) END AS pending
+    SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(
+        s.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, :threshold
+    ) END AS pending
 ) w
 CROSS JOIN LATERAL (
     SELECT count(*) AS pending

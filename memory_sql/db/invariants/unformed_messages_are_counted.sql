@@ -1,14 +1,16 @@
--- unformed_messages and unformed_tokens count the eligible messages after formed_number. Tokens are added up as real: a
--- thousandth is allowed.
+-- unformed_messages and unformed_tokens count the eligible messages after formed_number, and unformed_since is when the
+-- first of them was stored. Tokens are added up as real: a thousandth is allowed.
 SELECT
     a.agent_id,
     'session ' || s.session_id AS key,
-    format('%s messages and %s tokens counted, %s and %s there', s.unformed_messages, s.unformed_tokens,
-           coalesce(m.messages, 0), coalesce(m.tokens, 0)) AS detail
+    format('%s messages and %s tokens counted, %s and %s there; since %s, the first at %s', s.unformed_messages,
+           s.unformed_tokens, coalesce(m.messages, 0), coalesce(m.tokens, 0), coalesce(s.unformed_since::text, 'never'),
+           coalesce(m.since::text, 'none')) AS detail
 FROM memory.sessions s
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN (
-    SELECT t.agent_key, t.session_id, count(*) AS messages, sum(m.weight::float8) AS tokens
+    SELECT t.agent_key, t.session_id, count(*) AS messages, sum(m.weight::float8) AS tokens,
+           min(m.created_at) AS since
     FROM memory.sessions t
     JOIN memory.messages m ON m.agent_key = t.agent_key AND m.session_id = t.session_id AND m.number > t.formed_number
     WHERE m.eligible
@@ -16,3 +18,4 @@ LEFT JOIN (
 ) m USING (agent_key, session_id)
 WHERE s.unformed_messages <> coalesce(m.messages, 0)
    OR abs(s.unformed_tokens - coalesce(m.tokens, 0)) > 0.01 + 0.001 * coalesce(m.tokens, 0)
+   OR s.unformed_since IS DISTINCT FROM m.since

@@ -15,6 +15,7 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.runs import RunKey, RunRepository
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.domain import PendingObservation, Usage
@@ -172,8 +173,8 @@ def _both(first: Usage, second: Usage) -> Usage:
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> int:
     """The version that was written; raises `StaleError` when the scope has moved on."""
-    scopes, scope = ScopeRepository(session), loaded.scope
-    version = await scopes.commit_version(
+    versions, scope = ConsolidationRepository(session), loaded.scope
+    version = await versions.commit_version(
         scope,
         content=decided.content,
         words=decided.words,
@@ -187,8 +188,9 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     )
     if version is None:
         raise StaleError("scope", str(scope.scope_id), "its text, or the lease on it, has changed meanwhile")
-    await scopes.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
-    await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
+    threshold = settings.consolidation_threshold
+    await ScopeRepository(session).refresh_due(scope.agent_key, [scope.scope_id], threshold, now)
     runs = RunRepository(session)
     await runs.cost(loaded.run, decided.usage, decided.prompt_version)
     await runs.succeed(loaded.run, now, observations=len(loaded.inputs))

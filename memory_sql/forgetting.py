@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.forgetting import Closure, ForgettingRepository, Seeds
 from memory_sql.db.scopes import ScopeRepository
 from memory_sql.domain import ForgetTarget, Physical, Receipt, observation_id
@@ -70,7 +71,7 @@ async def take_out(
     states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
     for scope_id, version in tainted.items():
-        await scopes.rewind(states[scope_id], version, "forget", now)
+        await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
     withheld = await repository.await_rebuild(list(tainted))
     await scopes.refresh_due(agent_key, found.scopes, settings.consolidation_threshold, now)

@@ -33,6 +33,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, ensure_agent, read_stats
 from memory_sql.db.backlog import read_backlog
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.runs import RunRepository
@@ -320,12 +321,12 @@ class Memory:
         `NotFoundError` for an unknown scope and where nothing is left to undo.
         """
         async with self.database.transaction() as unit:
-            scopes = ScopeRepository(unit)
+            scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
             scope = await self._locked_scope(unit, agent_id, scope_id)
-            newest = await scopes.newest_absorbing(scope)
+            newest = await versions.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", str(scope_id))
-            version, text = await scopes.rewind(scope, newest, "undo", self.now())
+            version, text = await versions.rewind(scope, newest, "undo", self.now())
             await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self.now())
         return ConsolidateResult(scope=scope.ref, version=version, content=text)
 
@@ -532,7 +533,7 @@ class Memory:
         """The versions of the texts that the user may see, newest first."""
         async with self.database.statement() as unit:
             principal = principal_of(agent_id, user_id, None)
-            return await ScopeRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
+            return await ConsolidationRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""

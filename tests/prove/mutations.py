@@ -29,11 +29,11 @@ UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
 MUTATIONS = (
     Mutation(
         "no compare-and-swap on the version",
-        (("memory_sql/db/scopes.py", "ScopeRow.version == state.version, ", ""),),
+        (("memory_sql/db/consolidations.py", "ScopeRow.version == state.version, ", ""),),
     ),
     Mutation(
         "no epoch in the compare-and-swap",
-        (("memory_sql/db/scopes.py", ", ScopeRow.epoch == state.epoch)", ")"),),
+        (("memory_sql/db/consolidations.py", ", ScopeRow.epoch == state.epoch)", ")"),),
     ),
     Mutation(
         "no fence on scopes",
@@ -63,7 +63,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what was passed over is not marked",
-        (("memory_sql/consolidation.py", "    await scopes.mark_passed(", "    False and await scopes.mark_passed("),),
+        (("memory_sql/consolidation.py", "    await versions.mark_passed(", "    False and await versions.mark_passed("),),
     ),
     Mutation(
         "the session's row is not locked",

@@ -1,0 +1,212 @@
+"""The versions of scopes' texts: written and taken back under the scope's row lock, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import BigInteger
+
+from memory_sql.db.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
+from memory_sql.db.tables import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.domain import Consolidation
+from memory_sql.text import count_words
+
+
+class ConsolidationRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def commit_version(
+        self,
+        state: ScopeState,
+        *,
+        content: str,
+        words: int,
+        to_seq: int,
+        extra_seqs: Sequence[int],
+        model: str,
+        prompt_version: str,
+        reason: str,
+        run_id: int,
+        now: datetime,
+    ) -> int | None:
+        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on."""
+        version: int | None = await self._session.scalar(
+            update(ScopeRow)
+            .where(leased(state), ScopeRow.version == state.version, ScopeRow.epoch == state.epoch)
+            .values(
+                consolidation=content,
+                version=ScopeRow.version + 1,
+                done_seq=to_seq,
+                consolidated_at=now,
+                lease_until=None,
+                failures=0,
+                errors=0,
+                dead_run_id=None,
+                rebuild=False,
+            )
+            .returning(ScopeRow.version)
+        )
+        if version is None:
+            return None
+        await self._session.execute(
+            insert(ConsolidationRow).values(
+                agent_key=state.agent_key,
+                scope_id=state.scope_id,
+                version=version,
+                base=state.version,
+                from_seq=state.done_seq,
+                to_seq=to_seq,
+                extra_seqs=list(extra_seqs),
+                content=content,
+                words=words,
+                model=model,
+                prompt_version=prompt_version,
+                reason=reason,
+                run_id=run_id,
+                created_at=now,
+            )
+        )
+        return version
+
+    async def mark_passed(self, state: ScopeState, to_seq: int, inputs: Sequence[int], now: datetime) -> None:
+        """Rows in the range that the version didn't read wait on; the extra ones that it read don't any more."""
+        row = {"agent_key": state.agent_key, "scope_id": state.scope_id}
+        passed_over = select(
+            literal(state.agent_key), literal(state.scope_id), ObservationRow.seq, literal(True), literal(now)
+        ).where(
+            in_scope(ObservationRow, state),
+            ObservationRow.seq > state.done_seq,
+            ObservationRow.seq <= to_seq,
+            ObservationRow.lane == "absorb",
+            ObservationRow.seq.not_in(inputs),
+        )
+        await self._session.execute(
+            upsert(ObservationStateRow)
+            .from_select([*row, "seq", "repend", "status_at"], passed_over)
+            .on_conflict_do_update(index_elements=[*row, "seq"], set_={"repend": True})
+        )
+        await self._session.execute(
+            update(ObservationStateRow)
+            .where(
+                in_scope(ObservationStateRow, state), ObservationStateRow.repend, ObservationStateRow.seq.in_(inputs)
+            )
+            .values(repend=False)
+        )
+
+    async def newest_absorbing(self, state: ScopeState) -> int | None:
+        """The newest live version that absorbed something."""
+        version: int | None = await self._session.scalar(
+            select(func.max(ConsolidationRow.version)).where(
+                in_scope(ConsolidationRow, state),
+                ConsolidationRow.live,
+                or_(
+                    ConsolidationRow.to_seq > ConsolidationRow.from_seq,
+                    func.cardinality(ConsolidationRow.extra_seqs) > 0,
+                ),
+            )
+        )
+        return version
+
+    async def rewind(self, state: ScopeState, before: int, reason: str, now: datetime) -> tuple[int, str | None]:
+        """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
+
+        The text that `before` was written on top of becomes the head under a new version; says that version and text.
+        The caller has locked the scope.
+        """
+        undone = (
+            update(ConsolidationRow)
+            .where(in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
+            .values(live=False, live_until=now)
+            .returning(
+                ConsolidationRow.version, ConsolidationRow.base, ConsolidationRow.from_seq, ConsolidationRow.extra_seqs
+            )
+        )
+        rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
+        done_seq, base = rows[0].from_seq, rows[0].base
+        extras = [seq for row in rows for seq in row.extra_seqs if seq <= done_seq]
+        for condition, repend in (
+            (ObservationStateRow.seq > done_seq, False),
+            (ObservationStateRow.seq.in_(extras), True),
+        ):
+            await self._session.execute(
+                update(ObservationStateRow).where(in_scope(ObservationStateRow, state), condition).values(repend=repend)
+            )
+        text = await self._session.scalar(
+            select(ConsolidationRow.content).where(in_scope(ConsolidationRow, state), ConsolidationRow.version == base)
+        )
+        version = state.version + 1
+        await self._session.execute(
+            update(ScopeRow)
+            .where(in_scope(ScopeRow, state))
+            .values(
+                consolidation=text, version=version, done_seq=done_seq, consolidated_at=now, held_seq=ScopeRow.last_seq
+            )
+        )
+        if text is not None:
+            await self._session.execute(
+                insert(ConsolidationRow).values(
+                    agent_key=state.agent_key,
+                    scope_id=state.scope_id,
+                    version=version,
+                    base=base,
+                    from_seq=done_seq,
+                    to_seq=done_seq,
+                    content=text,
+                    words=count_words(text),
+                    reason=reason,
+                    created_at=now,
+                )
+            )
+        return version, text
+
+    async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
+        """Versions of the visible scopes' texts, newest first."""
+        found = await self._session.execute(_VERSIONS, {**principal, "scope_id": scope_id, "limit": limit})
+        return [
+            Consolidation(
+                scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+                **{name: row[name] for name in _VERSION_FIELDS},
+            )
+            for row in found.mappings()
+        ]
+
+
+_visible = visible_scopes()
+_VERSION_FIELDS = (
+    "version",
+    "base",
+    "from_seq",
+    "to_seq",
+    "live",
+    "content",
+    "words",
+    "model",
+    "reason",
+    "run_id",
+    "created_at",
+)
+_VERSIONS = (
+    select(
+        ScopeRow.scope_id,
+        ScopeRow.kind,
+        ScopeRow.owner,
+        ScopeRow.name,
+        *(getattr(ConsolidationRow, f) for f in _VERSION_FIELDS),
+    )
+    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
+    .join(ConsolidationRow, is_visible(ConsolidationRow, ScopeRow.__table__))
+    .where(
+        or_(
+            bindparam("scope_id", type_=BigInteger).is_(None),
+            ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger),
+        )
+    )
+    .order_by(ConsolidationRow.created_at.desc(), ConsolidationRow.version.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)

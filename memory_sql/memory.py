@@ -40,6 +40,7 @@ from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
 from memory_sql.db.sessions import SessionRepository
+from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
@@ -317,6 +318,7 @@ class Memory:
     async def undo(self, *, agent_id: object, scope_id: int) -> ConsolidateResult:
         """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
 
+        What it had superseded counts again, unless the same has been said since or somebody has changed it.
         It is a new version, not an erasure, and the scope isn't due before it learns something new. Raises
         `NotFoundError` for an unknown scope and where nothing is left to undo.
         """
@@ -328,7 +330,14 @@ class Memory:
                 raise NotFoundError("consolidation to undo in scope", str(scope_id))
             version, text = await versions.rewind(scope, newest, "undo", self.now())
             await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self.now())
-        return ConsolidateResult(scope=scope.ref, version=version, content=text)
+            changed = await StateRepository(unit).changed_by_version(scope, version)
+        return ConsolidateResult(
+            scope=scope.ref,
+            version=version,
+            content=text,
+            reinstated=changed.get("active", 0),
+            left_superseded=changed.get("superseded", 0),
+        )
 
     async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
         agent_key = await agent_key_of(unit, id_of("agent_id", agent_id))

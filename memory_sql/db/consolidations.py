@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger
 
 from memory_sql.db.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
+from memory_sql.db.states import StateRepository
 from memory_sql.db.tables import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.domain import Consolidation
+from memory_sql.domain import Consolidation, Contradiction
 from memory_sql.text import count_words
 
 
@@ -29,6 +30,8 @@ class ConsolidationRepository:
         words: int,
         to_seq: int,
         extra_seqs: Sequence[int],
+        contradictions: Sequence[Contradiction],
+        suspects: int,
         model: str,
         prompt_version: str,
         reason: str,
@@ -47,8 +50,8 @@ class ConsolidationRepository:
                 lease_until=None,
                 failures=0,
                 errors=0,
-                dead_run_id=None,
                 rebuild=False,
+                suspects=suspects,
             )
             .returning(ScopeRow.version)
         )
@@ -63,6 +66,7 @@ class ConsolidationRepository:
                 from_seq=state.done_seq,
                 to_seq=to_seq,
                 extra_seqs=list(extra_seqs),
+                contradictions=[item.model_dump() for item in contradictions],
                 content=content,
                 words=words,
                 model=model,
@@ -117,14 +121,20 @@ class ConsolidationRepository:
         """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
 
         The text that `before` was written on top of becomes the head under a new version; says that version and text.
-        The caller has locked the scope.
+        What these versions let give way to something newer counts again. Of an undo the scope isn't due before it gains
+        an observation; what another `reason` leaves is due as ever. The caller has locked the scope.
         """
         undone = (
             update(ConsolidationRow)
             .where(in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
             .values(live=False, live_until=now)
             .returning(
-                ConsolidationRow.version, ConsolidationRow.base, ConsolidationRow.from_seq, ConsolidationRow.extra_seqs
+                ConsolidationRow.version,
+                ConsolidationRow.base,
+                ConsolidationRow.from_seq,
+                ConsolidationRow.extra_seqs,
+                ConsolidationRow.contradictions,
+                ConsolidationRow.created_at,
             )
         )
         rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
@@ -145,7 +155,12 @@ class ConsolidationRepository:
             update(ScopeRow)
             .where(in_scope(ScopeRow, state))
             .values(
-                consolidation=text, version=version, done_seq=done_seq, consolidated_at=now, held_seq=ScopeRow.last_seq
+                consolidation=text,
+                version=version,
+                done_seq=done_seq,
+                consolidated_at=now,
+                held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
+                suspects=0,
             )
         )
         if text is not None:
@@ -163,6 +178,13 @@ class ConsolidationRepository:
                     created_at=now,
                 )
             )
+        gave_way = [
+            (item["older"], item["newer"], row.created_at)
+            for row in rows
+            for item in row.contradictions
+            if item["older"]
+        ]
+        await StateRepository(self._session).reinstate(state, gave_way, now, version=version)
         return version, text
 
     async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
@@ -190,6 +212,7 @@ _VERSION_FIELDS = (
     "reason",
     "run_id",
     "created_at",
+    "contradictions",
 )
 _VERSIONS = (
     select(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,10 +38,12 @@ class AnsweredRun:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
+    """What a dead run was about: messages of a session, or what was `set_aside` of a scope's observations."""
+
     session_id: str | None
     to_number: int | None
     scope_id: int | None
-    to_seq: int | None
+    set_aside: tuple[int, ...]
 
 
 class RunRepository:
@@ -137,7 +140,15 @@ class RunRepository:
             update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
         )
 
-    async def fail(self, key: RunKey, error: BaseException, now: datetime, *, gives_up: bool = False) -> None:
+    async def fail(
+        self,
+        key: RunKey,
+        error: BaseException,
+        now: datetime,
+        *,
+        gives_up: bool = False,
+        set_aside: Sequence[int] = (),
+    ) -> None:
         """Our own errors carry no remembered text; of others only the type is kept.
 
         An answer that was stored survives what is neither its fault nor overtaken: it is paid for, and will be applied.
@@ -147,6 +158,8 @@ class RunRepository:
         ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
         cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
+        if set_aside:
+            cost["seen"] = {"set_aside": list(set_aside)}
         await self._session.execute(
             update(RunRow)
             .where(*_is(key), RunRow.state.in_(ended))
@@ -203,16 +216,28 @@ class RunRepository:
             statement = statement.where(AgentRow.agent_id == agent_id)
         return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
-    async def take_dead(self, agent_key: int, run_id: int, state: str) -> TakenRun | None:
-        """Turns a dead run into `failed` or `discarded` and says what it was about; None when it isn't dead."""
-        taken = await self._session.execute(
-            update(RunRow)
-            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
-            .values(state=state)
-            .returning(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq)
+    async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
+        """What a dead run was about; None when it isn't dead."""
+        found = await self._session.execute(
+            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.seen).where(
+                *_is_dead(agent_key, run_id)
+            )
         )
-        row = taken.one_or_none()
-        return None if row is None else TakenRun(*row)
+        row = found.one_or_none()
+        if row is None:
+            return None
+        return TakenRun(row.session_id, row.to_number, row.scope_id, tuple(row.seen.get("set_aside", ())))
+
+    async def take_dead(self, agent_key: int, run_id: int, state: str) -> bool:
+        """Turns a dead run into `failed` or `discarded`; False when it isn't dead."""
+        taken = await self._session.scalar(
+            update(RunRow).where(*_is_dead(agent_key, run_id)).values(state=state).returning(RunRow.run_id)
+        )
+        return taken is not None
+
+
+def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:
+    return RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead"
 
 
 def _is(key: RunKey) -> tuple[Any, ...]:
@@ -222,6 +247,7 @@ def _is(key: RunKey) -> tuple[Any, ...]:
 def _cost(usage: Usage) -> dict[str, Any]:
     return {
         "model": usage.model,
+        "calls": usage.calls,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "latency_seconds": usage.latency_seconds,

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, cast, func, literal, or_, select, true, tuple_, update
+from sqlalchemy import and_, bindparam, cast, func, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
-from memory_sql.db.tables import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.tables import AgentRow, MemberRow, ObservationRow, ScopeRow
 from memory_sql.domain import OWNER_PREFIX, PendingObservation, Scope, ScopeKind, ScopeRef
 
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
@@ -44,7 +44,7 @@ class ScopeState:
     consolidate: bool
     failures: int
     errors: int
-    dead_run_id: int | None
+    suspects: int
 
     @property
     def ref(self) -> ScopeRef:
@@ -132,7 +132,7 @@ _STATE = select(
     ScopeRow.consolidate,
     ScopeRow.failures,
     ScopeRow.errors,
-    ScopeRow.dead_run_id,
+    ScopeRow.suspects,
 )
 
 
@@ -286,32 +286,9 @@ class ScopeRepository:
             .values(due_at=until)
         )
 
-    async def revive(self, agent_key: int, scope_id: int, run_id: int) -> None:
-        """What was given up with this run goes on; `refresh_due` says whether it is due."""
-        await self._session.execute(
-            update(ScopeRow)
-            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, ScopeRow.dead_run_id == run_id)
-            .values(errors=0, dead_run_id=None)
-        )
-
-    async def quarantine_pending(self, state: ScopeState, to_seq: int, now: datetime) -> int:
-        """Sets aside what is pending up to this number, and says how much that was; the text isn't touched.
-
-        Raises the epoch: what a model is reading of it just now is refused (rule 6).
-        """
+    async def raise_epoch(self, state: ScopeState) -> None:
+        """What a model is reading of the scope just now is refused (rule 6)."""
         await self._session.execute(update(ScopeRow).where(in_scope(ScopeRow, state)).values(epoch=ScopeRow.epoch + 1))
-        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
-        waiting = select(
-            literal(state.agent_key), literal(state.scope_id), pending.c.seq, literal("quarantined"), literal(now)
-        ).where(pending.c.seq <= to_seq)
-        key = ("agent_key", "scope_id", "seq")
-        set_aside = await self._session.execute(
-            upsert(ObservationStateRow)
-            .from_select([*key, "status", "status_at"], waiting)
-            .on_conflict_do_update(index_elements=key, set_={"status": "quarantined", "status_at": now})
-            .returning(ObservationStateRow.seq)
-        )
-        return len(set_aside.all())
 
     async def extend(self, state: ScopeState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""

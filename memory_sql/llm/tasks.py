@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model, field_validator
 
 from memory_sql.llm import Request, prompts
+from memory_sql.llm.answers import SaidInProse
 from memory_sql.text import one_line
 
 NOTHING_YET = "(nothing yet)"
@@ -58,6 +59,43 @@ def _choosing(aliases: tuple[str, ...]) -> type[Extraction]:
     scope = Annotated[str | None, WithJsonSchema({"type": "string", "enum": list(aliases)})]
     item = create_model("ExtractedObservation", __base__=ExtractedObservation, scope=(scope, None))
     return create_model("Extraction", __base__=Extraction, observations=(list[item], ...))
+
+
+class NamedContradiction(BaseModel):
+    """Observation `newer` says otherwise than observation `older`, or (None) than the text so far, by their numbers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    newer: int
+    older: int | None = None
+    was: str | None = None
+    now: str = ""
+
+
+class ConsolidatedText(SaidInProse):
+    """A scope's new text, and what in it replaces something that was said before."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+    contradictions: Sequence[NamedContradiction] = Field(default_factory=list)
+
+    @classmethod
+    def of_prose(cls, text: str) -> Self:
+        return cls(text=text)
+
+    @field_validator("contradictions", mode="before")
+    @classmethod
+    def _as_far_as_they_can_be_read(cls, value: object) -> object:
+        """A good text isn't lost over them: what can't be read names no observation, and is refused as such."""
+        return [_read_contradiction(item) for item in value] if isinstance(value, list) else []
+
+
+def _read_contradiction(item: object) -> object:
+    try:
+        return NamedContradiction.model_validate(item)
+    except ValidationError:
+        return NamedContradiction(newer=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +167,7 @@ class ConsolidationTask:
     now: datetime
     guidance: str | None = None
 
-    def request(self, model: str, too_long: int | None = None) -> Request[str]:
+    def request(self, model: str, too_long: int | None = None) -> Request[ConsolidatedText]:
         """`too_long`: how many words the answer had that is asked for again."""
         prompt, boundary = prompts.load("consolidation"), secrets.token_hex(16)
         shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
@@ -144,7 +182,7 @@ class ConsolidationTask:
             now=_minute(self.now),
             guidance="\n".join(filter(None, (self.guidance, shorter))),
         )
-        return Request("consolidation", model, instructions, text, str, self, prompt.version, boundary)
+        return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 
 
 def _offer(scope: OfferedScope) -> str:

@@ -72,7 +72,8 @@ class Fickle:
             case 0 | 1:
                 raise UnavailableError("timeout", "no answer")
             case 2 | 3:
-                return Answer(read("nonsense" if request.output is not str else " ", request.output), "")
+                nonsense = "nonsense" if isinstance(request.material, ExtractionTask) else " "
+                return Answer(read(nonsense, request.output), "")
         raw = self._answer(request)
         return Answer(read(raw, request.output), raw, Usage("fickle", 1, 1))
 

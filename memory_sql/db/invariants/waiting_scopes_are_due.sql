@@ -1,5 +1,5 @@
--- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, was given up, or
--- was undone and has learnt nothing since: no observation is left behind. One that lost its text is due with a single one.
+-- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, or was undone and
+-- has learnt nothing since: no observation is left behind. One that lost its text is due with a single one.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
@@ -9,7 +9,7 @@ JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
     SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(s.consolidation_threshold, :threshold) END AS pending
 ) w
-WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND s.is_active AND s.consolidate AND (s.rebuild OR s.last_seq > s.held_seq)
+WHERE s.due_at IS NULL AND s.is_active AND s.consolidate AND (s.rebuild OR s.last_seq > s.held_seq)
   AND w.pending <= (
       SELECT count(*)
       FROM (SELECT FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) LIMIT w.pending) enough

@@ -17,7 +17,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, embedded, forgetting, intake, retrieval
+from memory_sql import context, diff, embedded, forgetting, intake, retrieval
 from memory_sql.arguments import (
     content_of,
     id_of,
@@ -50,6 +50,7 @@ from memory_sql.domain import (
     Context,
     DeadRun,
     ForgetTarget,
+    Diff,
     FormResult,
     Message,
     Observation,
@@ -543,6 +544,24 @@ class Memory:
         async with self.database.statement() as unit:
             principal = principal_of(agent_id, user_id, None)
             return await ConsolidationRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
+
+    async def diff(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        scope_id: int,
+        from_version: int | None = None,
+        to_version: int | None = None,
+    ) -> Diff:
+        """What changed in a scope's text from one version to another, by sentences, and by which observations.
+
+        None: the newest version, and the one before it. Version 0 is before there was a text. Raises `NotFoundError`,
+        also for what exists and this user may not see.
+        """
+        principal, key = principal_of(agent_id, user_id, None), scope_key(scope_id)
+        async with self.database.transaction() as unit:
+            return await diff.between(unit, principal, key, from_version, to_version)
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, literal, or_, select, update
+from sqlalchemy import and_, bindparam, false, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger
@@ -14,8 +15,32 @@ from sqlalchemy.types import BigInteger
 from memory_sql.db.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
 from memory_sql.db.states import StateRepository
 from memory_sql.db.tables import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.domain import Consolidation, Contradiction
+from memory_sql.domain import Consolidation, Contradiction, ScopeRef
 from memory_sql.text import count_words
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A version, what it was written on top of, and what it absorbed itself."""
+
+    version: int
+    base: int
+    from_seq: int
+    to_seq: int
+    extra_seqs: tuple[int, ...]
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All versions of one scope's text, oldest first."""
+
+    agent_key: int
+    scope: ScopeRef
+    spans: tuple[Span, ...]
+
+    def is_of(self, table: Any) -> Any:
+        return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.id)
 
 
 class ConsolidationRepository:
@@ -187,6 +212,41 @@ class ConsolidationRepository:
         await StateRepository(self._session).reinstate(state, gave_way, now, version=version)
         return version, text
 
+    async def spans(self, principal: Mapping[str, Any], scope_id: int) -> History | None:
+        """How the scope's text came to be; None for a scope that isn't visible or has no text yet."""
+        found = (await self._session.execute(_SPANS, {**principal, "scope_id": scope_id})).all()
+        if not found:
+            return None
+        spans = tuple(Span(*row[5:9], extra_seqs=tuple(row.extra_seqs), live=row.live) for row in found)
+        return History(found[0].agent_key, scope_ref(*found[0][1:5]), spans)
+
+    async def contents(self, history: History, versions: Sequence[int]) -> dict[int, str]:
+        found = await self._session.execute(
+            select(_c.version, _c.content).where(history.is_of(_c), _c.version.in_(versions))
+        )
+        return {row.version: row.content for row in found}
+
+    async def absorbed(self, history: History, spans: Sequence[Span]) -> list[int]:
+        """What these versions absorbed themselves, in the order of the numbers.
+
+        What a range passed over isn't there: it still waits, or a version that stands, or one of these, lists it among
+        its extras.
+        """
+        extras = {seq for span in spans for seq in span.extra_seqs}
+        listed = extras | {seq for span in history.spans if span.live for seq in span.extra_seqs}
+        waits = select(_t.seq).where(history.is_of(_t), _t.seq == _o.seq, _t.repend).exists()
+        ranges = or_(false(), *(and_(_o.seq > span.from_seq, _o.seq <= span.to_seq) for span in spans))
+        found = await self._session.scalars(
+            select(_o.seq)
+            .where(
+                history.is_of(_o),
+                _o.lane == "absorb",
+                or_(_o.seq.in_(extras), and_(ranges, ~waits, _o.seq.not_in(listed))),
+            )
+            .order_by(_o.seq)
+        )
+        return list(found)
+
     async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
         """Versions of the visible scopes' texts, newest first."""
         found = await self._session.execute(_VERSIONS, {**principal, "scope_id": scope_id, "limit": limit})
@@ -199,6 +259,7 @@ class ConsolidationRepository:
         ]
 
 
+_c, _o, _t = ConsolidationRow, ObservationRow, ObservationStateRow
 _visible = visible_scopes()
 _VERSION_FIELDS = (
     "version",
@@ -232,4 +293,24 @@ _VERSIONS = (
     )
     .order_by(ConsolidationRow.created_at.desc(), ConsolidationRow.version.desc())
     .limit(bindparam("limit", type_=BigInteger))
+)
+
+_SPANS = (
+    select(
+        ScopeRow.agent_key,
+        ScopeRow.scope_id,
+        ScopeRow.kind,
+        ScopeRow.owner,
+        ScopeRow.name,
+        _c.version,
+        _c.base,
+        _c.from_seq,
+        _c.to_seq,
+        _c.extra_seqs,
+        _c.live,
+    )
+    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
+    .join(_c, is_visible(_c, ScopeRow.__table__))
+    .where(ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger))
+    .order_by(_c.version)
 )

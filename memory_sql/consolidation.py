@@ -271,10 +271,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     elif verdict.retry_at is not None:
         changes["due_at"] = verdict.retry_at
     ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
-    set_aside = await _set_aside(session, loaded, now) if ours and verdict.gives_up else []
+    set_aside = await _set_aside(session, loaded, now) if ours and verdict.gives_up else None
     if ours:
         await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=bool(set_aside), set_aside=set_aside)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
 
 
 def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:
@@ -287,10 +287,13 @@ def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: date
     return verdict
 
 
-async def _set_aside(session: Session, loaded: Loaded, now: datetime) -> list[int]:
+async def _set_aside(session: Session, loaded: Loaded, now: datetime) -> int | None:
+    """The only observation of the batch; None where it isn't active any more."""
     await ScopeRepository(session).raise_epoch(loaded.scope)
-    seqs = [item.seq for item in loaded.inputs]
-    return await StateRepository(session).quarantine(loaded.scope, seqs, now, run_id=loaded.run.run_id)
+    only = [item.seq for item in loaded.inputs]
+    return next(
+        iter(await StateRepository(session).quarantine(loaded.scope, only, now, run_id=loaded.run.run_id)), None
+    )
 
 
 async def give_back(

@@ -270,10 +270,10 @@ class Work:
             agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
             if run.session_id is not None:
                 await SessionRepository(unit).revive(agent_key, run.session_id, run_id, now)
-            if run.scope_id is not None:
+            if run.scope_id is not None and run.to_seq is not None:
                 scopes = ScopeRepository(unit)
                 (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
-                if not await StateRepository(unit).release(scope, run.set_aside, now, run_id=run_id):
+                if not await StateRepository(unit).release(scope, [run.to_seq], now, run_id=run_id):
                     raise InputError(f"what run {run_id} set aside is known by now, or gone; discard the run")
                 await scopes.refresh_due(agent_key, [run.scope_id], self._settings.consolidation_threshold, now)
 

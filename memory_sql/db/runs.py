@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -38,12 +37,12 @@ class AnsweredRun:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
-    """What a dead run was about: messages of a session, or what was `set_aside` of a scope's observations."""
+    """What a dead run was about: messages of a session, or the one observation `to_seq` of a scope."""
 
     session_id: str | None
     to_number: int | None
     scope_id: int | None
-    set_aside: tuple[int, ...]
+    to_seq: int | None
 
 
 class RunRepository:
@@ -147,7 +146,7 @@ class RunRepository:
         now: datetime,
         *,
         gives_up: bool = False,
-        set_aside: Sequence[int] = (),
+        set_aside: int | None = None,
     ) -> None:
         """Our own errors carry no remembered text; of others only the type is kept.
 
@@ -158,8 +157,8 @@ class RunRepository:
         ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
         cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
-        if set_aside:
-            cost["seen"] = {"set_aside": list(set_aside)}
+        if set_aside is not None:  # that one is all that it read
+            cost |= {"from_seq": set_aside - 1, "to_seq": set_aside}
         await self._session.execute(
             update(RunRow)
             .where(*_is(key), RunRow.state.in_(ended))
@@ -219,14 +218,12 @@ class RunRepository:
     async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
         """What a dead run was about; None when it isn't dead."""
         found = await self._session.execute(
-            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.seen).where(
+            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
                 *_is_dead(agent_key, run_id)
             )
         )
         row = found.one_or_none()
-        if row is None:
-            return None
-        return TakenRun(row.session_id, row.to_number, row.scope_id, tuple(row.seen.get("set_aside", ())))
+        return None if row is None else TakenRun(*row)
 
     async def take_dead(self, agent_key: int, run_id: int, state: str) -> bool:
         """Turns a dead run into `failed` or `discarded`; False when it isn't dead."""

@@ -391,8 +391,7 @@ class RunRow(Base):
     started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
     finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
     seen: Mapped[dict[str, Any]] = host_id(
-        "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it. Of a "
-        "consolidation that was given up: the numbers of the observations that were set aside.",
+        "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
         server_default=NO_PAIRS,
     )
     calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)

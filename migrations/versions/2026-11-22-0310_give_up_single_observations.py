@@ -19,18 +19,9 @@ down_revision = "6d0f4b8a1e53"
 branch_labels = None
 depends_on = None
 
-COMMENTS = (
-    (
-        "scopes.dead_run_id",
-        "Not used: single observations are given up, never a scope.",
-        "The run with which it was given up; null: it goes on.",
-    ),
-    (
-        "runs.seen",
-        "What a formation''s prompt showed: the epochs of its session and scopes, the scopes by their names in it. Of a "
-        "consolidation that was given up: the numbers of the observations that were set aside.",
-        "What a formation''s prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
-    ),
+COMMENT, COMMENT_BEFORE = (
+    "Not used: single observations are given up, never a scope.",
+    "The run with which it was given up; null: it goes on.",
 )
 
 V_CONTRADICTIONS = """
@@ -102,15 +93,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'dead'"),
     )
     op.execute(GO_ON)
-    for column, comment, _ in COMMENTS:
-        op.execute(f"COMMENT ON COLUMN memory.{column} IS '{comment}'")
+    op.execute(f"COMMENT ON COLUMN memory.scopes.dead_run_id IS '{COMMENT}'")
     run(V_CONTRADICTIONS)
 
 
 def downgrade() -> None:
     op.execute("DROP VIEW memory.v_contradictions")
-    for column, _, comment in COMMENTS:
-        op.execute(f"COMMENT ON COLUMN memory.{column} IS '{comment}'")
+    op.execute(f"COMMENT ON COLUMN memory.scopes.dead_run_id IS '{COMMENT_BEFORE}'")
     op.execute(SET_ASIDE_FOR_GOOD)
     op.drop_index(op.f("runs_dead_idx"), "runs", schema="memory")
     op.drop_column("scopes", "suspects", schema="memory")

@@ -411,8 +411,9 @@ PLANTED: dict[str, list[str]] = {
     "versions_absorbed_what_they_recorded": [
         "UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {text}",
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, repend)"
-        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations"
-        " WHERE live AND from_seq = 0 AND to_seq > 0 AND contradictions = '[]'",
+        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations c"
+        " WHERE live AND from_seq = 0 AND to_seq > 0 AND NOT EXISTS ("
+        "SELECT FROM memory.observation_states t WHERE t.scope_id = c.scope_id AND t.seq = 1)",
     ],
     "live_versions_follow_one_another": [
         "UPDATE memory.consolidations SET from_seq = from_seq + 1, to_seq = to_seq + 1"
@@ -456,7 +457,7 @@ PLANTED: dict[str, list[str]] = {
     "given_up_work_is_known_as_such": [
         "UPDATE memory.sessions SET dead_run_id = NULL, due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
         "UPDATE memory.sessions SET dead_run_id = {empty_run} WHERE session_id = 's'",
-        "UPDATE memory.runs SET seen = '{{}}' WHERE state = 'dead' AND scope_id IS NOT NULL",
+        "UPDATE memory.runs SET to_seq = to_seq + 1 WHERE state = 'dead' AND scope_id IS NOT NULL",
     ],
     "contradictions_lie_in_what_was_read": [
         'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 9, "older": 1}}]\' WHERE live AND to_seq = 3'

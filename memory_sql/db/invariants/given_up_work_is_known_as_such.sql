@@ -1,5 +1,5 @@
 -- A session that was given up names the dead run of its own, every dead formation is the one that its session names, and every
--- dead consolidation names the observation of its scope that was set aside with it.
+-- dead consolidation read one observation of its scope, the one that was set aside.
 SELECT
     a.agent_id,
     'session ' || t.session_id AS key,
@@ -21,9 +21,9 @@ UNION ALL
 SELECT
     a.agent_id,
     'run ' || r.run_id,
-    format('dead, and set aside %s of the observations up to %s', coalesce(r.seen ->> 'set_aside', 'none'), s.last_seq)
+    format('dead, read those after %s up to %s, of %s', r.from_seq, r.to_seq, s.last_seq)
 FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
 JOIN memory.scopes s USING (agent_key, scope_id)
 WHERE r.state = 'dead' AND r.kind = 'consolidation'
-  AND (r.seen #>> '{set_aside,0}')::integer BETWEEN 1 AND s.last_seq IS NOT TRUE
+  AND (r.to_seq = r.from_seq + 1 AND r.to_seq <= s.last_seq) IS NOT TRUE

@@ -280,6 +280,18 @@ class Observation(Value):
     source: Source
 
 
+class Contradiction(Value):
+    """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
+
+    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none.
+    """
+
+    newer: int
+    older: int | None = None
+    was: str | None = None
+    now: str | None = None
+
+
 class Consolidation(Value):
     """One immutable version of a scope's text, made of the observations `(from_seq, to_seq]` and of version `base`."""
 
@@ -295,6 +307,29 @@ class Consolidation(Value):
     reason: str
     run_id: int | None
     created_at: datetime
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+class Sentence(Value):
+    """One sentence of two versions of a text."""
+
+    change: Literal["kept", "removed", "added"]
+    text: str
+
+
+class Diff(Value):
+    """What makes version `to_version` of a scope's text another than `from_version` (0: before there was a text).
+
+    `sentences` are in the order of the texts; of one that was rewritten the old wording comes first. `absorbed`: the ids
+    of the observations that only the later text holds; `given_back`: those that only the earlier one held (undone).
+    """
+
+    scope: ScopeRef
+    from_version: int
+    to_version: int
+    sentences: tuple[Sentence, ...]
+    absorbed: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()
 
 
 class AddResult(Value):
@@ -325,7 +360,11 @@ class FormResult(Value):
 
 
 class ConsolidateResult(Value):
-    """`version` None: nothing was pending, nothing changed."""
+    """`version` None: nothing was pending, nothing changed. `superseded` counts observations that newer ones contradict.
+
+    Of an undo, `reinstated` counts those that count again, `left_superseded` those that don't, since the same has been said
+    again.
+    """
 
     scope: ScopeRef
     version: int | None = None
@@ -333,6 +372,9 @@ class ConsolidateResult(Value):
     content: str | None = None
     run_id: int | None = None
     model: str | None = None
+    superseded: int = 0
+    reinstated: int = 0
+    left_superseded: int = 0
 
 
 class Hit(Value):
@@ -398,7 +440,10 @@ class Backlog(Value):
 
 
 class DeadRun(Value):
-    """Work that was given up after too many unusable answers; `retry` or `discard` it."""
+    """Work that was given up after too many unusable answers; `retry` or `discard` it.
+
+    Of a session: it stands still. Of a scope: one observation was set aside, the scope goes on without it.
+    """
 
     run_id: int
     agent_id: str

@@ -15,6 +15,7 @@ from functools import partial
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.forgetting import PHYSICAL, Closure, ForgettingRepository, Seeds
 from memory_sql.db.scopes import ScopeRepository
 from memory_sql.domain import ForgetTarget, Physical, Receipt, observation_id
@@ -93,7 +94,7 @@ async def _erase(
     states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
     for scope_id, version in tainted.items():
-        await scopes.rewind(states[scope_id], version, "forget", now)
+        await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
     withheld = await repository.await_rebuild(list(tainted))
     await scopes.refresh_due(agent_key, found.scopes, settings.consolidation_threshold, now)

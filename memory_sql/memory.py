@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, embedded, forgetting, intake, journal, retrieval
+from memory_sql import context, diff, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
     id_of,
@@ -37,6 +37,7 @@ from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
 from memory_sql.db.backlog import read_backlog
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import on_commit
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
@@ -44,6 +45,7 @@ from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
 from memory_sql.db.sessions import SessionRepository
+from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
@@ -52,6 +54,7 @@ from memory_sql.domain import (
     Consolidation,
     Context,
     DeadRun,
+    Diff,
     ForgetTarget,
     FormResult,
     Message,
@@ -337,18 +340,26 @@ class Memory:
     async def undo(self, *, agent_id: object, scope_id: int) -> ConsolidateResult:
         """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
 
+        What it had superseded counts again, unless the same has been said since or somebody has changed it.
         It is a new version, not an erasure, and the scope isn't due before it learns something new. Raises
         `NotFoundError` for an unknown scope and where nothing is left to undo.
         """
         async with self.database.transaction() as unit:
-            scopes = ScopeRepository(unit)
+            scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
             scope = await self._locked_scope(unit, agent_id, scope_id)
-            newest = await scopes.newest_absorbing(scope)
+            newest = await versions.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", str(scope_id))
-            version, text = await scopes.rewind(scope, newest, "undo", self.now())
+            version, text = await versions.rewind(scope, newest, "undo", self.now())
             await scopes.refresh_due(scope.agent_key, [scope_id], self.settings.consolidation_threshold, self.now())
-        return ConsolidateResult(scope=scope.ref, version=version, content=text)
+            changed = await StateRepository(unit).changed_by_version(scope, version)
+        return ConsolidateResult(
+            scope=scope.ref,
+            version=version,
+            content=text,
+            reinstated=changed.get("active", 0),
+            left_superseded=changed.get("superseded", 0),
+        )
 
     async def _locked_scope(self, unit: Session, agent_id: object, scope_id: int) -> ScopeState:
         agent_key = await agent_key_of(unit, id_of("agent_id", agent_id))
@@ -626,7 +637,25 @@ class Memory:
         """The versions of the texts that the user may see, newest first."""
         async with self.database.statement(session) as unit:
             principal = principal_of(agent_id, user_id, None)
-            return await ScopeRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
+            return await ConsolidationRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
+
+    async def diff(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        scope_id: int,
+        from_version: int | None = None,
+        to_version: int | None = None,
+    ) -> Diff:
+        """What changed in a scope's text from one version to another, by sentences, and by which observations.
+
+        None: the newest version, and the one before it. Version 0 is before there was a text. Raises `NotFoundError`,
+        also for what exists and this user may not see.
+        """
+        principal, key = principal_of(agent_id, user_id, None), scope_key(scope_id)
+        async with self.database.transaction() as unit:
+            return await diff.between(unit, principal, key, from_version, to_version)
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""

@@ -29,12 +29,17 @@ def judge(
     """`counts` False: somebody asked for the work and sees the error; it isn't held against it."""
     if not counts or isinstance(error, StaleError | BudgetError) or not isinstance(error, Exception):
         return Verdict(failures, errors)  # asked for, overtaken, out of tokens, interrupted: nobody's fault
-    if isinstance(error, LanguageModelError) and not isinstance(error, UnavailableError):
+    if is_unusable(error):
         if errors + 1 >= settings.max_errors:
             return Verdict(failures, errors + 1, gives_up=True)
         return Verdict(failures, errors + 1, now + pause(errors, settings))
     # No answer, no database, or a mistake of ours: without a pause the same would be paid for again at once.
     return Verdict(failures + 1, errors, now + pause(failures, settings))
+
+
+def is_unusable(error: BaseException) -> bool:
+    """There was an answer, and nothing could be made of it: it may be the work's fault."""
+    return isinstance(error, LanguageModelError) and not isinstance(error, UnavailableError)
 
 
 def pause(before: int, settings: Settings) -> timedelta:

@@ -17,6 +17,13 @@ HASH_VERSION = 1
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
 _TAG_CHARACTERS = re.compile("[\U000e0000-\U000e007f]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
+_WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
+_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
+_CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
+_SENTENCE_END = re.compile(
+    rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"
+    rf"|(?<=[{_NARROW}][{_CLOSING}])\s+|\n+"
+)
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
@@ -62,6 +69,11 @@ def content_hash(text: str) -> bytes | None:
     """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything."""
     normal = normal_form(text)
     return hashlib.sha256(normal.encode()).digest() if words_of(normal) else None
+
+
+def sentences(text: str) -> list[str]:
+    """Its sentences and lines, in order; for comparing: an abbreviation ends one too early, in both texts alike."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def one_line(text: str) -> str:

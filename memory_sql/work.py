@@ -21,11 +21,13 @@ from memory_sql.db.observations import ObservationRepository
 from memory_sql.db.runs import RunRepository, TakenRun
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.db.sessions import SessionRepository, SessionState
+from memory_sql.db.states import StateRepository
 from memory_sql.domain import ConsolidateResult, FormResult, RunDueResult
 from memory_sql.errors import (
     BudgetError,
     BusyError,
     DatabaseError,
+    InputError,
     LanguageModelError,
     MemorySQLError,
     NotFoundError,
@@ -115,12 +117,12 @@ class Work:
         self, agent_id: str, scope: ScopeState, loaded: consolidation.Loaded | None
     ) -> ConsolidateResult:
         """This batch, and those after it."""
-        absorbed, result = 0, ConsolidateResult(scope=scope.ref)
+        absorbed, superseded, result = 0, 0, ConsolidateResult(scope=scope.ref)
         while loaded is not None:
             result = await self._consolidate_batch(loaded)
-            absorbed += result.absorbed
+            absorbed, superseded = absorbed + result.absorbed, superseded + result.superseded
             _, loaded = await self._load_batch(agent_id, scope.agent_key, scope.scope_id, loaded.reason)
-        return result.model_copy(update={"absorbed": absorbed})
+        return result.model_copy(update={"absorbed": absorbed, "superseded": superseded})
 
     async def _consolidate_batch(self, loaded: consolidation.Loaded) -> ConsolidateResult:
         settings, llm = self._settings.of_agent(loaded.scope.agent_settings), self._llm
@@ -128,17 +130,18 @@ class Work:
             async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
                 decided = await consolidation.decide(llm, loaded, settings)  # no connection is held here
             async with self._database.transaction() as unit:
-                version = await consolidation.apply(unit, loaded, decided, settings, self._now())
+                applied = await consolidation.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
             await asyncio.shield(self._record(consolidation.fail, loaded, error, settings))
             raise
         return ConsolidateResult(
             scope=loaded.scope.ref,
-            version=version,
+            version=applied.version,
             absorbed=len(loaded.inputs),
             content=decided.content,
             run_id=loaded.run.run_id,
             model=decided.usage.model,
+            superseded=applied.superseded,
         )
 
     @property
@@ -277,31 +280,29 @@ class Work:
             await step(unit)
 
     async def retry(self, agent_id: str, run_id: int) -> None:
+        now = self._now()
         async with self._database.transaction() as unit:
             agent_key, run = await self._take_dead(unit, agent_id, run_id, "failed")
             if run.session_id is not None:
-                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, self._now())
-            if run.scope_id is not None:
-                scopes, threshold = ScopeRepository(unit), self._settings.consolidation_threshold
-                await scopes.revive(agent_key, run.scope_id, run_id)
-                await scopes.refresh_due(agent_key, [run.scope_id], threshold, self._now())
+                await SessionRepository(unit).revive(agent_key, run.session_id, run_id, now)
+            if run.scope_id is not None and run.to_seq is not None:
+                scopes = ScopeRepository(unit)
+                (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
+                if not await StateRepository(unit).release(scope, [run.to_seq], now, run_id=run_id):
+                    raise InputError(f"what run {run_id} set aside is known by now, or gone; discard the run")
+                await scopes.refresh_due(agent_key, [run.scope_id], self._settings.consolidation_threshold, now)
 
     async def discard(self, agent_id: str, run_id: int) -> None:
         settings, now = self._settings, self._now()
         async with self._database.transaction() as unit:
             agent_key, run = await self._take_dead(unit, agent_id, run_id, "discarded")
-            if run.session_id is not None and run.to_number is not None:
-                sessions = SessionRepository(unit)
-                state = await sessions.locked(agent_key, run.session_id)
-                if state.formed_number < run.to_number:
-                    await sessions.advance(state, run.to_number, settings, now)
-                await RunRepository(unit).abandon(agent_key, now, session_id=run.session_id)
-            if run.scope_id is not None and run.to_seq is not None:
-                scopes = ScopeRepository(unit)
-                (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
-                await scopes.quarantine_pending(scope, run.to_seq, now)
-                await scopes.revive(agent_key, run.scope_id, run_id)
-                await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
+            if run.session_id is None or run.to_number is None:
+                return  # what a consolidation gave up is set aside already
+            sessions = SessionRepository(unit)
+            state = await sessions.locked(agent_key, run.session_id)
+            if state.formed_number < run.to_number:
+                await sessions.advance(state, run.to_number, settings, now)
+            await RunRepository(unit).abandon(agent_key, now, session_id=run.session_id)
 
     async def _take_dead(self, unit: Session, agent_id: str, run_id: int, state: str) -> tuple[int, TakenRun]:
         """Locks first what the run was about, as everybody who ends a run does: else they wait for each other."""

@@ -34,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": reading.list_observations,
     "show": reading.show,
     "history": reading.history,
+    "diff": reading.diff,
     "stats": reading.stats,
     "worker": work.worker,
     "status": work.status,

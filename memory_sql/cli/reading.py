@@ -1,4 +1,4 @@
-"""Commands that read: context, search, scopes, list, show, history, stats."""
+"""Commands that read: context, search, scopes, list, show, history, diff, stats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, InSession, Limit, ScopeI
 from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Consolidation, Hit, Observation, Scope, Stats
+    from memory_sql.domain import Consolidation, Diff, Hit, Observation, Scope, Stats
     from memory_sql.memory import Memory
 
 
@@ -200,6 +200,45 @@ def version_text(version: Consolidation) -> str:
         f"{v.reason} ({v.model or 'no model'}){'' if v.live else ', undone'}"
     )
     return f"{head}\n{output.indented(v.content)}"
+
+
+def diff(
+    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="12 or s12, as `scopes` shows it.")],
+    agent: Agent,
+    user: User,
+    from_version: Annotated[
+        int | None, typer.Option("--from", metavar="V", help="This version of its text; else the one before --to.")
+    ] = None,
+    to_version: Annotated[int | None, typer.Option("--to", metavar="V", help="And this one; else the newest.")] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows what changed in a scope's text between two versions.
+
+    \b
+    memory-sql diff s12 --agent ada --user mia
+    memory-sql diff s12 --agent ada --user mia --from 3 --to 7
+
+    Sentence by sentence: - is gone, + has come. Version 0 is before there was a text.
+    """
+    number = scope_number(scope)
+    found = run(
+        url,
+        data,
+        lambda memory: memory.diff(
+            agent_id=agent, user_id=user, scope_id=number, from_version=from_version, to_version=to_version
+        ),
+    )
+    output.one(found, diff_text, as_json)
+
+
+def diff_text(diff: Diff) -> str:
+    head = [f"--- s{diff.scope.id} v{diff.from_version}", f"+++ s{diff.scope.id} v{diff.to_version}"]
+    mark = {"kept": " ", "removed": "-", "added": "+"}
+    lines = [f"{mark[sentence.change]} {output.flat(sentence.text)}" for sentence in diff.sentences]
+    what = {"absorbed": diff.absorbed, "given back": diff.given_back}
+    return "\n".join([*head, *lines, *(f"{name}: {', '.join(ids)}" for name, ids in what.items() if ids)])
 
 
 def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:

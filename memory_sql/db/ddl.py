@@ -21,7 +21,14 @@ FUNCTIONS = (
     "erase_agent",
     "text_statistics",
 )
-VIEWS = ("v_observations", "v_scope_timeline", "v_pending", "v_formation_funnel", "v_model_cost")
+VIEWS = (
+    "v_observations",
+    "v_scope_timeline",
+    "v_contradictions",
+    "v_pending",
+    "v_formation_funnel",
+    "v_model_cost",
+)
 
 
 def statements() -> list[str]:

@@ -36,7 +36,7 @@ from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "5d08e3b6a91f"
+REVISION = "d08e5b7c42a9"
 
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"

@@ -75,8 +75,9 @@ class ObservationRepository:
     ) -> Saved:
         """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
 
-        Known is what the scope learnt last, and what stands in the batch already. Anything older is stored again:
-        between "tea" and "tea" somebody may have said "coffee", and the last word counts.
+        Known is what the scope learnt last, if it is still active, and what stands in the batch already. Anything older
+        is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word counts. To compare
+        with all that is active would lose it until a consolidation has superseded the first "tea", and it may never.
         """
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
         numbered = [

@@ -37,6 +37,8 @@ class AnsweredRun:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
+    """What a dead run was about: messages of a session, or the one observation `to_seq` of a scope."""
+
     session_id: str | None
     to_number: int | None
     scope_id: int | None
@@ -140,7 +142,15 @@ class RunRepository:
             update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
         )
 
-    async def fail(self, key: RunKey, error: BaseException, now: datetime, *, gives_up: bool = False) -> None:
+    async def fail(
+        self,
+        key: RunKey,
+        error: BaseException,
+        now: datetime,
+        *,
+        gives_up: bool = False,
+        set_aside: int | None = None,
+    ) -> None:
         """Our own errors carry no remembered text; of others only the type is kept.
 
         An answer that was stored survives what is neither its fault nor overtaken: it is paid for, and will be applied.
@@ -150,6 +160,8 @@ class RunRepository:
         ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
         cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
+        if set_aside is not None:  # that one is all that it read
+            cost |= {"from_seq": set_aside - 1, "to_seq": set_aside}
         await self._session.execute(
             update(RunRow)
             .where(*_is(key), RunRow.state.in_(ended))

@@ -1,4 +1,4 @@
-"""Scopes and the versions of their texts: one aggregate, written under the scope's row lock."""
+"""Scopes: whose memory it is, what waits in it, who works on it; written under the scope's row lock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, cast, func, insert, literal, or_, select, true, tuple_, update
+from sqlalchemy import and_, bindparam, cast, func, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
-from memory_sql.db.tables import AgentRow, ConsolidationRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.domain import OWNER_PREFIX, Consolidation, PendingObservation, Scope, ScopeKind, ScopeRef
-from memory_sql.text import count_words
+from memory_sql.db.tables import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.domain import OWNER_PREFIX, PendingObservation, Scope, ScopeKind, ScopeRef
 
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
@@ -46,7 +45,7 @@ class ScopeState:
     extraction_mode: str
     failures: int
     errors: int
-    dead_run_id: int | None
+    suspects: int
     agent_settings: dict[str, Any]
 
     @property
@@ -136,7 +135,7 @@ _STATE = select(
     ScopeRow.extraction_mode,
     ScopeRow.failures,
     ScopeRow.errors,
-    ScopeRow.dead_run_id,
+    ScopeRow.suspects,
     select(AgentRow.settings).where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
 )
 
@@ -301,7 +300,7 @@ class ScopeRepository:
     async def release(self, state: ScopeState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed."""
         released = await self._session.scalar(
-            update(ScopeRow).where(_leased(state)).values(lease_until=None, **values).returning(ScopeRow.scope_id)
+            update(ScopeRow).where(leased(state)).values(lease_until=None, **values).returning(ScopeRow.scope_id)
         )
         return released is not None
 
@@ -318,105 +317,14 @@ class ScopeRepository:
             .values(due_at=until)
         )
 
-    async def revive(self, agent_key: int, scope_id: int, run_id: int) -> None:
-        """What was given up with this run goes on; `refresh_due` says whether it is due."""
-        await self._session.execute(
-            update(ScopeRow)
-            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, ScopeRow.dead_run_id == run_id)
-            .values(errors=0, dead_run_id=None)
-        )
-
-    async def quarantine_pending(self, state: ScopeState, to_seq: int, now: datetime) -> int:
-        """Sets aside what is pending up to this number, and says how much that was; the text isn't touched.
-
-        Raises the epoch: what a model is reading of it just now is refused (rule 6).
-        """
-        await self._session.execute(update(ScopeRow).where(_in_scope(ScopeRow, state)).values(epoch=ScopeRow.epoch + 1))
-        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
-        waiting = select(
-            literal(state.agent_key), literal(state.scope_id), pending.c.seq, literal("quarantined"), literal(now)
-        ).where(pending.c.seq <= to_seq)
-        key = ("agent_key", "scope_id", "seq")
-        set_aside = await self._session.execute(
-            upsert(ObservationStateRow)
-            .from_select([*key, "status", "status_at"], waiting)
-            .on_conflict_do_update(index_elements=key, set_={"status": "quarantined", "status_at": now})
-            .returning(ObservationStateRow.seq)
-        )
-        return len(set_aside.all())
-
-    async def newest_absorbing(self, state: ScopeState) -> int | None:
-        """The newest live version that absorbed something."""
-        version: int | None = await self._session.scalar(
-            select(func.max(ConsolidationRow.version)).where(
-                _in_scope(ConsolidationRow, state),
-                ConsolidationRow.live,
-                or_(
-                    ConsolidationRow.to_seq > ConsolidationRow.from_seq,
-                    func.cardinality(ConsolidationRow.extra_seqs) > 0,
-                ),
-            )
-        )
-        return version
-
-    async def rewind(self, state: ScopeState, before: int, reason: str, now: datetime) -> tuple[int, str | None]:
-        """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
-
-        The text that `before` was written on top of becomes the head under a new version; says that version and text.
-        The caller has locked the scope.
-        """
-        undone = (
-            update(ConsolidationRow)
-            .where(_in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
-            .values(live=False, live_until=now)
-            .returning(
-                ConsolidationRow.version, ConsolidationRow.base, ConsolidationRow.from_seq, ConsolidationRow.extra_seqs
-            )
-        )
-        rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
-        done_seq, base = rows[0].from_seq, rows[0].base
-        extras = [seq for row in rows for seq in row.extra_seqs if seq <= done_seq]
-        for condition, repend in (
-            (ObservationStateRow.seq > done_seq, False),
-            (ObservationStateRow.seq.in_(extras), True),
-        ):
-            await self._session.execute(
-                update(ObservationStateRow)
-                .where(_in_scope(ObservationStateRow, state), condition)
-                .values(repend=repend)
-            )
-        text = await self._session.scalar(
-            select(ConsolidationRow.content).where(_in_scope(ConsolidationRow, state), ConsolidationRow.version == base)
-        )
-        version = state.version + 1
-        await self._session.execute(
-            update(ScopeRow)
-            .where(_in_scope(ScopeRow, state))
-            .values(
-                consolidation=text, version=version, done_seq=done_seq, consolidated_at=now, held_seq=ScopeRow.last_seq
-            )
-        )
-        if text is not None:
-            await self._session.execute(
-                insert(ConsolidationRow).values(
-                    agent_key=state.agent_key,
-                    scope_id=state.scope_id,
-                    version=version,
-                    base=base,
-                    from_seq=done_seq,
-                    to_seq=done_seq,
-                    content=text,
-                    words=count_words(text),
-                    reason=reason,
-                    created_at=now,
-                )
-            )
-        return version, text
+    async def raise_epoch(self, state: ScopeState) -> None:
+        """What a model is reading of the scope just now is refused (rule 6)."""
+        await self._session.execute(update(ScopeRow).where(in_scope(ScopeRow, state)).values(epoch=ScopeRow.epoch + 1))
 
     async def extend(self, state: ScopeState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""
         extended = await self._session.scalar(
-            update(ScopeRow).where(_leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
+            update(ScopeRow).where(leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
         )
         return extended is not None
 
@@ -427,84 +335,6 @@ class ScopeRepository:
             select(pending.c.seq, pending.c.content, pending.c.observed_at).order_by(pending.c.seq).limit(limit)
         )
         return [PendingObservation(*row) for row in found]
-
-    async def commit_version(
-        self,
-        state: ScopeState,
-        *,
-        content: str,
-        words: int,
-        to_seq: int,
-        extra_seqs: Sequence[int],
-        model: str,
-        prompt_version: str,
-        reason: str,
-        run_id: int,
-        now: datetime,
-    ) -> int | None:
-        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on."""
-        version: int | None = await self._session.scalar(
-            update(ScopeRow)
-            .where(_leased(state), ScopeRow.version == state.version, ScopeRow.epoch == state.epoch)
-            .values(
-                consolidation=content,
-                version=ScopeRow.version + 1,
-                done_seq=to_seq,
-                consolidated_at=now,
-                lease_until=None,
-                failures=0,
-                errors=0,
-                dead_run_id=None,
-                rebuild=False,
-            )
-            .returning(ScopeRow.version)
-        )
-        if version is None:
-            return None
-        await self._session.execute(
-            insert(ConsolidationRow).values(
-                agent_key=state.agent_key,
-                scope_id=state.scope_id,
-                version=version,
-                base=state.version,
-                from_seq=state.done_seq,
-                to_seq=to_seq,
-                extra_seqs=list(extra_seqs),
-                content=content,
-                words=words,
-                model=model,
-                prompt_version=prompt_version,
-                reason=reason,
-                run_id=run_id,
-                created_at=now,
-            )
-        )
-        return version
-
-    async def mark_passed(self, state: ScopeState, to_seq: int, inputs: Sequence[int], now: datetime) -> None:
-        """Rows in the range that the version didn't read wait on; the extra ones that it read don't any more."""
-        row = {"agent_key": state.agent_key, "scope_id": state.scope_id}
-        passed_over = select(
-            literal(state.agent_key), literal(state.scope_id), ObservationRow.seq, literal(True), literal(now)
-        ).where(
-            _in_scope(ObservationRow, state),
-            ObservationRow.seq > state.done_seq,
-            ObservationRow.seq <= to_seq,
-            ObservationRow.lane == "absorb",
-            ObservationRow.seq.not_in(inputs),
-        )
-        await self._session.execute(
-            upsert(ObservationStateRow)
-            .from_select([*row, "seq", "repend", "status_at"], passed_over)
-            .on_conflict_do_update(index_elements=[*row, "seq"], set_={"repend": True})
-        )
-        await self._session.execute(
-            update(ObservationStateRow)
-            .where(
-                _in_scope(ObservationStateRow, state), ObservationStateRow.repend, ObservationStateRow.seq.in_(inputs)
-            )
-            .values(repend=False)
-        )
 
     async def visible(self, principal: Mapping[str, Any]) -> list[Scope]:
         """The main scopes first, in the order collective, groups, user."""
@@ -517,27 +347,16 @@ class ScopeRepository:
             for row in found.mappings()
         ]
 
-    async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
-        """Versions of the visible scopes' texts, newest first."""
-        found = await self._session.execute(_VERSIONS, {**principal, "scope_id": scope_id, "limit": limit})
-        return [
-            Consolidation(
-                scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-                **{name: row[name] for name in _VERSION_FIELDS},
-            )
-            for row in found.mappings()
-        ]
-
 
 def _is_free() -> Any:
     return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
 
 
-def _leased(state: ScopeState) -> Any:
-    return and_(_in_scope(ScopeRow, state), ScopeRow.fence == state.fence)
+def leased(state: ScopeState) -> Any:
+    return and_(in_scope(ScopeRow, state), ScopeRow.fence == state.fence)
 
 
-def _in_scope(table: Any, state: ScopeState) -> Any:
+def in_scope(table: Any, state: ScopeState) -> Any:
     return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)
 
 
@@ -581,37 +400,4 @@ _VISIBLE = (
     .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
     .join(_backlog, true())
     .order_by(*SCOPE_ORDER)
-)
-
-_VERSION_FIELDS = (
-    "version",
-    "base",
-    "from_seq",
-    "to_seq",
-    "live",
-    "content",
-    "words",
-    "model",
-    "reason",
-    "run_id",
-    "created_at",
-)
-_VERSIONS = (
-    select(
-        ScopeRow.scope_id,
-        ScopeRow.kind,
-        ScopeRow.owner,
-        ScopeRow.name,
-        *(getattr(ConsolidationRow, f) for f in _VERSION_FIELDS),
-    )
-    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
-    .join(ConsolidationRow, is_visible(ConsolidationRow, ScopeRow.__table__))
-    .where(
-        or_(
-            bindparam("scope_id", type_=BigInteger).is_(None),
-            ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger),
-        )
-    )
-    .order_by(ConsolidationRow.created_at.desc(), ConsolidationRow.version.desc())
-    .limit(bindparam("limit", type_=BigInteger))
 )

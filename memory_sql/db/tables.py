@@ -221,13 +221,18 @@ class ScopeRow(Base):
     )
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
-    dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    dead_run_id: Mapped[int | None] = column("Not used: single observations are given up, never a scope.")
     extraction_mode: Mapped[str] = constant(
         "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
     )
     rebuild: Mapped[bool] = column(
         "True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.",
         server_default=FALSE,
+    )
+    suspects: Mapped[int] = column(
+        "That many of the first pending ones hold one of which no model makes anything; 0: not known.",
+        Integer,
+        server_default=ZERO,
     )
 
 
@@ -355,6 +360,7 @@ class RunRow(Base):
             postgresql_where=text("session_id IS NOT NULL"),
         ),
         Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
+        Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
     )
 

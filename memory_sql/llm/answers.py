@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -36,15 +36,25 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
         raise _RepeatedKeyError
 
 
+_LIKE_JSON = re.compile(r"""\A(?:```\w*\s*)?(?:\{|\[\s*["{\[\]])|\{\s*["}]""")
 # Only used to find where a value ends; `int` refuses more than 4,300 digits.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_distinct)
+
+
+class SaidInProse(BaseModel):
+    """A type that is worth having also where the model answers with its text alone, as models without JSON mode do."""
+
+    @classmethod
+    def of_prose(cls, text: str) -> Self:
+        raise NotImplementedError
 
 
 def read(raw: str, output: type[T]) -> T:
     """The value that `raw` holds.
 
     A pydantic type is read from the one JSON object in `raw`, bare, fenced or with prose around it; `str` is the text
-    itself, stripped and without a surrounding fence. What a reasoning model thought aloud first is left out.
+    itself, stripped and without a surrounding fence, and so is a `SaidInProse` where nothing in `raw` is like JSON. What
+    a reasoning model thought aloud first is left out.
 
     Raises `TruncatedError` where the JSON (or the thinking) was cut off, else `AnswerError` with the reason `empty`,
     `too_long`, `not_json` or `wrong_shape`.
@@ -52,6 +62,8 @@ def read(raw: str, output: type[T]) -> T:
     if len(raw) > MAX_CHARACTERS:
         raise AnswerError(f"the answer has more than {MAX_CHARACTERS:,} characters", raw=raw, reason="too_long")
     text = _spoken(raw)
+    if issubclass(output, SaidInProse) and not _LIKE_JSON.search(text):
+        return cast(T, output.of_prose(_plain(text, raw)))
     if issubclass(output, BaseModel):
         return cast(T, _validated(_the_object(text, raw), output, raw))
     return cast(T, _plain(text, raw))

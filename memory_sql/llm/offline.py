@@ -14,7 +14,16 @@ from pydantic import BaseModel
 
 from memory_sql.errors import UnavailableError
 from memory_sql.llm import Answer, Request, Usage
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionAnswer, ExtractionTask, OfferedScope, Turn, answer_for
+from memory_sql.llm.tasks import (
+    ConsolidatedText,
+    ConsolidationTask,
+    ExtractionAnswer,
+    ExtractionTask,
+    NamedContradiction,
+    OfferedScope,
+    Turn,
+    answer_for,
+)
 from memory_sql.text import count_words, normal_form, one_line, words_of
 
 T = TypeVar("T", bound=BaseModel | str)
@@ -55,16 +64,15 @@ class Offline:
     """Answers extraction and consolidation from the task itself; it reads no prompt."""
 
     async def generate(self, request: Request[T]) -> Answer[T]:
-        value: BaseModel | str
+        value: BaseModel
         match request.material:
             case ExtractionTask() as task:
                 value = extract(task)
-                raw = value.model_dump_json()
             case ConsolidationTask() as task:
-                value = raw = consolidate(task)
+                value = consolidate(task)
             case _:
                 raise UnavailableError("offline", f"the offline rules can't do {request.purpose}")
-        return Answer(cast(T, value), raw, Usage(NAME, input_tokens=0, output_tokens=0))
+        return Answer(cast(T, value), value.model_dump_json(), Usage(NAME, input_tokens=0, output_tokens=0))
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -115,19 +123,27 @@ def _shortened(text: str, max_words: int) -> str:
     return text if len(words) <= max_words else " ".join(words[: max_words - 1]) + " …"
 
 
-def consolidate(task: ConsolidationTask) -> str:
+def consolidate(task: ConsolidationTask) -> ConsolidatedText:
     """The quotes so far and the new ones, a line each; one that changes something replaces the quote closest to it."""
     lines = [line for line in (task.current or "").splitlines() if line.strip() and line != NOTICE]
+    numbers: dict[str, int] = {}
+    contradictions = []
     for observation in task.observations:
         text = one_line(observation.text)
         if text in lines:
             continue
         if _CHANGE.search(text) and (old := _closest(text, lines)) is not None:
             lines.remove(old)
+            contradictions.append(NamedContradiction(newer=observation.n, older=numbers.get(old), was=old, now=text))
         lines.append(text)
-    while len(lines) > 1 and count_words("\n".join((NOTICE, *lines))) > task.max_words:
+        numbers[text] = observation.n
+    return ConsolidatedText(text=_within(task.max_words, lines), contradictions=contradictions)
+
+
+def _within(max_words: int, lines: list[str]) -> str:
+    while len(lines) > 1 and count_words("\n".join((NOTICE, *lines))) > max_words:
         lines.pop(0)
-    lines[-1:] = [_shortened(line, task.max_words - count_words(NOTICE)) for line in lines[-1:]]
+    lines[-1:] = [_shortened(line, max_words - count_words(NOTICE)) for line in lines[-1:]]
     return "\n".join((NOTICE, *lines))
 
 

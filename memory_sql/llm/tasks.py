@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from memory_sql.llm import Request, prompts
+from memory_sql.llm.answers import SaidInProse
 from memory_sql.text import one_line
 
 T = TypeVar("T")
@@ -144,6 +145,43 @@ def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
     return Extraction
 
 
+class NamedContradiction(BaseModel):
+    """Observation `newer` says otherwise than observation `older`, or (None) than the text so far, by their numbers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    newer: int
+    older: int | None = None
+    was: str | None = None
+    now: str = ""
+
+
+class ConsolidatedText(SaidInProse):
+    """A scope's new text, and what in it replaces something that was said before."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+    contradictions: Sequence[NamedContradiction] = Field(default_factory=list)
+
+    @classmethod
+    def of_prose(cls, text: str) -> Self:
+        return cls(text=text)
+
+    @field_validator("contradictions", mode="before")
+    @classmethod
+    def _as_far_as_they_can_be_read(cls, value: object) -> object:
+        """A good text isn't lost over them: what can't be read names no observation, and is refused as such."""
+        return [_read_contradiction(item) for item in value] if isinstance(value, list) else []
+
+
+def _read_contradiction(item: object) -> object:
+    try:
+        return NamedContradiction.model_validate(item)
+    except ValidationError:
+        return NamedContradiction(newer=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
@@ -223,7 +261,7 @@ class ConsolidationTask:
     now: datetime
     guidance: str | None = None
 
-    def request(self, model: str, too_long: int | None = None) -> Request[str]:
+    def request(self, model: str, too_long: int | None = None) -> Request[ConsolidatedText]:
         """`too_long`: how many words the answer had that is asked for again."""
         prompt, boundary = prompts.load("consolidation"), secrets.token_hex(16)
         shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
@@ -238,7 +276,7 @@ class ConsolidationTask:
             now=_minute(self.now),
             guidance="\n".join(filter(None, (self.guidance, shorter))),
         )
-        return Request("consolidation", model, instructions, text, str, self, prompt.version, boundary)
+        return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 
 
 def _offer(scope: OfferedScope) -> str:

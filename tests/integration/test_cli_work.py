@@ -55,6 +55,12 @@ async def poison(memory: Memory) -> None:
     await memory.run_due()
 
 
+async def poison_one(memory: Memory) -> None:
+    await memory.observe("one", **MIA, scope="poisoned")
+    await rows(memory, "UPDATE memory.scopes SET consolidation_threshold = 1, due_at = now()")
+    await memory.run_due()
+
+
 async def poison_scope(memory: Memory) -> None:
     for fact in ("one", "two"):
         await memory.observe(fact, **MIA)
@@ -144,7 +150,7 @@ def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Calla
 
 
 def test_dead_run_of_a_scope_names_the_scope(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison_scope, "")
+    remember(poison_one, "")
     (dead,) = run("status", "--json").value["dead_runs"]
     assert f"  scope s{dead['scope_id']}  " in run("status").out
     assert run("discard", dead["run_id"], *ADA, "--yes").out == f"run {dead['run_id']}: discarded\n"
@@ -159,6 +165,20 @@ def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
     assert undo("--json").value["version"] == 4
     assert "consolidation to undo" in undo(code=1).err
     assert run("undo", *ADA, "--scope-id", "twelve", code=1).err == "memory-sql: a scope id must look like 12 or s12\n"
+
+
+def test_change_of_a_text_is_shown_by_sentences(run: Run, remember: Callable[..., None]) -> None:
+    remember(poison_scope, "One and two. So it is.")
+    remember(poison_scope, "One and two. So it was.")
+    (scope,) = run("scopes", *ADA, "--user", "mia", "--json").rows
+    key = f"s{scope['ref']['id']}"
+    diff = partial(run, "diff", key, *ADA, "--user", "mia")
+    numbers = ", ".join(f"o{scope['ref']['id']}-{seq}" for seq in (3, 4))
+    shown = f"--- {key} v1\n+++ {key} v2\n  One and two.\n- So it is.\n+ So it was.\nabsorbed: {numbers}\n"
+    assert diff().out == shown
+    assert diff("--from", "1", "--to", "2").out == shown
+    assert diff("--json").value["sentences"][0] == {"change": "kept", "text": "One and two."}
+    assert diff("--to", "3", code=1).err == f"memory-sql: no text of scope {scope['ref']['id']} of version 3\n"
 
 
 def test_verify_has_nothing_to_say_until_something_is_wrong(run: Run, remember: Callable[..., None]) -> None:

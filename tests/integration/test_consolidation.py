@@ -1,4 +1,6 @@
 import asyncio
+import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -6,7 +8,7 @@ from sqlalchemy import text as sql
 
 from memory_sql import consolidation
 from memory_sql.config import Settings
-from memory_sql.domain import Usage
+from memory_sql.domain import Contradiction, Usage
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import ConsolidationTask
@@ -251,6 +253,247 @@ async def test_marks_around_the_material_do_not_get_into_the_text(memory: Memory
     llm.then(lambda request: f"--- {request.boundary} begin text")
     with pytest.raises(GuardError):
         await memory.consolidate(agent_id="ada", scope_id=scope_id)
+
+
+def consolidated(text: str, *contradictions: tuple[Any, ...]) -> str:
+    """The answer to a consolidation: `(newer, older)` or `(newer, older, was, now)` each."""
+    named = [dict(zip(("newer", "older", "was", "now"), item, strict=False)) for item in contradictions]
+    return json.dumps({"text": text, "contradictions": named})
+
+
+async def statuses(memory: Memory) -> list[tuple[Any, ...]]:
+    """Of the observations that aren't as they were stored."""
+    return await rows(
+        memory, "SELECT seq, status, superseded_by FROM memory.observation_states WHERE status <> 'active' ORDER BY seq"
+    )
+
+
+async def test_what_is_contradicted_gives_way_and_is_told_as_such(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "The meeting is in the hall.", "Mia sails.", "The meeting is in the yard.")
+    llm.then(consolidated("Mia sails. They meet in the yard.", (3, 1, "in the hall", "in the yard")))
+    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (result.absorbed, result.superseded, result.content) == (3, 1, "Mia sails. They meet in the yard.")
+    assert await statuses(memory) == [(1, "superseded", 3)]
+    assert [o.content for o in await memory.list(**MIA)] == ["The meeting is in the yard.", "Mia sails."]
+    assert [h.observation.content for h in (await memory.search("meeting", **MIA)).results] == [
+        "The meeting is in the yard."
+    ]
+    assert (await memory.get(f"o{scope_id}-1", **MIA)).status == "superseded"
+    (version,) = await memory.history(**MIA)
+    assert version.contradictions == (Contradiction(newer=3, older=1, was="in the hall", now="in the yard"),)
+    assert await rows(memory, "SELECT kind, seq, version, run_id, detail FROM memory.events") == [
+        ("status", 1, 1, result.run_id, {"from": "active", "to": "superseded", "by": 3})
+    ]
+    shown = "SELECT version, live, newer_id, older_id, was, now, older_status FROM memory.v_contradictions"
+    assert await rows(memory, shown) == [
+        (1, True, f"o{scope_id}-3", f"o{scope_id}-1", "in the hall", "in the yard", "superseded")
+    ]
+    assert list(await memory.verify()) == []
+
+
+async def test_text_so_far_may_be_what_is_contradicted(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "The meeting is in the hall.")
+    llm.then("They meet in the hall.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "The meeting is in the yard.")
+    llm.then(consolidated("They meet in the yard.", (1, None, "in the hall", "in the yard")))
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 0
+    assert await statuses(memory) == []
+    assert (await memory.history(**MIA))[0].contradictions == (
+        Contradiction(newer=2, older=None, was="in the hall", now="in the yard"),
+    )
+
+
+async def test_numbers_of_the_prompt_are_those_of_its_order(memory: Memory, llm: Scripted) -> None:
+    """They are shown by their times; stored is what each is called in the scope."""
+    await memory.observe("It is blue now.", **MIA, observed_at=MONDAY + timedelta(hours=1))
+    scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.id
+    llm.then(consolidated("It is blue.", (2, 1)))
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert await statuses(memory) == [(2, "superseded", 1)]
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ((1, 3), "contradicted_by_older"),
+        ((2, 2), "contradicted_by_older"),
+        ((4, 1), "unknown_observation"),
+        ((3, 0), "unknown_observation"),
+        ((0, None), "unknown_observation"),
+        (("three", 1), "unknown_observation"),
+        ((3, None), "no_text_to_contradict"),
+    ],
+)
+async def test_contradiction_that_cannot_be_is_refused_and_the_text_kept(
+    memory: Memory, llm: Scripted, named: tuple[Any, ...], reason: str
+) -> None:
+    scope_id = await remember(memory, "one", "two", "three")
+    llm.then(consolidated("One, two, three.", named))
+    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (result.content, result.superseded) == ("One, two, three.", 0)
+    assert (await statuses(memory), (await memory.history(**MIA))[0].contradictions) == ([], ())
+    assert await rows(memory, "SELECT refused FROM memory.runs") == [({reason: 1},)]
+
+
+async def test_model_that_contradicts_everything_leaves_the_last_word(memory: Memory, llm: Scripted) -> None:
+    """Promise 10: and all of it can be taken back."""
+    scope_id = await remember(memory, *(f"fact {n}" for n in range(1, 6)))
+    everything = [(newer, older) for newer in range(1, 6) for older in range(1, 6)]
+    llm.then(consolidated("Nothing is true.", *everything))
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 4
+    assert [o.content for o in await memory.list(**MIA)] == ["fact 5"]
+    assert await rows(memory, "SELECT refused FROM memory.runs") == [
+        ({"contradicted_by_older": 15, "contradicted_twice": 6},)
+    ]
+    assert (await memory.undo(agent_id="ada", scope_id=scope_id)).reinstated == 4
+    assert len(await pending(memory)) == 5
+
+
+async def test_undo_makes_what_gave_way_count_again(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "Amber.", "Blue.")
+    llm.then(consolidated("Blue.", (2, 1)))
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (undone.version, undone.reinstated, undone.left_superseded) == (2, 1, 0)
+    assert await pending(memory) == ["Blue.", "Amber."]
+    assert await statuses(memory) == []
+    assert await rows(memory, "SELECT version, detail FROM memory.events ORDER BY event_id DESC LIMIT 1") == [
+        (2, {"from": "superseded", "to": "active"})
+    ]
+    assert await rows(memory, "SELECT live, older_status FROM memory.v_contradictions") == [(False, "active")]
+    llm.then(consolidated("Blue.", (2, 1)))
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 1
+    assert list(await memory.verify()) == []
+
+
+async def test_undo_makes_an_extra_that_gave_way_wait_again(memory: Memory, llm: Scripted) -> None:
+    """Rule 5: below the watermark it waits as one that was passed over."""
+    scope_id = await remember(memory, "one", "two", "three")
+    await set_aside(memory, 2, "archived")
+    llm.then("One and three.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await set_aside(memory, 2, "active")
+    await remember(memory, "not two")
+    llm.then(consolidated("One, three, not two.", (2, 1)))
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 1
+    await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert await pending(memory) == ["not two", "two"]
+    assert list(await memory.verify()) == []
+
+
+async def set_aside(memory: Memory, seq: int, status: str) -> None:
+    """Whatever it was before, as a person would."""
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, scope_id, :seq, :status FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq)"
+        " DO UPDATE SET status = :status, superseded_by = NULL, status_at = clock_timestamp()",
+        seq=seq,
+        status=status,
+    )
+
+
+async def test_undo_leaves_what_somebody_changed_since(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one", "two", "three")
+    llm.then(consolidated("Three.", (3, 1), (3, 2)))
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await set_aside(memory, 1, "archived")
+    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (undone.reinstated, undone.left_superseded) == (1, 0)
+    assert await statuses(memory) == [(1, "archived", None)]
+
+
+async def test_undo_leaves_what_was_said_again_since(memory: Memory, llm: Scripted) -> None:
+    """Rule 9: the twin that is active stands for both, and the undo says so."""
+    scope_id = await remember(memory, "Tea.", "Coffee.")
+    llm.then(consolidated("Coffee.", (2, 1)))
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "Tea.")
+    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (undone.reinstated, undone.left_superseded) == (0, 1)
+    assert await statuses(memory) == [(1, "superseded", 2)]
+    assert await pending(memory) == ["Tea.", "Coffee."]
+    assert list(await memory.verify()) == []
+
+
+async def test_what_was_set_aside_while_the_model_worked_is_not_superseded(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one", "two")
+
+    async def archived(_: Request[Any]) -> str:
+        await set_aside(memory, 1, "archived")
+        return consolidated("Two.", (2, 1))
+
+    llm.then(archived)
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 0
+    assert await statuses(memory) == [(1, "archived", None)]
+
+
+async def test_late_answer_supersedes_nothing(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one", "two")
+
+    async def overtaken(_: Request[Any]) -> str:
+        await rows(memory, "UPDATE memory.scopes SET epoch = epoch + 1")
+        return consolidated("Two.", (2, 1))
+
+    llm.then(overtaken)
+    with pytest.raises(StaleError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (await statuses(memory), await rows(memory, "SELECT * FROM memory.events")) == ([], [])
+
+
+async def test_quotes_are_short_and_clean(memory: Memory, llm: Scripted) -> None:
+    scope_id = await remember(memory, "one", "two")
+    llm.then(consolidated("Two.", (2, 1, "very\n\x00 " * 100, "\\u003c")))
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    ((found,),) = [version.contradictions for version in await memory.history(**MIA)]
+    assert (len(found.was or ""), found.now) == (200, "<")
+    assert "\n" not in (found.was or "")
+
+
+async def test_row_released_below_the_watermark_while_a_text_is_written_is_in_the_next(
+    memory: Memory, llm: Scripted
+) -> None:
+    """ABA: it was quarantined and is back; the version under way didn't read it."""
+    scope_id = await remember(memory, "one", "two")
+    await set_aside(memory, 1, "quarantined")
+    llm.then("Two.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "three")
+
+    async def released(_: Request[Any]) -> str:
+        await set_aside(memory, 1, "active")
+        return "Two and three."
+
+    llm.then(released, "All three.")
+    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 2
+    assert [(v.version, v.from_seq, v.to_seq) for v in await memory.history(**MIA)] == [(3, 3, 3), (2, 2, 3), (1, 0, 2)]
+    assert await rows(memory, "SELECT extra_seqs FROM memory.consolidations WHERE version = 3") == [([1],)]
+
+
+async def test_answer_is_too_late_when_the_same_version_number_stands_again_on_another_text(
+    memory: Memory, llm: Scripted
+) -> None:
+    """ABA: consolidated and undone meanwhile, the text and the watermark are as they were, the version isn't."""
+    scope_id = await remember(memory, "one")
+    llm.then("One.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await remember(memory, "two")
+
+    async def back_and_forth(_: Request[Any]) -> str:
+        await rows(memory, "UPDATE memory.scopes SET lease_until = NULL")
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.undo(agent_id="ada", scope_id=scope_id)
+        await rows(memory, "UPDATE memory.scopes SET fence = 2")  # as if the lease had never been lost
+        return "Too late."
+
+    llm.then(back_and_forth, "One and two.")
+    before = await head(memory)
+    with pytest.raises(StaleError):
+        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    after = await head(memory)
+    assert (after[0], after[2:]) == (before[0], before[2:])
+    assert await pending(memory) == ["two"]
 
 
 async def wal_of_a_version(memory: Memory, user: str, observations: int) -> int:

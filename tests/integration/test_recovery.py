@@ -3,21 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import text
 
 from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.errors import AnswerError, BudgetError, BusyError, NotFoundError, StaleError, UnavailableError
-from memory_sql.llm import Request
+from memory_sql.domain import DeadRun
+from memory_sql.errors import (
+    AnswerError,
+    BudgetError,
+    BusyError,
+    InputError,
+    NotFoundError,
+    StaleError,
+    UnavailableError,
+)
+from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.answers import read
 from memory_sql.llm.dialogue import Extracted
+from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
+
+T = TypeVar("T", bound=BaseModel | str)
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "session_id": "s"}
@@ -116,25 +130,218 @@ async def poison(memory: Memory, llm: Scripted, clock: Clock) -> None:
         clock.goes_on(minutes=20)
 
 
-async def test_discarded_observations_are_quarantined_and_later_ones_absorbed(
-    timed: Memory, llm: Scripted, clock: Clock
-) -> None:
-    for n in range(10):
-        await timed.observe(f"fact {n}", **MIA)
-    llm.then("", "", "")
-    for _ in range(3):
-        await timed.run_due()
+def material(request: Request[Any]) -> ConsolidationTask:
+    assert isinstance(request.material, ConsolidationTask)
+    return request.material
+
+
+class Choking:
+    """Makes a line of each observation, and nothing of a batch with poison in it."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.cured = False
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        task = request.material
+        assert isinstance(task, ConsolidationTask)
+        texts = [item.text for item in task.observations]
+        self.sizes.append(len(texts))
+        bad = not self.cured and any("poison" in text for text in texts)
+        raw = " " if bad else "\n".join(filter(None, [task.current, *texts]))
+        return Answer(read(raw, request.output), raw, Usage("choking", 100, 10))
+
+
+@pytest.fixture
+def choking() -> Choking:
+    return Choking()
+
+
+@pytest.fixture
+async def strained(database_url: str, choking: Choking, clock: Clock) -> AsyncIterator[Memory]:
+    settings = Settings(llm="offline", consolidation_threshold=1)
+    async with Memory(database_url, choking, settings, clock=clock) as memory:
+        yield memory
+
+
+async def learn(memory: Memory, count: int, *poisoned: int) -> int:
+    """The id of the scope that has learnt so many things, of which these, by number, can't be consolidated."""
+    for n in range(1, count + 1):
+        observed = await memory.observe(f"{'poison' if n in poisoned else 'fact'} {n}", **MIA)
+    return observed.scope.id
+
+
+async def days(memory: Memory, clock: Clock, count: int) -> None:
+    for _ in range(count):
+        await memory.run_due()
         clock.goes_on(minutes=20)
-    (dead,) = await timed.dead_runs()
+
+
+@pytest.mark.parametrize("bad", [1, 2, 17, 31, 32])
+async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up_none(
+    strained: Memory, choking: Choking, clock: Clock, bad: int
+) -> None:
+    """Rule 11: the whole batch, then halves down to one, then twice more, then all the rest."""
+    await learn(strained, 32, bad)
+    await days(strained, clock, 12)
+    (dead,) = await strained.dead_runs()
     assert (dead.kind, dead.error_code) == ("consolidation", "empty")
-    await timed.observe("fact 10", **MIA)
-    assert (await timed.run_due()).consolidated == ()
-    await timed.discard(agent_id="ada", run_id=dead.run_id)
-    (scope,) = await timed.scopes(**MIA)
-    assert (scope.pending, scope.observations) == (1, 11)
-    assert [o.content for o in await timed.list(**MIA)] == ["fact 10"]
-    llm.then("Ten facts.")
-    assert (await timed.consolidate(agent_id="ada", scope_id=scope.ref.id)).absorbed == 1
+    assert len(choking.sizes) <= 1 + 5 + 3 + 1
+    (scope,) = await strained.scopes(**MIA)
+    assert (scope.pending, len((scope.consolidation or "").splitlines())) == (0, 31)
+    assert "poison" not in (scope.consolidation or "")
+    assert await rows(strained, "SELECT failures, errors, suspects FROM memory.scopes") == [(0, 0, 0)]
+    choking.sizes.clear()
+    await learn(strained, 10)
+    await strained.run_due()
+    assert choking.sizes == [10]
+
+
+async def test_search_for_a_bad_observation_goes_on_when_the_scope_is_due_again(
+    database_url: str, choking: Choking, clock: Clock
+) -> None:
+    async with Memory(database_url, choking, Settings(consolidation_threshold=4), clock=clock) as memory:
+        await learn(memory, 4, 4)
+        await days(memory, clock, 9)
+        assert choking.sizes == [4, 2, 1, 1]
+        assert [o.content for o in await memory.list(**MIA) if o.pending] == ["poison 4"]
+        assert list(await memory.verify()) == []
+        await learn(memory, 3)
+        await days(memory, clock, 9)
+        assert len(await memory.dead_runs()) == 1
+        assert choking.sizes[4:] == [1, 1]
+
+
+async def test_several_bad_observations_are_found_one_after_another(
+    strained: Memory, choking: Choking, clock: Clock
+) -> None:
+    await learn(strained, 30, 3, 4, 19, 30)
+    await days(strained, clock, 40)
+    assert len(await strained.dead_runs()) == 4
+    assert (await strained.backlog()).dead == 4
+    (scope,) = await strained.scopes(**MIA)
+    assert (scope.consolidation or "").splitlines() == [f"fact {n}" for n in range(1, 31) if n not in (3, 4, 19, 30)]
+    assert list(await strained.verify()) == []
+
+
+async def test_outage_says_nothing_about_a_batch(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await learn(timed, 10)
+    llm.then("", *[UnavailableError("timeout", "no answer")] * 9, "", "")
+    await days(timed, clock, 10)
+    assert await rows(timed, "SELECT suspects, dead_run_id FROM memory.scopes") == [(10, None)]
+    assert await timed.dead_runs() == []
+    await days(timed, clock, 2)
+    sizes = [len(material(request).observations) for request in llm.requests]
+    assert sizes == [10, *[5] * 10, 2]
+    assert await timed.dead_runs() == []
+
+
+async def test_batch_that_was_asked_for_is_halved_as_well_but_never_given_up(
+    strained: Memory, choking: Choking
+) -> None:
+    scope_id = await learn(strained, 8, 3)
+    for _ in range(9):
+        with pytest.raises(AnswerError):
+            await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    assert choking.sizes == [8, 4, 2, 1, *[1] * 6]
+    assert await strained.dead_runs() == []
+    assert [o.content for o in await strained.list(**MIA) if o.pending][-1] == "poison 3"
+    choking.cured = True
+    assert (await strained.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 6
+    assert choking.sizes[-2:] == [1, 5]
+
+
+async def test_batch_that_fails_by_chance_is_whole_again_after_its_parts(timed: Memory, llm: Scripted) -> None:
+    scope_id = await learn(timed, 9)
+    llm.then("", "Four.", "Six.", "Seven.", "Eight.", "Nine.")
+    with pytest.raises(AnswerError):
+        await timed.consolidate(agent_id="ada", scope_id=scope_id)
+    assert (await timed.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 9
+    assert [len(material(request).observations) for request in llm.requests] == [9, 4, 2, 1, 1, 1]
+    assert await rows(timed, "SELECT suspects FROM memory.scopes") == [(0,)]
+
+
+async def test_undo_forgets_what_was_suspected(strained: Memory, choking: Choking) -> None:
+    scope_id = await learn(strained, 4)
+    await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    await learn(strained, 4, 4)
+    with pytest.raises(AnswerError):
+        await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    await strained.undo(agent_id="ada", scope_id=scope_id)
+    choking.cured = True
+    await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    assert choking.sizes == [4, 4, 8]
+
+
+async def given_up(memory: Memory, clock: Clock) -> DeadRun:
+    await learn(memory, 10, 4)
+    await days(memory, clock, 9)
+    (dead,) = await memory.dead_runs()
+    return dead
+
+
+async def test_observation_that_was_given_up_is_set_aside_and_said_so(strained: Memory, clock: Clock) -> None:
+    dead = await given_up(strained, clock)
+    assert "poison 4" not in [o.content for o in await strained.list(**MIA)]
+    assert "poison" not in str(await strained.context(**MIA))
+    assert await rows(strained, "SELECT seq, run_id, detail FROM memory.events") == [
+        (4, dead.run_id, {"from": "active", "to": "quarantined"})
+    ]
+    assert await rows(strained, "SELECT from_seq, to_seq FROM memory.runs WHERE state = 'dead'") == [(3, 4)]
+
+
+async def test_observation_that_was_given_up_may_be_tried_again(
+    strained: Memory, choking: Choking, clock: Clock
+) -> None:
+    dead = await given_up(strained, clock)
+    await strained.retry(agent_id="ada", run_id=dead.run_id)
+    assert await strained.dead_runs() == []
+    assert "poison 4" in [o.content for o in await strained.list(**MIA) if o.pending]
+    choking.cured = True
+    await strained.consolidate(agent_id="ada", scope_id=dead.scope_id or 0)
+    (scope,) = await strained.scopes(**MIA)
+    assert (scope.pending, len((scope.consolidation or "").splitlines())) == (0, 10)
+    assert list(await strained.verify()) == []
+    with pytest.raises(NotFoundError):
+        await strained.retry(agent_id="ada", run_id=dead.run_id)
+
+
+async def test_observation_that_was_given_up_may_be_left_where_it_is(strained: Memory, clock: Clock) -> None:
+    dead = await given_up(strained, clock)
+    await strained.discard(agent_id="ada", run_id=dead.run_id)
+    assert await strained.dead_runs() == []
+    assert await rows(strained, "SELECT seq, status FROM memory.observation_states WHERE status <> 'active'") == [
+        (4, "quarantined")
+    ]
+    assert await rows(strained, "SELECT count(*) FROM memory.runs WHERE state = 'discarded'") == [(1,)]
+
+
+async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(strained: Memory, clock: Clock) -> None:
+    """Rule 9."""
+    dead = await given_up(strained, clock)
+    await strained.observe("poison 4", **MIA)
+    with pytest.raises(InputError):
+        await strained.retry(agent_id="ada", run_id=dead.run_id)
+    assert await strained.dead_runs() == [dead]
+    await strained.discard(agent_id="ada", run_id=dead.run_id)
+
+
+async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await learn(timed, 1)
+    await rows(timed, "UPDATE memory.scopes SET consolidation_threshold = 1, due_at = :now", now=clock.now)
+    archive = (
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, scope_id, 1, 'archived' FROM memory.scopes"
+    )
+
+    async def archived(_: Request[Any]) -> str:
+        await rows(timed, archive)
+        return ""
+
+    llm.then("", "", archived)
+    await days(timed, clock, 3)
+    assert await timed.dead_runs() == []
+    assert await rows(timed, "SELECT status FROM memory.observation_states") == [("archived",)]
 
 
 async def test_pauses_grow_to_ten_minutes(timed: Memory, llm: Scripted, clock: Clock) -> None:

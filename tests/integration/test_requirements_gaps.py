@@ -11,7 +11,7 @@ from memory_sql.config import Settings
 from memory_sql.errors import DatabaseError
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
-from memory_sql.llm.tasks import ExtractionTask
+from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
 from memory_sql.retrieval import search_terms, should_retrieve
 from tests.database import rows
@@ -282,7 +282,7 @@ async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(mem
     await memory.observe("Mia sails.", **MIA)
     await memory.consolidate(agent_id="ada", scope_id=scope_id)
     first, second = llm.requests
-    assert first.output is second.output is str
+    assert first.output is second.output is ConsolidatedText
     for shown in ("one person", '"whose": "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
         assert shown in first.prompt
     assert "(nothing yet)" not in second.prompt

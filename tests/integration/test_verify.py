@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -72,7 +73,11 @@ class Obliging:
             return extracted(*((fact, scope, [n]) for fact, n in facts for scope in scopes))
         assert isinstance(material, ConsolidationTask)
         texts = [item.text for item in material.observations]
-        return "" if self.upset_by(texts) else "\n".join(filter(None, [material.current, *texts]))
+        if self.upset_by(texts):
+            return ""
+        corrections = [item.n for item in material.observations if item.n > 1 and "Correction" in item.text]
+        named = [{"newer": n, "older": n - 1, "was": "six", "now": "seven"} for n in corrections]
+        return json.dumps({"text": "\n".join(filter(None, [material.current, *texts])), "contradictions": named})
 
     def upset_by(self, texts: Iterable[str]) -> bool:
         words = "" if self.cured else " ".join(texts)
@@ -91,7 +96,7 @@ class Life:
         self.given_up: set[int] = set()
 
     async def chapters(self) -> AsyncIterator[str]:
-        first = (self.talk, self.learn, self.correct, self.fail, self.outlive)
+        first = (self.talk, self.learn, self.correct, self.contradict, self.fail, self.outlive)
         for chapter in (*first, self.exclude, self.overtake, self.die, self.leave):
             async for what in chapter():
                 yield f"{chapter.__name__}: {what}"
@@ -154,6 +159,16 @@ class Life:
         await self.memory.undo(**self.mine)
         yield "the last one undone"
 
+    async def contradict(self) -> AsyncIterator[str]:
+        for said in ("Low tide is at six.", "Correction: it is at seven.", "The tide turns."):
+            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.id
+        await self.memory.run_due()
+        yield "one gave way"
+        assert (await self.memory.undo(**ADA, scope_id=tides)).reinstated == 1
+        yield "and counts again"
+        assert (await self.memory.consolidate(**ADA, scope_id=tides)).superseded == 1
+        yield "and gave way again"
+
     async def fail(self) -> AsyncIterator[str]:
         for session_id in ("discarded", "retried", "dead"):
             await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id=session_id)
@@ -178,13 +193,12 @@ class Life:
             await self.memory.observe(f"poison {n}", **ADA, collective=True)
             harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.id
         async for _ in self.days():
-            yield "texts given up"
+            yield "found and set aside"
         (run_id,) = [run.run_id for run in await self.memory.dead_runs() if run.scope_id == harbor]
-        self.llm.cured, self.llm.meanwhile = True, partial(self.memory.discard, **ADA, run_id=run_id)
-        with pytest.raises(StaleError):
-            await self.memory.consolidate(**ADA, scope_id=harbor)
+        self.llm.cured, self.llm.meanwhile = True, partial(self.memory.retry, **ADA, run_id=run_id)
+        assert (await self.memory.consolidate(**ADA, scope_id=harbor)).absorbed == 3
         self.llm.cured = False
-        yield "observations set aside while they were read"
+        yield "one brought back while others were read"
         await self.memory.observe("News.", **ADA, group_id="harbor")
         self.given_up = {run.run_id for run in await self.memory.dead_runs()}
 
@@ -208,6 +222,8 @@ class Life:
                 await self.memory.form(**ADA, session_id=run.session_id)
                 yield "formed after all"
             if run.scope_id is not None:
+                await self.memory.retry(**ADA, run_id=run.run_id)
+                yield "brought back"
                 await self.memory.consolidate(**ADA, scope_id=run.scope_id)
                 yield "consolidated after all"
         self.llm.cured = False
@@ -397,8 +413,9 @@ PLANTED: dict[str, list[str]] = {
     "versions_absorbed_what_they_recorded": [
         "UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {text}",
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, repend)"
-        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations"
-        " WHERE live AND from_seq = 0 AND to_seq > 0",
+        " SELECT agent_key, scope_id, 1, 'archived', true FROM memory.consolidations c"
+        " WHERE live AND from_seq = 0 AND to_seq > 0 AND NOT EXISTS ("
+        "SELECT FROM memory.observation_states t WHERE t.scope_id = c.scope_id AND t.seq = 1)",
     ],
     "live_versions_follow_one_another": [
         "UPDATE memory.consolidations SET from_seq = from_seq + 1, to_seq = to_seq + 1"
@@ -438,13 +455,20 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.scopes SET held_seq = last_seq WHERE scope_id = {due}",
         "UPDATE memory.scopes SET is_active = false WHERE scope_id = {due}",
         "UPDATE memory.scopes SET consolidate = false WHERE scope_id = {due}",
-        "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_dead_run_id_check;"
-        "UPDATE memory.scopes SET due_at = now() WHERE dead_run_id IS NOT NULL",
     ],
     "given_up_work_is_known_as_such": [
         "UPDATE memory.sessions SET dead_run_id = NULL, due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
         "UPDATE memory.sessions SET dead_run_id = {empty_run} WHERE session_id = 's'",
-        "UPDATE memory.scopes SET dead_run_id = 1000000 WHERE dead_run_id IS NOT NULL",
+        "UPDATE memory.runs SET to_seq = to_seq + 1 WHERE state = 'dead' AND scope_id IS NOT NULL",
+    ],
+    "contradictions_lie_in_what_was_read": [
+        'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 9, "older": 1}}]\' WHERE live AND to_seq = 3'
+        " AND contradictions <> '[]'",
+        'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 2, "older": 2}}]\' WHERE live AND to_seq = 3'
+        " AND contradictions <> '[]'",
+    ],
+    "superseded_by_another": [
+        "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
     ],
     "targets_have_one_run": [
         "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"

@@ -46,10 +46,15 @@ class Copying:
         return Answer(read(raw, request.output), raw, Usage("copying", 1, 1))
 
 
+def wants_facts(received: Received) -> bool:
+    """Else it wants a text: of these a model that answers in prose is read as well."""
+    return received.schema is not None and "text" not in received.schema["properties"]
+
+
 def answer(received: Received) -> str:
     """What `Copying` says, read from the prompt: its lines of JSON are the turns, or the text so far and the facts."""
     lines = [json.loads(line) for line in received.prompt.splitlines() if line.startswith(('{"n":', '"'))]
-    if received.schema is not None:
+    if wants_facts(received):
         return facts_of((line["n"], line["text"]) for line in lines)
     current = next((line for line in lines if isinstance(line, str)), None)
     return text_of(current, (line["text"] for line in lines if isinstance(line, dict)))
@@ -69,7 +74,7 @@ def fickle(chance: random.Random) -> Reply:
             case 0:
                 reply = chance.choice(NO_ANSWER)
             case 1:
-                reply = chance.choice([*NO_USE, NO_JSON] if received.schema is not None else NO_USE)
+                reply = chance.choice([*NO_USE, NO_JSON] if wants_facts(received) else NO_USE)
             case _:
                 reply = good(answer(received))
         return await reply.respond(request, received)

@@ -21,7 +21,7 @@ from memory_sql.worker import Worker
 from tests.database import rows
 from tests.factories import MONDAY, message
 from tests.loopback import Loopback, Received, Reply, good, loopback, status
-from tests.prove.models import Copying, answer
+from tests.prove.models import Copying, answer, wants_facts
 
 OUTAGE_SECONDS, STEP_SECONDS = 66, 3
 SETTINGS = Settings(llm="openai", consolidation_threshold=5)
@@ -39,7 +39,7 @@ class Provider:
         if self.is_down:
             self.refused += 1
             return await status(503).respond(request, received)
-        poisoned = received.schema is not None and "poisoned" in received.prompt
+        poisoned = wants_facts(received) and "poisoned" in received.prompt
         return await good("nonsense" if poisoned else answer(received)).respond(request, received)
 
 

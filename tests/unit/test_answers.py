@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
 from memory_sql.llm import answers
+from memory_sql.llm.tasks import ConsolidatedText, NamedContradiction
 
 
 class Item(BaseModel):
@@ -276,3 +277,55 @@ def test_a_strict_schema_refuses_free_keys() -> None:
 def test_a_schema_does_not_change_the_type() -> None:
     answers.strict_schema(Node)
     assert Node.model_json_schema()["$defs"]["Node"]["properties"]["default"]["default"] == 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "Mia uses {braces} and [brackets] and notes [1].",
+        "[Offline: quotes.]\nMia sails.",
+        "```\nMia sails.\n```",
+        "<think>{}</think>\nMia sails.",
+    ],
+)
+def test_text_alone_is_a_consolidated_text_without_contradictions(raw: str) -> None:
+    value = answers.read(raw, ConsolidatedText)
+    assert (value.text, list(value.contradictions)) == (answers.read(raw, str), [])
+
+
+@pytest.mark.parametrize(
+    ("raw", "error", "reason"),
+    [
+        ('{"text": "Mia sa', TruncatedError, "truncated"),
+        ('{"text": "Mia said "yes" to it."}', TruncatedError, "truncated"),
+        ('Here it is: {"summary": "Mia sails."}', AnswerError, "wrong_shape"),
+        ('["Mia sails."]', AnswerError, "wrong_shape"),
+        ("{}", AnswerError, "wrong_shape"),
+        (" ", AnswerError, "empty"),
+    ],
+)
+def test_json_that_is_not_what_was_asked_for_is_not_taken_for_text(
+    raw: str, error: type[LanguageModelError], reason: str
+) -> None:
+    with pytest.raises(error) as raised:
+        answers.read(raw, ConsolidatedText)
+    assert raised.value.reason == reason
+
+
+def test_text_is_kept_where_its_contradictions_cannot_be_read() -> None:
+    good = '{"newer": 2, "older": 1, "was": "tea", "now": "coffee", "sure": true}'
+    value = answers.read(
+        f'{{"text": "Coffee.", "contradictions": [{good}, "2 > 1", {{"older": 1}}]}}', ConsolidatedText
+    )
+    assert list(value.contradictions) == [
+        NamedContradiction(newer=2, older=1, was="tea", now="coffee"),
+        NamedContradiction(newer=0),
+        NamedContradiction(newer=0),
+    ]
+    assert list(answers.read('{"text": "Coffee.", "contradictions": null}', ConsolidatedText).contradictions) == []
+
+
+def test_schema_of_a_consolidation_asks_for_text_and_contradictions() -> None:
+    schema = answers.strict_schema(ConsolidatedText)
+    assert list(schema["properties"]) == schema["required"] == ["text", "contradictions"]
+    assert schema["$defs"]["NamedContradiction"]["required"] == ["newer", "older", "was", "now"]

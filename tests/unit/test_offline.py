@@ -1,6 +1,14 @@
 from memory_sql.llm import Request
 from memory_sql.llm.offline import NAME, NOTICE, Offline, consolidate, extract
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionAnswer, ExtractionTask, NumberedText, OfferedScope, Turn
+from memory_sql.llm.tasks import (
+    ConsolidationTask,
+    ExtractionAnswer,
+    ExtractionTask,
+    NamedContradiction,
+    NumberedText,
+    OfferedScope,
+    Turn,
+)
 from memory_sql.text import count_words
 from tests.factories import MONDAY
 
@@ -55,7 +63,7 @@ def test_limits_hold() -> None:
 
 def merge(current: str | None, *texts: str, words: int = 500) -> str:
     observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(texts, 1))
-    return consolidate(ConsolidationTask("individual", "Mia", current, observations, words, MONDAY))
+    return consolidate(ConsolidationTask("individual", "Mia", current, observations, words, MONDAY)).text
 
 
 def test_consolidation_says_that_it_is_offline_once() -> None:
@@ -72,6 +80,16 @@ def test_change_replaces_what_it_changes() -> None:
         "Mia said: I've stopped drinking coffee.",
     )
     assert text.splitlines()[1:] == ["Mia said: My boat is blue.", "Mia said: I've stopped drinking coffee."]
+
+
+def test_change_names_what_it_contradicts() -> None:
+    said = "Mia said: I drink coffee at nine.", "Mia said: My boat is blue.", "Mia said: My boat isn't blue any more."
+    observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(said, 1))
+    found = consolidate(ConsolidationTask("individual", "Mia", None, observations, 500, MONDAY)).contradictions
+    assert list(found) == [NamedContradiction(newer=3, older=2, was=said[1], now=said[2])]
+    again = NumberedText(1, MONDAY, "Mia said: I've stopped drinking coffee.")
+    text = consolidate(ConsolidationTask("individual", "Mia", f"{NOTICE}\n{said[0]}", (again,), 500, MONDAY))
+    assert [(item.newer, item.older, item.was) for item in text.contradictions] == [(1, None, said[0])]
 
 
 def test_oldest_quotes_make_room() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.text import clean, content_hash, count_tokens, normal_form, one_line
+from memory_sql.text import clean, content_hash, count_tokens, normal_form, one_line, sentences
 
 
 def test_clean_leaves_good_text_alone() -> None:
@@ -64,3 +64,26 @@ def test_tokens_are_characters_by_four_and_a_half_rounded_up() -> None:
 
 def test_one_line() -> None:
     assert one_line(" a\n\n b\tc ") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Mia sails. She has a boat!  Why? Because…", ["Mia sails.", "She has a boat!", "Why?", "Because…"]),
+        ("Version 1.5 costs 3.50 euros.", ["Version 1.5 costs 3.50 euros."]),
+        ('She said "yes." Then she left.', ['She said "yes."', "Then she left."]),
+        ("米娅喜欢茶。她住在卑尔根！为什么？", ["米娅喜欢茶。", "她住在卑尔根！", "为什么？"]),
+        ("她说「好。」然后走了。", ["她说「好。」", "然后走了。"]),
+        ("मिया नाव चलाती है। उसे चाय पसंद है।", ["मिया नाव चलाती है।", "उसे चाय पसंद है।"]),
+        ("هل تحب الشاي؟ نعم.", ["هل تحب الشاي؟", "نعم."]),
+        ("One\n\n- two\n", ["One", "- two"]),
+        (" \n", []),
+    ],
+)
+def test_sentences_of_many_scripts(text: str, found: list[str]) -> None:
+    assert sentences(text) == found
+
+
+@given(st.text())
+def test_sentences_lose_nothing_but_white_space(text: str) -> None:
+    assert "".join("".join(sentences(text)).split()) == "".join(text.split())

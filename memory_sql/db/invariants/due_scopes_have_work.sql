@@ -1,11 +1,10 @@
--- Rule 11, the other way round: a scope that is due is in use, wasn't given up, and has reached its threshold of pending
--- observations, with something new if it was undone.
+-- Rule 11, the other way round: a scope that is due is in use and has reached its threshold of pending observations, with
+-- something new if it was undone.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
-    format('%s pending, threshold %s, last_seq %s, held_seq %s, active %s, consolidated %s, dead_run_id %s', p.pending,
-           w.pending, s.last_seq, s.held_seq, s.is_active::int, s.consolidate::int,
-           coalesce(s.dead_run_id::text, 'none')) AS detail
+    format('%s pending, threshold %s, last_seq %s, held_seq %s, active %s, consolidated %s', p.pending, w.pending,
+           s.last_seq, s.held_seq, s.is_active::int, s.consolidate::int) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
@@ -19,6 +18,5 @@ CROSS JOIN LATERAL (
 ) p
 WHERE s.due_at IS NOT NULL
   AND (
-      s.dead_run_id IS NOT NULL OR NOT s.is_active OR NOT s.consolidate OR s.last_seq <= s.held_seq AND NOT s.rebuild
-      OR p.pending < w.pending
+      NOT s.is_active OR NOT s.consolidate OR s.last_seq <= s.held_seq AND NOT s.rebuild OR p.pending < w.pending
   )

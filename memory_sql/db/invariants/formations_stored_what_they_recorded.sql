@@ -13,6 +13,5 @@ LEFT JOIN (
     WHERE run_id IS NOT NULL
     GROUP BY agent_key, run_id
 ) o USING (agent_key, run_id)
-WHERE coalesce(o.observations, 0) <> CASE
-    WHEN r.kind = 'formation' THEN coalesce(r.observations, 0) - r.forgotten ELSE 0
-END
+WHERE coalesce(o.observations, 0)
+      <> CASE WHEN r.kind = 'formation' THEN coalesce(r.observations, 0) - r.forgotten ELSE 0 END

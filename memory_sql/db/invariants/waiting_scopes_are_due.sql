@@ -1,6 +1,5 @@
--- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, was given up, or
--- was undone and has learnt nothing since: no observation is left behind. One that
--- lost its text is due with a single one.
+-- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, or was undone and
+-- has learnt nothing since: no observation is left behind. One that lost its text is due with a single one.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
@@ -12,7 +11,7 @@ CROSS JOIN LATERAL (
         s.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, :threshold
     ) END AS pending
 ) w
-WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND s.is_active AND s.consolidate
+WHERE s.due_at IS NULL AND s.is_active AND s.consolidate
   AND (s.rebuild OR s.last_seq > s.held_seq)
   AND w.pending <= (
       SELECT count(*)

@@ -8,7 +8,15 @@ from __future__ import annotations
 from importlib.resources import files
 
 # In the order in which they depend on one another.
-FUNCTIONS = ("visible_scopes", "pending_observations", "refresh_due", "due_reason", "add_messages", "refuse_change")
+FUNCTIONS = (
+    "user_ids",
+    "visible_scopes",
+    "pending_observations",
+    "refresh_due",
+    "due_reason",
+    "add_messages",
+    "refuse_change",
+)
 VIEWS = ("v_observations", "v_scope_timeline", "v_pending", "v_formation_funnel", "v_model_cost")
 
 

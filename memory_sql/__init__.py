@@ -36,23 +36,29 @@ if TYPE_CHECKING:
     from memory_sql.errors import MemorySQLError
     from memory_sql.llm import Answer, LanguageModel, Request
     from memory_sql.memory import Memory
+    from memory_sql.people import Alias, ExportHeader, ExportLine, Hold, Renamed
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AddResult",
+    "Alias",
     "Answer",
     "ConsolidateResult",
     "Consolidation",
     "Context",
     "DeadRun",
+    "ExportHeader",
+    "ExportLine",
     "FormResult",
     "Hit",
+    "Hold",
     "LanguageModel",
     "Memory",
     "MemorySQLError",
     "Message",
     "Observation",
+    "Renamed",
     "Request",
     "RunDueResult",
     "Scope",
@@ -73,6 +79,11 @@ _HOME = {
     "Answer": "llm",
     "LanguageModel": "llm",
     "Request": "llm",
+    "Alias": "people",
+    "ExportHeader": "people",
+    "ExportLine": "people",
+    "Hold": "people",
+    "Renamed": "people",
 }
 
 

@@ -232,7 +232,10 @@ class ExportedRun(ExportLine):
 
 
 class ExportedEvent(ExportLine):
-    """Something that was done, by whom where it was them. `detail` has ids, words of ours and counts."""
+    """Something that was done to what is theirs, or by them. `detail` has ids, words of ours and counts.
+
+    `actor` None: somebody else. What they did to what isn't theirs is told without reason and detail.
+    """
 
     type: Literal["event"] = "event"
     event_id: int

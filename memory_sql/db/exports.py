@@ -18,10 +18,10 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Text,
-    aggregate_order_by,
     and_,
     cast,
     exists,
+    false,
     func,
     or_,
     select,
@@ -292,7 +292,7 @@ class Person:
             *("user_id", e.user_id, "created_at", e.created_at),
         )
         return (
-            select(func.jsonb_agg(aggregate_order_by(item, e.evidence_id)))
+            select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
             .outerjoin(m, and_(m.agent_key == e.agent_key, m.session_id == e.session_id, m.number == e.number))
             .where(
                 *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
@@ -341,7 +341,7 @@ class Person:
                 o.observed_at,
                 o.created_at,
                 tuple_(o.scope_id, o.seq).in_(select(foreign.c.scope_id, foreign.c.seq)).label("shared"),
-                select(func.array_agg(aggregate_order_by(source, line.source_scope_id, line.source_seq)))
+                select(func.array_agg(source).aggregate_order_by(line.source_scope_id, line.source_seq))
                 .where(*of_it, _source(line).in_(theirs))
                 .correlate(o)
                 .scalar_subquery()
@@ -394,7 +394,6 @@ class Person:
             e.scope_id.in_(self._own_scopes()),
             tuple_(e.scope_id, e.seq).in_(select(said.c.scope_id, said.c.seq)),
             e.session_id.in_(self._own_sessions()),
-            e.actor.in_(self._ids),
             e.detail["user_id"].astext.in_(self._ids),
             e.detail["into_user_id"].astext.in_(self._ids),
         )
@@ -410,12 +409,17 @@ class Person:
             e.detail,
             e.created_at,
         )
-        rows = select(*columns).where(self._in_agent(e), about).order_by(e.event_id)
-        return Part(rows, self._event)
+        rows = (
+            select(*columns, func.coalesce(about, false()).label("about"))
+            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)))
+            .order_by(e.event_id)
+        )
+        return Part(rows, lambda row: self._event(_named(row, columns), row.about))
 
-    def _event(self, row: Any) -> ExportedEvent:
-        actor = row.actor if row.actor in self._ids else None
-        return ExportedEvent(**{**row._mapping, "actor": actor})
+    def _event(self, event: dict[str, Any], about: bool) -> ExportedEvent:
+        """Of what they did to others' things, only that they did it."""
+        event["actor"] = event["actor"] if event["actor"] in self._ids else None
+        return ExportedEvent(**event if about else {**event, "reason": None, "detail": {}})
 
     def _own_scopes(self) -> Select[Any]:
         return select(ScopeRow.scope_id).where(self._in_agent(ScopeRow), self._is_own)

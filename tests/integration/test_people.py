@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.db import exports
 from memory_sql.db.tables import Base
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
-from tests.database import rows
+from memory_sql.people import ExportLine, export_uuid
+from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
@@ -467,46 +471,135 @@ TEXTS = [
 MADE_OF_THE_TEXT = {"observations.search", "observations.search_extra"}
 
 
-async def plant(memory: Memory, llm: Scripted) -> None:
-    """Mia and Jonas, apart and together; then every text column of each one's rows holds words of that one's alone."""
-    for user, other in (("mia", "jonas"), ("jonas", "mia")):
-        who: dict[str, Any] = {**ADA, "user_id": user}
-        await memory.add([message(f"{user}-said", name=f"{user}-name")], **who, session_id=f"{user}-s")
-        llm.then(extracted((f"{user}-fact", "individual")))
-        await memory.form(**ADA, session_id=f"{user}-s")
-        await memory.add([message(f"{user}-answer", n=2, role="assistant")], **who, session_id=f"{user}-s")
-        await memory.add([message(f"{user}-in-group", n=user, name=user)], **who, session_id="both", group_ids=["g"])
-        own = await memory.observe(
-            f"{user}-own", **who, speaker=f"{user}-speaker", tags=[f"{user}-tag"], metadata={"k": f"{user}-meta"}
-        )
-        llm.then(f"{user}-text")
-        await memory.consolidate(**ADA, scope_id=own.scope.id)
-        shared = await memory.observe(f"{user}-for-group", **who, group_id="g")
-        await memory.observe(f"{user}-for-all", **who, collective=True)
-        await memory.hold(**who, reason=f"{user}-hold")
-        await memory.merge_users(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
+async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
+    """Leaves words that begin with `<user>-` in every text column; nobody else's words are near them."""
+    who: dict[str, Any] = {**ADA, "user_id": user}
+    await memory.add([message(f"{user}-said", name=f"{user}-name")], **who, session_id=f"{user}-s")
+    llm.then(extracted((f"{user}-fact", "individual")))
+    await memory.form(**ADA, session_id=f"{user}-s")
+    await memory.add([message(f"{user}-answer", n=2, role="assistant")], **who, session_id=f"{user}-s")
+    together = [message(f"{user}-in-group", name=f"{user}-name"), message("an answer to all", n=99, role="assistant")]
+    together[0]["id"] = f"{user}-m"
+    await memory.add(together, **who, session_id="both", group_ids=["g"])
+    details: dict[str, Any] = {"tags": [f"{user}-tag"], "metadata": {"k": f"{user}-meta"}}
+    own = await memory.observe(f"{user}-own", **who, speaker=f"{user}-speaker", **details)
+    llm.then(f"{user}-text")
+    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    await memory.observe(f"{user}-for-group", **who, group_id="g")
+    await memory.observe(f"{user}-for-all", **who, collective=True)
+    await memory.hold(**who, actor=other, reason=f"{user}-hold")
+    await memory.merge_users(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
+    for update in (
+        "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', dates = '{[2026-03-02,2026-03-05)}'"
+        " WHERE content = :u || '-own'",
+        "scopes SET display_name = :u || '-display', extraction_prompt = :u || '-extraction',"
+        " consolidation_prompt = :u || '-consolidation' WHERE owner = 'u:' || :u",
+        "consolidations SET contradictions = jsonb_build_array(jsonb_build_object('was', :u || '-was', 'newer', 2))"
+        " WHERE content = :u || '-text'",
+        "runs SET answer = :u || '-raw' WHERE session_id = :u || '-s'",
+    ):
+        await rows(memory, f"UPDATE memory.{update.replace(':u', 'CAST(:u AS text)')}", u=user)
+
+
+async def words(memory: Memory, column: Any, user: str) -> set[str]:
+    """The words of that person which stand in the column."""
+    sql = f"SELECT DISTINCT m[1] FROM {column.table}, regexp_matches({column.name}::text, :pattern, 'g') m"  # noqa: S608
+    return {word for (word,) in await rows(memory, sql, pattern=rf"\m({user}-[a-z-]+)")}
+
+
+async def test_export_holds_every_text_about_a_person_and_nothing_of_others(memory: Memory, llm: Scripted) -> None:
+    await plant(memory, llm, "mia", "jonas")
+    await plant(memory, llm, "jonas", "mia")
+    await memory.add([message("bob-said")], agent_id="bob", user_id="mia", session_id="s")
+    told = "\n".join(line.model_dump_json() for line in await exported(memory))
+    for column in TEXTS:
+        planted = await words(memory, column, "mia")
+        assert planted, column
+        if str(column).removeprefix("memory.") not in MADE_OF_THE_TEXT:
+            assert planted - set(re.findall(r"\bmia-[a-z-]+", told)) == set(), column
+    assert "jonas" not in told
+    assert "an answer to all" not in told
+    assert "bob" not in told
+
+
+async def test_export_of_somebody_unknown_has_a_header_and_nothing_else(memory: Memory) -> None:
+    await memory.observe("Likes tea.", **MIA)
+    (header,) = of_type(await exported(memory, "zoe"), "header")
+    assert set(header.counts.values()) == {0}
+    with pytest.raises(NotFoundError):
+        await anext(memory.export(agent_id="unknown", user_id="mia"))
+
+
+async def test_export_counts_its_lines_first_and_tells_them_in_one_order(memory: Memory, llm: Scripted) -> None:
+    await plant(memory, llm, "mia", "jonas")
+    first, again = await exported(memory), await exported(memory)
+    header: Any = first[0]
+    assert first[1:] == again[1:]
+    assert (header.format, header.agent_id, header.user_ids) == (1, "ada", ("mia", "mia-anon"))
+    assert header.counts == {kind: len(of_type(first, kind)) for kind in header.counts}
+    assert sum(header.counts.values()) == len(first) - 1
+    assert {line.type for line in first} == {"header", *header.counts} - {"derivation"}
+
+
+async def test_exported_observation_has_its_sources_and_an_id_for_every_database(memory: Memory, llm: Scripted) -> None:
+    await plant(memory, llm, "mia", "jonas")
+    by_text = {line.content: line for line in of_type(await exported(memory), "observation")}
+    fact, own = by_text["mia-fact"], by_text["mia-own"]
+    assert (fact.session_id, fact.message_ids, fact.user_ids) == ("mia-s", ("m1",), ("mia",))
+    assert [(item.session_id, item.message_id, item.user_id) for item in fact.evidence] == [("mia-s", "m1", "mia")]
+    assert fact.uuid == export_uuid("ada", "u:mia", "", "o", 1)
+    assert fact.uuid != own.uuid
+    assert own.dates == ("2026-03-02/2026-03-04",)
+    assert (own.status, own.verification, own.shared) == ("active", "unverified", False)
+
+
+async def test_what_others_said_first_is_told_without_what_is_known_of_it(memory: Memory) -> None:
+    mine: dict[str, Any] = {"speaker": "Mia", "tags": ["m"]}
+    yours: dict[str, Any] = {"speaker": "Jonas", "tags": ["j"], "metadata": {"by": "jonas"}}
+    await memory.observe("We ship in April.", **JONAS, group_id="g", **yours)
+    await memory.observe("We ship in April.", **MIA, group_id="g", **mine)
+    await memory.observe("We ship in May.", **JONAS, group_id="g", **yours)
+    lines = await exported(memory)
+    (observation,) = of_type(lines, "observation")
+    assert (observation.content, observation.shared, observation.speaker) == ("We ship in April.", True, None)
+    assert [item.user_id for item in observation.evidence] == ["mia"]
+    assert "onas" not in "".join(line.model_dump_json() for line in lines)
+
+
+async def test_what_was_made_of_theirs_is_told_unless_others_words_are_in_it(memory: Memory) -> None:
+    mine = await memory.observe("Mia ships in April.", **MIA)
+    yours = await memory.observe("Jonas ships in May.", **JONAS)
+    made = [await memory.observe(f"made {n}", **ADA, group_id="g") for n in range(3)]
+    top = [await memory.observe(f"top {n}", **ADA, collective=True) for n in range(3)]
+    for child, source in (
+        (made[0], mine), (made[1], mine), (made[1], yours), (made[2], yours),
+        (top[0], made[0]), (top[1], made[1]), (top[2], made[2]),
+    ):  # fmt: skip
+        places = [int(number) for o in (child, source) for number in o.id.removeprefix("o").split("-")]
+        names = dict(zip(("a", "b", "c", "d"), places, strict=True))
         await rows(
             memory,
-            "UPDATE memory.observations SET fact_key = :fact, search_extra = :extra, dates = '{[2026-03-02,2026-03-05)}'"
-            " WHERE (scope_id, seq) = (:scope, :seq)",
-            fact=f"{user}-key",
-            extra=f"{user}-extra",
-            scope=own.scope.id,
-            seq=int(own.id.split("-")[1]),
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+            " SELECT agent_key, :a, :b, :c, :d FROM memory.agents",
+            **names,
         )
-        await rows(
-            memory,
-            "UPDATE memory.scopes SET display_name = :n, extraction_prompt = :e, consolidation_prompt = :c WHERE owner = :o",
-            n=f"{user}-display",
-            e=f"{user}-extraction",
-            c=f"{user}-consolidation",
-            o=f"u:{user}",
-        )
-        await rows(
-            memory,
-            "UPDATE memory.consolidations SET contradictions = :c WHERE scope_id = :s",
-            c=json.dumps([{"newer": 2, "older": 1, "was": f"{user}-was", "now": f"{user}-now"}]),
-            s=own.scope.id,
-        )
-        await rows(memory, "UPDATE memory.runs SET answer = :a WHERE session_id = :s", a=f"{user}-raw", s=f"{user}-s")
-        assert shared.scope.kind == "group"
+    found = {line.id: line for line in of_type(await exported(memory), "derivation")}
+    assert {key: (line.content, line.shared, line.sources) for key, line in found.items()} == {
+        made[0].id: ("made 0", False, (mine.id,)),
+        made[1].id: (None, True, (mine.id,)),
+        top[0].id: ("top 0", False, (made[0].id,)),
+        top[1].id: (None, True, (made[1].id,)),
+    }
+
+
+async def test_export_is_of_one_moment_and_in_bounded_memory(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "BATCH", 10)
+    for n in range(40):
+        await memory.observe(f"fact {n}", **MIA)
+    with statements(memory) as seen:
+        async with aclosing(memory.export(**MIA)) as lines:
+            header: Any = await anext(lines)
+            await memory.observe("fact 40", **MIA)
+            found = [line async for line in lines]
+    assert header.counts["observation"] == len([line for line in found if line.type == "observation"]) == 40
+    assert len(seen) < 40

@@ -179,6 +179,14 @@ async def test_session_scope_is_for_those_who_took_part_under_another_id(memory:
     assert [str(scope.ref) for scope in await memory.scopes(**MIA, session_id="s")] == ["session:s"]
 
 
+async def test_ids_of_a_user_are_looked_up_in_the_same_plan(memory: Memory) -> None:
+    """A function that isn't inlined would be planned anew, or called, in every context and search."""
+    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_scopes('ada', 'mia', 's')")
+    told = "\n".join(line for (line,) in plan)
+    assert told.count("user_aliases") >= 3
+    assert "Function Scan" not in told
+
+
 async def test_merge_joins_the_hosts_transaction(memory: Memory) -> None:
     await memory.observe("Likes tea.", **ANON)
     async with memory.database.transaction() as session:

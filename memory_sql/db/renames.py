@@ -61,7 +61,11 @@ DETAILS: Mapping[RenameKind, Sequence[str]] = {
     "group": ("group_id",),
     "session": ("session_id",),
 }
-OWNER_KIND: Mapping[RenameKind, str] = {"user": "individual", "group": "group", "session": "session"}
+OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
+    "user": ("individual", "entity"),
+    "group": ("group",),
+    "session": ("session",),
+}
 TABLES = (
     ScopeRow, MemberRow, SessionRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow, UserAliasRow,
 )  # fmt: skip
@@ -88,7 +92,7 @@ class RenameRepository:
     async def is_known(self, value: str) -> bool:
         """Whether anything is kept under that id."""
         places: list[tuple[Any, ColumnElement[bool]]] = [
-            (ScopeRow, ScopeRow.owner == self._owner(value)),
+            (ScopeRow, ScopeRow.owner.in_(self._owners(value))),
             (HoldRow, (HoldRow.kind == self._kind) & (HoldRow.target == value)),
             *((column.class_, _holds(column, value)) for column in IDS[self._kind] if not _is_actor(column)),
         ]
@@ -99,7 +103,7 @@ class RenameRepository:
         """What is going to change and others write: the sessions, then the scopes, each in the order of their ids."""
         in_sessions = [change.condition for change in self._changes(SessionRow)]
         observed = [_holds(column, self._old) for column in IDS[self._kind] if column.class_ is ObservationRow]
-        in_scopes = [ScopeRow.owner == self._owner(self._old)] + [
+        in_scopes = [ScopeRow.owner.in_(self._owners(self._old))] + [
             ScopeRow.scope_id.in_(select(ObservationRow.scope_id).where(self._in_agent(ObservationRow), condition))
             for condition in observed
         ]
@@ -147,17 +151,16 @@ class RenameRepository:
 
     def _own_ways(self) -> dict[type[Base], list[Change]]:
         """Columns that hold ids in a way of their own."""
-        owned = ScopeRow.owner == self._owner(self._old)
+        owners = zip(self._owners(self._old), self._owners(self._new), strict=True)
         changes = {
-            ScopeRow: [Change(ScopeRow.owner, owned, self._owner(self._new))],
+            ScopeRow: [Change(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
             HoldRow: [Change(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
             EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
             RunRow: [self._in_prompts(), *self._in_errors()],
         }
         if self._kind == "group":  # called by its id, where the host gave it no name
-            changes[ScopeRow].append(
-                Change(ScopeRow.display_name, owned & (ScopeRow.display_name == self._old), self._new)
-            )
+            called = ScopeRow.owner.in_(self._owners(self._old)) & (ScopeRow.display_name == self._old)
+            changes[ScopeRow].append(Change(ScopeRow.display_name, called, self._new))
         return changes
 
     def _in_detail(self, key: str) -> Change:
@@ -166,8 +169,8 @@ class RenameRepository:
 
     def _in_prompts(self) -> Change:
         """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""
-        owner = func.jsonb_build_object("owner", cast(self._owner(self._old), Text))
-        named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owner)", JSONPATH), owner)
+        owners = func.jsonb_build_object("owners", cast(self._owners(self._old), ARRAY(Text)))
+        named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
         return Change(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
 
     def _in_errors(self) -> list[Change]:
@@ -177,8 +180,9 @@ class RenameRepository:
         named = func.replace(RunRow.error, f"session {self._old}", f"session {self._new}")
         return [Change(RunRow.error, RunRow.session_id == self._old, named)]
 
-    def _owner(self, value: str) -> str:
-        return OWNER_PREFIX[OWNER_KIND[self._kind]] + value
+    def _owners(self, value: str) -> list[str]:
+        """A user's own scopes, and those about them."""
+        return [OWNER_PREFIX[kind] + value for kind in OWNER_KINDS[self._kind]]
 
     def _in_agent(self, table: Any) -> ColumnElement[bool]:
         condition: ColumnElement[bool] = table.agent_key == self._agent_key

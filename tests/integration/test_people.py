@@ -230,7 +230,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await rows(memory, "UPDATE memory.events SET session_id = 'monday-1' WHERE kind = 'hold'")
     await rows(
         memory,
-        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:monday-1' FROM memory.agents",
+        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, k.kind, k.owner FROM memory.agents"
+        " CROSS JOIN (VALUES ('session', 's:monday-1'), ('entity', 'e:mia-1')) k (kind, owner)",
     )
 
 

@@ -120,7 +120,11 @@ def unmerge_users(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a merged user stand for nobody but itself again."""
+    """Makes a merged user stand for nobody but itself again.
+
+    \b
+    memory-sql unmerge-users --agent ada --user visitor-17
+    """
     alias = run(
         url, data, lambda memory: memory.unmerge_users(agent_id=agent, user_id=user, actor=actor, reason=reason)
     )
@@ -128,7 +132,11 @@ def unmerge_users(
 
 
 def aliases(agent: Agent, user: Person, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists what stands for a user, also through others, oldest first."""
+    """Lists what stands for a user, also through others, oldest first.
+
+    \b
+    memory-sql aliases --agent ada --user mia
+    """
     found = run(url, data, lambda memory: memory.aliases(agent_id=agent, user_id=user))
     output.rows(found, _alias_text, as_json, "nobody stands for this user")
 
@@ -209,7 +217,11 @@ def holds(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the legal holds, oldest first."""
+    """Lists the legal holds, oldest first.
+
+    \b
+    memory-sql holds --agent ada
+    """
     found = run(url, data, lambda memory: memory.holds(agent_id=agent, released=released))
     output.rows(found, _hold_text, as_json, "nothing is held")
 
@@ -223,7 +235,11 @@ def release(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ends a legal hold: what it covers can be forgotten again."""
+    """Ends a legal hold: what it covers can be forgotten again.
+
+    \b
+    memory-sql release 3 --agent ada
+    """
     ended = run(url, data, lambda memory: memory.release_hold(hold_id, agent_id=agent, actor=actor, reason=reason))
     output.one(ended, _hold_text, as_json)
 

@@ -458,7 +458,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 def commands() -> list[list[str]]:
     names = [
         [name]
-        for name in re.findall(r"^  (\w+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
+        for name in re.findall(r"^  ([\w-]+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
         if name != "db"
     ]
     return names + [
@@ -468,7 +468,7 @@ def commands() -> list[list[str]]:
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 26
+    assert len(listed) == 34
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from memory_sql.errors import MemorySQLError
     from memory_sql.llm import Answer, LanguageModel, Request
     from memory_sql.memory import Memory
+    from memory_sql.people import Alias, ExportHeader, ExportLine, Hold, Renamed
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AddResult",
+    "Alias",
     "Answer",
     "ConsolidateResult",
     "Consolidation",
@@ -50,13 +52,17 @@ __all__ = [
     "Contradiction",
     "DeadRun",
     "Diff",
+    "ExportHeader",
+    "ExportLine",
     "FormResult",
     "Hit",
+    "Hold",
     "LanguageModel",
     "Memory",
     "MemorySQLError",
     "Message",
     "Observation",
+    "Renamed",
     "Request",
     "RunDueResult",
     "Scope",
@@ -77,6 +83,11 @@ _HOME = {
     "Answer": "llm",
     "LanguageModel": "llm",
     "Request": "llm",
+    "Alias": "people",
+    "ExportHeader": "people",
+    "ExportLine": "people",
+    "Hold": "people",
+    "Renamed": "people",
 }
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memory_sql.domain import ScopeKind, host_id
+from memory_sql.domain import ScopeKind, host_id, observation_id, parse_observation_id
 from memory_sql.errors import InputError, TooLargeError
+from memory_sql.people import HoldKind
 from memory_sql.text import clean
+
+REASON_MAX_CHARACTERS = 1000
 
 
 def id_of(name: str, value: object) -> str:
@@ -27,6 +30,29 @@ def text_of(name: str, value: str | None) -> str:
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
     return clean(value or "")[0]
+
+
+def reason_of(value: str | None) -> str | None:
+    reason = text_of("reason", value).strip()
+    if len(reason) > REASON_MAX_CHARACTERS:
+        raise TooLargeError("the reason", len(reason), REASON_MAX_CHARACTERS)
+    return reason or None
+
+
+def held_of(
+    user_id: object | None, session_id: object | None, group_id: object | None, held_observation: str | None
+) -> tuple[HoldKind, str]:
+    """What a hold covers: exactly one of these."""
+    given: list[tuple[HoldKind, object]] = [
+        ("user", user_id), ("session", session_id), ("group", group_id), ("observation", held_observation)
+    ]  # fmt: skip
+    named = [(kind, value) for kind, value in given if value is not None]
+    if len(named) != 1:
+        raise InputError("what is to be held? say one of user_id=, session_id=, group_id= and observation_id=")
+    ((kind, value),) = named
+    if kind == "observation":
+        return kind, observation_id(*parse_observation_id(str(value)))
+    return kind, id_of(f"{kind}_id", value)
 
 
 def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:

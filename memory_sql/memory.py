@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,11 +23,13 @@ from typing import Any, Self
 from memory_sql import context, diff, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
+    held_of,
     id_of,
     ids_of,
     optional_id,
     owner_of,
     principal_of,
+    reason_of,
     scope_key,
     text_of,
     within,
@@ -40,7 +42,10 @@ from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import on_commit
+from memory_sql.db.exports import export_of
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
+from memory_sql.db.renames import RenameRepository
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
@@ -80,6 +85,7 @@ from memory_sql.errors import (
 )
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
+from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
 from memory_sql.text import one_line
 from memory_sql.work import DueKind, DueWork, Work
 
@@ -544,6 +550,187 @@ class Memory:
         )
         async with self.database.transaction() as unit:
             return [violation async for violation in violations(unit, measures)]
+
+    # Whose it is
+
+    async def merge_users(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        into_user_id: object,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Alias:
+        """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
+
+        It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
+        before. What is said under either id goes on to belong to that id. Done twice, it is done once. Raises
+        `InputError` where `user_id` stands for somebody else already, and where a circle would come about.
+        """
+        agent, now = id_of("agent_id", agent_id), self.now()
+        user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        if user == into:
+            raise InputError("a user can't be merged into themselves")
+        async with self.database.transaction(session) as unit:
+            agent_key = (await ensure_agent(unit, agent, now)).key
+            await lock_agent(unit, agent_key)
+            alias, is_new = await AliasRepository(unit, agent_key).open(user, into, now)
+            if is_new:
+                detail = {"action": "merge", "user_id": user, "into_user_id": into}
+                await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+        return alias
+
+    async def unmerge_users(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Alias:
+        """`user_id` stands for nobody but itself again, as before it was merged. Raises `NotFoundError` if it wasn't."""
+        agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self.now()
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self.database.transaction(session) as unit:
+            agent_key = await self._locked_agent(unit, agent, "merged user", user)
+            alias = await AliasRepository(unit, agent_key).close(user, now)
+            if alias is None:
+                raise NotFoundError("merged user", user)
+            detail = {"action": "unmerge", "user_id": user, "into_user_id": alias.into_user_id}
+            await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+        return alias
+
+    async def _locked_agent(self, unit: Session, agent: str, what: str, key: str) -> int:
+        """Raises `NotFoundError`, of what was asked for, where there is no such agent."""
+        agent_key = await agent_key_of(unit, agent)
+        if agent_key is None:
+            raise NotFoundError(what, key)
+        await lock_agent(unit, agent_key)
+        return agent_key
+
+    async def aliases(self, *, agent_id: object, user_id: object) -> Sequence[Alias]:
+        """What stands for the user now, also through others, oldest first."""
+        agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
+        async with self.database.transaction() as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await AliasRepository(unit, agent_key).into(user)
+
+    async def rename(
+        self,
+        *,
+        agent_id: object,
+        kind: RenameKind,
+        old: object,
+        new: object,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Renamed:
+        """The host's id of a user, group or session has changed: it is changed wherever it stands, all at once.
+
+        What is under way with the old id is refused, and done again with the new one. The event doesn't keep the old id.
+        Let nobody use the old id any more before: what comes in under it afterwards begins anew. Raises `InputError`
+        where anything is kept under the new id (users can be merged), `NotFoundError` where nothing is under the old.
+        """
+        if kind not in RENAME_KINDS:
+            raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
+        agent, now = id_of("agent_id", agent_id), self.now()
+        before, after = id_of("old", old), id_of("new", new)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self.database.transaction(session) as unit:
+            agent_key = await self._locked_agent(unit, agent, kind, before)
+            renames = RenameRepository(unit, agent_key, kind, before, after)
+            await renames.lock()
+            if not await renames.is_known(before):
+                raise NotFoundError(kind, before)
+            if await renames.is_known(after):
+                hint = "; merge_users() makes one stand for the other" if kind == "user" else ""
+                raise InputError(f"{kind} {after} exists{hint}")
+            changed = await renames.rewrite()
+            detail = {"what": kind, f"{kind}_id": after, "rows": changed}
+            await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=detail)
+        return Renamed(kind=kind, old=before, new=after, rows=changed)
+
+    async def export(self, *, agent_id: object, user_id: object) -> AsyncGenerator[ExportLine]:
+        """Everything that is kept about a person: a header with counts, then line by line, as of one moment.
+
+        The ids that stand for the user count as theirs. A transaction stays open until the last line has been read, or
+        the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an agent that was never seen.
+        """
+        agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
+        async with self.database.transaction() as unit:
+            async for line in export_of(unit, agent, user, self.now()):
+                yield line
+
+    async def hold(
+        self,
+        *,
+        agent_id: object,
+        user_id: object | None = None,
+        session_id: object | None = None,
+        group_id: object | None = None,
+        observation_id: str | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> int:
+        """Keeps an observation, or all of a user, session or group, from being forgotten; the id of the hold.
+
+        What is held already gives the id that there is. What isn't there yet can be held, save an observation
+        (`NotFoundError`).
+        """
+        agent, now = id_of("agent_id", agent_id), self.now()
+        kind, target = held_of(user_id, session_id, group_id, observation_id)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self.database.transaction(session) as unit:
+            if kind == "observation":
+                agent_key = await self._locked_agent(unit, agent, kind, target)
+            else:
+                agent_key = (await ensure_agent(unit, agent, now)).key
+                await lock_agent(unit, agent_key)
+            holds = HoldRepository(unit, agent_key)
+            if kind == "observation" and not await holds.has_observation(*parse_observation_id(target)):
+                raise NotFoundError(kind, target)
+            hold_id, is_new = await holds.open(kind, target, by, why, now)
+            if is_new:
+                detail = {"action": "hold", "hold_id": hold_id, f"{kind}_id": target}
+                await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
+        return hold_id
+
+    async def release_hold(
+        self,
+        hold_id: int,
+        *,
+        agent_id: object,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Hold:
+        """Lets what it covers be forgotten again. Done twice, it is done once. Raises `NotFoundError`."""
+        agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self.now()
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self.database.transaction(session) as unit:
+            agent_key = await self._locked_agent(unit, agent, "hold", str(number))
+            holds = HoldRepository(unit, agent_key)
+            released = await holds.release(number, now)
+            hold = await holds.get(number)
+            if hold is None:
+                raise NotFoundError("hold", str(number))
+            if released:
+                detail = {"action": "release", "hold_id": number, f"{hold.kind}_id": hold.target}
+                await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
+        return hold
+
+    async def holds(self, *, agent_id: object, released: bool = False) -> Sequence[Hold]:
+        """The open holds, oldest first; `released`: those that were released as well."""
+        agent = id_of("agent_id", agent_id)
+        async with self.database.transaction() as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await HoldRepository(unit, agent_key).list(released=released)
 
     # What comes out
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from memory_sql import __version__
-from memory_sql.cli import configuration, conversations, demo, forgetting, knowledge, output, reading, work
+from memory_sql.cli import configuration, conversations, demo, forgetting, knowledge, output, people, reading, work
 from memory_sql.cli.database import db
 from memory_sql.errors import MemorySQLError
 
@@ -44,6 +44,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": work.verify,
     "forget": forgetting.forget,
     "restore-check": forgetting.restore_check,
+    "export": people.export,
+    "merge-users": people.merge_users,
+    "unmerge-users": people.unmerge_users,
+    "aliases": people.aliases,
+    "rename": people.rename,
+    "hold": people.hold,
+    "holds": people.holds,
+    "release": people.release,
     "settings": configuration.settings,
 }
 for name, command in COMMANDS.items():

@@ -165,6 +165,9 @@ def show_url(
 def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """Frees the space of what was forgotten, in tables and indexes: until then Postgres keeps old versions of rows.
 
+    \b
+    memory-sql db vacuum --url postgresql://me:secret@localhost/app
+
     Others may go on reading and writing meanwhile. What is in the write-ahead log and in backups goes when these expire.
     """
     import asyncio

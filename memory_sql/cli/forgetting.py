@@ -126,6 +126,9 @@ def restore_check(
 ) -> None:
     """Forgets again, on a restored backup, what was forgotten since it was made. To be run before anybody reads it.
 
+    \b
+    memory-sql restore-check --journal /safe/forgotten.jsonl
+
     The journal is the file that the setting forget_journal names; it belongs outside the database's backups.
     """
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 # In the order in which they depend on one another.
 FUNCTIONS = (
+    "user_ids",
     "visible_scopes",
     "pending_observations",
     "refresh_due",

@@ -510,7 +510,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 def commands() -> list[list[str]]:
     names = [
         [name]
-        for name in re.findall(r"^  (\w+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
+        for name in re.findall(r"^  ([\w-]+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
         if name != "db"
     ]
     return names + [
@@ -520,7 +520,7 @@ def commands() -> list[list[str]]:
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 27
+    assert len(listed) == 38
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage
@@ -531,7 +531,7 @@ def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     ("args", "reason"),
     [
         (("add", "x.jsonl"), "Missing option '--agent' (see memory-sql add --help)"),
-        (("forget-it",), "No such command 'forget-it' (see memory-sql --help)"),
+        (("frobnicate",), "No such command 'frobnicate' (see memory-sql --help)"),
         (("db", "up"), "No such command 'up' (see memory-sql db --help)"),
         (("stats", "--agent"), "Option '--agent' requires an argument (see memory-sql --help)"),
     ],

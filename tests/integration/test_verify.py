@@ -501,6 +501,10 @@ PLANTED: dict[str, list[str]] = {
         "INSERT INTO memory.members (agent_key, scope_id, user_id)"
         " SELECT agent_key, scope_id, 'mia' FROM memory.scopes WHERE scope_id = {due}",
     ],
+    "users_stand_for_others_in_no_circle": [
+        "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, k.a, k.b FROM memory.agents"
+        " CROSS JOIN (VALUES ('mia', 'anon'), ('anon', 'tablet'), ('tablet', 'mia')) k (a, b) WHERE agent_id = 'ada'",
+    ],
     "owners_fit_the_kind_of_scope": [
         "ALTER TABLE memory.scopes DROP CONSTRAINT scopes_owner_check;"
         "UPDATE memory.scopes SET owner = 'g:jonas' WHERE owner = 'u:jonas'",

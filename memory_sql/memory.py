@@ -45,6 +45,7 @@ from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
+from memory_sql.db.principals import service
 from memory_sql.db.renames import RenameRepository
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
@@ -129,6 +130,7 @@ class Memory:
             if self._url is None:
                 await _bring_up_to_date(database)
             await database.check_schema()
+            await database.find_walls()
             self._database, self._opened = database, opening.pop_all()
         return self
 
@@ -171,7 +173,7 @@ class Memory:
 
     @property
     def _work(self) -> Work:
-        return Work(self.database, lambda: self.llm, self.settings, self.now)
+        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now)
 
     # What goes in
 
@@ -288,7 +290,7 @@ class Memory:
             tags=tuple(text_of("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
             metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
         )
-        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
+        async with self.database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
             known = await ensure_agent(unit, agent, now)
             settings = self.settings.of_agent(known.settings)
             zone = await SessionRepository(unit).time_zone(known.key, conversation) or settings.time_zone
@@ -307,7 +309,7 @@ class Memory:
     async def unformed_sessions(self, *, agent_id: object) -> Sequence[str]:
         """The sessions that have messages which no formation has read, oldest first."""
         agent = id_of("agent_id", agent_id)
-        async with self.database.statement() as unit:
+        async with self.database.statement(principal=service(agent)) as unit:
             return await SessionRepository(unit).unformed(agent)
 
     async def form(self, *, agent_id: object, session_id: object) -> FormResult:
@@ -350,9 +352,10 @@ class Memory:
         It is a new version, not an erasure, and the scope isn't due before it learns something new. Raises
         `NotFoundError` for an unknown scope and where nothing is left to undo.
         """
-        async with self.database.transaction() as unit:
+        agent = id_of("agent_id", agent_id)
+        async with self.database.transaction(principal=service(agent)) as unit:
             scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
-            scope = await self._locked_scope(unit, agent_id, scope_id)
+            scope = await self._locked_scope(unit, agent, scope_id)
             newest = await versions.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", str(scope_id))
@@ -382,7 +385,7 @@ class Memory:
         What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("session_id", session_id)
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(agent)) as unit:
             sessions = SessionRepository(unit)
             if excluded:
                 agent_key = await sessions.exclude(agent, conversation)
@@ -401,7 +404,7 @@ class Memory:
         """
         agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
         unset = [name for name in settings if name not in given]
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(agent)) as unit:
             known = await ensure_agent(unit, agent, self.now())
             await change_settings(unit, known.key, given, unset)
         await self._work.catch_up(known.key)
@@ -409,8 +412,9 @@ class Memory:
 
     async def agent_settings(self, *, agent_id: object) -> dict[str, Any]:
         """What the agent has of its own, by name; of an agent that was never seen: nothing."""
-        async with self.database.statement() as unit:
-            found = await find_agent(unit, id_of("agent_id", agent_id))
+        agent = id_of("agent_id", agent_id)
+        async with self.database.statement(principal=service(agent)) as unit:
+            found = await find_agent(unit, agent)
         return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
 
     async def catch_up(self) -> None:
@@ -420,13 +424,13 @@ class Memory:
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
         agent = optional_id("agent_id", agent_id)
-        async with self.database.statement() as unit:
+        async with self.database.statement(principal=service(agent)) as unit:
             return await read_backlog(unit, agent, self.now())
 
     async def dead_runs(self, *, agent_id: object | None = None, limit: int = 100) -> Sequence[DeadRun]:
         """Work that was given up, oldest first; it waits for `retry` or `discard`."""
         agent = optional_id("agent_id", agent_id)
-        async with self.database.statement() as unit:
+        async with self.database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
 
     async def retry(self, *, agent_id: object, run_id: int) -> None:
@@ -489,7 +493,7 @@ class Memory:
             actor=optional_id("actor", actor),
             reason=text_of("reason", reason) or None,
         )
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
             if agent_key is None:
                 raise NotFoundError("agent", agent)
@@ -530,7 +534,7 @@ class Memory:
         for entry, committed in journal.entries(journal_file):
             if not committed and not unsure:
                 continue
-            async with self.database.transaction() as unit:
+            async with self.database.transaction(principal=service(entry.agent_id)) as unit:
                 agent_key = await agent_key_of(unit, entry.agent_id)
                 if agent_key is not None:
                     receipts.append(await forgetting.again(unit, agent_key, entry, self.settings, self.now()))
@@ -548,7 +552,7 @@ class Memory:
             min_messages=self.settings.formation_min_messages,
             lease_max=timedelta(seconds=self.settings.lease_seconds),
         )
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(None), snapshot=True) as unit:
             return [violation async for violation in violations(unit, measures)]
 
     # Whose it is
@@ -574,7 +578,7 @@ class Memory:
         by, why = optional_id("actor", actor), reason_of(reason)
         if user == into:
             raise InputError("a user can't be merged into themselves")
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             agent_key = (await ensure_agent(unit, agent, now)).key
             await lock_agent(unit, agent_key)
             alias, is_new = await AliasRepository(unit, agent_key).open(user, into, now)
@@ -595,7 +599,7 @@ class Memory:
         """`user_id` stands for nobody but itself again, as before it was merged. Raises `NotFoundError` if it wasn't."""
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self.now()
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             agent_key = await self._locked_agent(unit, agent, "merged user", user)
             alias = await AliasRepository(unit, agent_key).close(user, now)
             if alias is None:
@@ -615,7 +619,7 @@ class Memory:
     async def aliases(self, *, agent_id: object, user_id: object) -> Sequence[Alias]:
         """What stands for the user now, also through others, oldest first."""
         agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
             return [] if agent_key is None else await AliasRepository(unit, agent_key).into(user)
 
@@ -641,7 +645,7 @@ class Memory:
         agent, now = id_of("agent_id", agent_id), self.now()
         before, after = id_of("old", old), id_of("new", new)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             agent_key = await self._locked_agent(unit, agent, kind, before)
             renames = RenameRepository(unit, agent_key, kind, before, after)
             await renames.lock()
@@ -662,7 +666,7 @@ class Memory:
         the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an agent that was never seen.
         """
         agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(agent), snapshot=True) as unit:
             async for line in export_of(unit, agent, user, self.now()):
                 yield line
 
@@ -686,7 +690,7 @@ class Memory:
         agent, now = id_of("agent_id", agent_id), self.now()
         kind, target = held_of(user_id, session_id, group_id, observation_id)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             if kind == "observation":
                 agent_key = await self._locked_agent(unit, agent, kind, target)
             else:
@@ -713,7 +717,7 @@ class Memory:
         """Lets what it covers be forgotten again. Done twice, it is done once. Raises `NotFoundError`."""
         agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self.now()
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, service(agent)) as unit:
             agent_key = await self._locked_agent(unit, agent, "hold", str(number))
             holds = HoldRepository(unit, agent_key)
             released = await holds.release(number, now)
@@ -728,7 +732,7 @@ class Memory:
     async def holds(self, *, agent_id: object, released: bool = False) -> Sequence[Hold]:
         """The open holds, oldest first; `released`: those that were released as well."""
         agent = id_of("agent_id", agent_id)
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
             return [] if agent_key is None else await HoldRepository(unit, agent_key).list(released=released)
 
@@ -781,16 +785,18 @@ class Memory:
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
     ) -> list[Scope]:
         """The scopes that the user may see: collective, groups, the user's own."""
-        async with self.database.statement(session) as unit:
-            return await ScopeRepository(unit).visible(principal_of(agent_id, user_id, session_id))
+        principal = principal_of(agent_id, user_id, session_id)
+        async with self.database.statement(session, principal) as unit:
+            return await ScopeRepository(unit).visible(principal)
 
     async def get(
         self, observation_id: str, *, agent_id: object, user_id: object, session: Session | None = None
     ) -> Observation:
         """Raises `NotFoundError`, also for what exists and this user may not see."""
         scope_id, seq = parse_observation_id(observation_id)
-        async with self.database.statement(session) as unit:
-            found = await ObservationRepository(unit).get(principal_of(agent_id, user_id, None), scope_id, seq)
+        principal = principal_of(agent_id, user_id, None)
+        async with self.database.statement(session, principal) as unit:
+            found = await ObservationRepository(unit).get(principal, scope_id, seq)
         if found is None:
             raise NotFoundError("observation", observation_id)
         return found
@@ -807,10 +813,9 @@ class Memory:
     ) -> Sequence[Observation]:
         """The observations that the user may see, newest first; `before` is the last one of the page before."""
         after = None if before is None else (before.created_at, *parse_observation_id(before.id))
-        async with self.database.statement(session) as unit:
-            return await ObservationRepository(unit).list(
-                principal_of(agent_id, user_id, None), scope_id, within("limit", limit, 1000), after
-            )
+        principal = principal_of(agent_id, user_id, None)
+        async with self.database.statement(session, principal) as unit:
+            return await ObservationRepository(unit).list(principal, scope_id, within("limit", limit, 1000), after)
 
     async def history(
         self,
@@ -822,8 +827,8 @@ class Memory:
         session: Session | None = None,
     ) -> Sequence[Consolidation]:
         """The versions of the texts that the user may see, newest first."""
-        async with self.database.statement(session) as unit:
-            principal = principal_of(agent_id, user_id, None)
+        principal = principal_of(agent_id, user_id, None)
+        async with self.database.statement(session, principal) as unit:
             return await ConsolidationRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
 
     async def diff(
@@ -841,13 +846,13 @@ class Memory:
         also for what exists and this user may not see.
         """
         principal, key = principal_of(agent_id, user_id, None), scope_key(scope_id)
-        async with self.database.transaction() as unit:
+        async with self.database.transaction(principal=principal) as unit:
             return await diff.between(unit, principal, key, from_version, to_version)
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent = id_of("agent_id", agent_id)
-        async with self.database.statement() as unit:
+        async with self.database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent)
         if stats is None:
             raise NotFoundError("agent", agent)

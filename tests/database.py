@@ -8,11 +8,12 @@ from typing import Any
 
 from sqlalchemy import CursorResult, event, text
 
+from memory_sql.db.principals import SERVICE
 from memory_sql.memory import Memory
 
 
 async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    async with memory.database.transaction() as session:
+    async with memory.database.transaction(principal=SERVICE) as session:
         found = await session.execute(text(sql), parameters)
         return [] if isinstance(found, CursorResult) and not found.returns_rows else [tuple(row) for row in found]
 

@@ -5,37 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select, true
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import BigInteger, Text
 
-from memory_sql.db.scopes import (
-    SCOPE_ORDER,
-    is_visible,
-    newest_pending,
-    pending_of,
-    scope_ref,
-    visible_scopes,
-)
-from memory_sql.db.tables import ScopeRow
+from memory_sql.db.scopes import in_stable_order, pending_of, scope_ref
 from memory_sql.domain import ScopeText
 
-_visible = visible_scopes()
-_STATIC_LAYER = (
-    select(
-        ScopeRow.scope_id,
-        ScopeRow.kind,
-        ScopeRow.owner,
-        ScopeRow.name,
-        ScopeRow.display_name,
-        ScopeRow.consolidation,
-        ScopeRow.version,
-        *newest_pending.c,
-    )
-    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
-    .join(newest_pending, true())
-    .where(ScopeRow.is_active)
-    .order_by(*SCOPE_ORDER)
+_layer = func.memory.static_layer(
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    bindparam("pending_max", type_=BigInteger),
+).table_valued(
+    "scope_id",
+    "kind",
+    "owner",
+    "name",
+    "display_name",
+    "consolidation",
+    "version",
+    "pending_seqs",
+    "pending_contents",
+    "pending_times",
+    name="layer",
 )
+_STATIC_LAYER = select(_layer).order_by(*in_stable_order(_layer.c))
 
 
 async def static_layer(session: AsyncSession, principal: Mapping[str, Any], pending_max: int) -> list[ScopeText]:

@@ -1,4 +1,4 @@
-"""The functions and views of schema `memory`, as they are now: `functions/*.sql` and `views/*.sql`.
+"""The functions, views and walls of schema `memory`, as they are now: `functions/*.sql`, `views/*.sql`, `walls/*.sql`.
 
 Tables live in `tables.py`. The migrations carry copies, frozen; a test proves that both ways end in the same schema.
 """
@@ -9,8 +9,10 @@ from importlib.resources import files
 
 # In the order in which they depend on one another.
 FUNCTIONS = (
+    "principal",
     "user_ids",
     "visible_scopes",
+    "my_scopes",
     "pending_observations",
     "refresh_due",
     "formation_due",
@@ -21,6 +23,8 @@ FUNCTIONS = (
     "erase",
     "erase_agent",
     "text_statistics",
+    "static_layer",
+    "search",
 )
 VIEWS = (
     "v_observations",
@@ -30,9 +34,12 @@ VIEWS = (
     "v_formation_funnel",
     "v_model_cost",
 )
+WALLS = ("policies",)
+PARTS = {"functions": FUNCTIONS, "views": VIEWS, "walls": WALLS}
 
 
 def statements() -> list[str]:
-    """One script per function or view, in an order in which they can be run."""
-    names = [("functions", name) for name in FUNCTIONS] + [("views", name) for name in VIEWS]
-    return [(files(__package__) / folder / f"{name}.sql").read_text() for folder, name in names]
+    """One script per file, in an order in which they can be run."""
+    return [
+        (files(__package__) / folder / f"{name}.sql").read_text() for folder, names in PARTS.items() for name in names
+    ]

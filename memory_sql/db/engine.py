@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from sqlalchemy import (
     or_,
     select,
     table,
+    text,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import pg_catalog
@@ -31,12 +33,15 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool
 
+from memory_sql.db.principals import SERVICE, Principal, named, row_security_is_active
 from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, SchemaError
 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "5d20c7e8b316"
+REVISION = "5d0c8e41b7a9"
+
+SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"
@@ -134,10 +139,16 @@ def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
 
 
 class Database:
-    """An engine for units of work and, on the same pool, one for single statements that commit by themselves."""
+    """An engine for units of work and, on the same pool, one for single statements that commit by themselves.
+
+    Where row-level policies hold for the role (`walled`), each unit of work names the principal that it is given first,
+    and without one sees nothing. Elsewhere that costs no statement.
+    """
 
     def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
         self.url = asyncpg_url(url)
+        self.walled = False  # until find_walls has asked
+        self._principal: Principal | None = None
         settings = POOLED_SETTINGS if is_pooled(self.url) else SERVER_SETTINGS
         self.engine = _engine(self.url, settings, pool_size=pool_size)
         event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
@@ -146,34 +157,72 @@ class Database:
         single = self.engine if is_pooled(self.url) else self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._statements = async_sessionmaker(single, expire_on_commit=False)
 
+    def serving(self) -> Database:
+        """The same, for the library's own work: what names no principal works for all agents."""
+        own = copy(self)
+        own._principal = SERVICE
+        return own
+
     @asynccontextmanager
     async def transaction(
-        self, session: AsyncSession | None = None, *, locks_for: timedelta | None = None
+        self,
+        session: AsyncSession | None = None,
+        principal: Principal | None = None,
+        *,
+        locks_for: timedelta | None = None,
+        snapshot: bool = False,
     ) -> AsyncIterator[AsyncSession]:
         """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits.
+
+        `snapshot`: the first thing that is done in it is to make it see one moment only. That can't come after naming a
+        principal, so then it is done before that as well.
 
         What writes says how long it may wait for a lock while the host's transaction holds others (`locks_for`).
         """
         if session is not None:
-            async with _joined(session, locks_for):
+            async with _joined(session, locks_for), self._as(session, principal):
                 yield session
             return
         with named_errors():
             async with self._units.begin() as own:
-                yield own
+                if snapshot and self.walled:
+                    await own.execute(SNAPSHOT)
+                async with self._as(own, principal, ends=True):
+                    yield own
 
     @asynccontextmanager
     async def statement(
-        self, session: AsyncSession | None = None, *, locks_for: timedelta | None = None
+        self,
+        session: AsyncSession | None = None,
+        principal: Principal | None = None,
+        *,
+        locks_for: timedelta | None = None,
     ) -> AsyncIterator[AsyncSession]:
-        """For one statement: without BEGIN and COMMIT around it (save behind a pooler), or in the host's transaction."""
-        if session is not None:
-            async with _joined(session, locks_for):
-                yield session
+        """For one statement: without BEGIN and COMMIT around it, save behind a pooler or where a principal is named first.
+
+        With the host's session, in the host's transaction. What passes the walls by itself needs no principal.
+        """
+        if session is not None or (self.walled and (principal or self._principal)):
+            async with self.transaction(session, principal, locks_for=locks_for) as unit:
+                yield unit
             return
         with named_errors():
             async with self._statements.begin() as own:
                 yield own
+
+    @asynccontextmanager
+    async def _as(self, unit: AsyncSession, principal: Principal | None, *, ends: bool = False) -> AsyncIterator[None]:
+        whose = principal or self._principal
+        if whose is None or not self.walled:
+            yield
+            return
+        async with named(unit, whose, ends=ends):
+            yield
+
+    async def find_walls(self) -> None:
+        """Asks once whether row-level policies hold for this role."""
+        async with self.statement() as session:
+            self.walled = await row_security_is_active(session)
 
     async def check_schema(self) -> None:
         """Raises `SchemaError` unless the database is exactly at this release's revision."""

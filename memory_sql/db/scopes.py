@@ -361,7 +361,12 @@ def in_scope(table: Any, state: ScopeState) -> Any:
 
 
 KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "session")  # stable bytes first
-SCOPE_ORDER = (func.array_position(cast(list(KIND_ORDER), ARRAY(Text)), ScopeRow.kind), ScopeRow.owner, ScopeRow.name)
+
+
+def in_stable_order(scope: Any) -> tuple[Any, ...]:
+    """To sort what has a scope's columns: the order of the prompt."""
+    return (func.array_position(cast(list(KIND_ORDER), ARRAY(Text)), scope.kind), scope.owner, scope.name)
+
 
 _visible = visible_scopes()
 _backlog = (
@@ -399,5 +404,5 @@ _VISIBLE = (
     )
     .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
     .join(_backlog, true())
-    .order_by(*SCOPE_ORDER)
+    .order_by(*in_stable_order(ScopeRow))
 )

@@ -19,7 +19,9 @@ SCRIPTS = ScriptDirectory.from_config(migrate.alembic_config())
 HISTORY = list(SCRIPTS.walk_revisions())[::-1]
 PATHS = [Path(script.path) for script in HISTORY]
 SQL_FILES = sorted(
-    file for folder in ("functions", "views") for file in Path(str(files("memory_sql.db") / folder)).glob("*.sql")
+    file
+    for folder in ("functions", "views", "walls")
+    for file in Path(str(files("memory_sql.db") / folder)).glob("*.sql")
 )
 DATED = re.compile(r"\d{4}-\d\d-\d\d-\d{4}_[a-z0-9_]+\.py")
 
@@ -71,12 +73,12 @@ def test_newest_frozen_copy_is_the_file(path: Path) -> None:
 
 
 def test_every_sql_file_is_run() -> None:
-    assert sorted(ddl.FUNCTIONS + ddl.VIEWS) == sorted(path.stem for path in SQL_FILES)
+    assert sorted(ddl.FUNCTIONS + ddl.VIEWS + ddl.WALLS) == sorted(path.stem for path in SQL_FILES)
 
 
 @each_sql_file
 def test_sql_file_begins_with_its_name_and_a_view_says_its_grain(path: Path) -> None:
     lines = path.read_text().splitlines()
     header = " ".join(takewhile(lambda line: line.startswith("--"), lines))
-    assert header.startswith(f"-- memory.{path.stem}")
+    assert header.startswith("-- memory:" if path.parent.name == "walls" else f"-- memory.{path.stem}")
     assert path.parent.name != "views" or "One row per " in header

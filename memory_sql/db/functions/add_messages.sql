@@ -9,6 +9,8 @@
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
 -- does; a text that has gone can't differ.
+-- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
+-- returns; an error takes the setting back with all else.
 CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_session text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
@@ -29,7 +31,9 @@ DECLARE
     v_excluded boolean;
     v_included boolean;
     v_session memory.sessions;
+    v_before text;
 BEGIN
+    v_before := memory.enter(p_agent, NULL, NULL, true);
     SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
         INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
@@ -65,6 +69,7 @@ BEGIN
           AND EXISTS (SELECT FROM keyed WHERE known)
     ) d;
     IF differs IS NOT NULL THEN
+        PERFORM memory.leave(v_before);
         RETURN;
     END IF;
 
@@ -172,6 +177,7 @@ BEGIN
           )
         ON CONFLICT DO NOTHING;
     END IF;
+    PERFORM memory.leave(v_before);
 END
 $$;
 

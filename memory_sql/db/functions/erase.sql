@@ -4,12 +4,14 @@
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
 -- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
--- `users` their memberships.
+-- `users` their memberships. It runs as its owner, who may delete where the application may not, and row-level policies
+-- hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -133,6 +135,10 @@ BEGIN
     WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users));
 END
 $$;
+
+REVOKE EXECUTE ON FUNCTION memory.erase(
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.erase(
     bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz

@@ -1,7 +1,8 @@
 -- memory.erase_agent(agent_key): takes out everything of an agent but its id and the events, and counts it. One row per
--- table. The caller has locked the agent's row.
+-- table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
 AS $$
 BEGIN
     FOREACH what IN ARRAY ARRAY[
@@ -16,5 +17,7 @@ BEGIN
     UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
 END
 $$;
+
+REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -2,7 +2,7 @@
 -- contradiction that a version of a scope's text named.
 -- older_id: the observation that no longer holds; null where the text before said it. live: false where the version was
 -- undone, and the older observation counts again. older_status: what it is now; null where there is none.
-CREATE OR REPLACE VIEW memory.v_contradictions AS
+CREATE OR REPLACE VIEW memory.v_contradictions WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     c.scope_id,

@@ -4,7 +4,7 @@
 -- eligible = formed + discarded (put aside after it was given up) + waiting; the other messages are skipped.
 -- runs = succeeded + empty (nothing worth keeping) + failed + dead (waits for a person) + runs_discarded + under_way.
 -- duplicates: observations that were known already; refused: what the model may not do, mended or left out.
-CREATE OR REPLACE VIEW memory.v_formation_funnel AS
+CREATE OR REPLACE VIEW memory.v_formation_funnel WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     e.day,

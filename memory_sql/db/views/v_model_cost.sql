@@ -2,7 +2,7 @@
 -- and model; the model is null where none answered, and 'none' where nothing had to be asked. Every run is in exactly one
 -- row. failures: runs whose answer was not used; tokens: as the provider counts them, also of answers that were not used;
 -- latency_seconds, latency_seconds_max: mean and longest time that a model took; null where none answered.
-CREATE OR REPLACE VIEW memory.v_model_cost AS
+CREATE OR REPLACE VIEW memory.v_model_cost WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     (r.started_at AT TIME ZONE 'UTC')::date AS day,

@@ -1,6 +1,6 @@
 -- memory.v_observations: every observation with its scope and state. One row per observation.
 -- absorbed_by: the live version of the scope's text that holds it; null while it is pending or set aside.
-CREATE OR REPLACE VIEW memory.v_observations AS
+CREATE OR REPLACE VIEW memory.v_observations WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     'o' || o.scope_id || '-' || o.seq AS observation_id,

@@ -1,6 +1,6 @@
 -- memory.v_scope_timeline: how each scope's text came to be. One row per version of a scope's text.
 -- absorbed: observations that went into it; words_before: length of the text that it was written on top of.
-CREATE OR REPLACE VIEW memory.v_scope_timeline AS
+CREATE OR REPLACE VIEW memory.v_scope_timeline WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     c.scope_id,

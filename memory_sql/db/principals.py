@@ -1,0 +1,60 @@
+"""On whose behalf a transaction works: what row-level policies ask (`functions/principal.sql`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from sqlalchemy import Boolean, Text, bindparam, cast, func, select
+from sqlalchemy.dialects.postgresql import REGCLASS
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+# agent_id, user_id and session_id of a user, who reads; with service=True the library's own work, for that agent or for
+# all of them (None).
+Principal = Mapping[str, Any]
+
+
+def service(agent_id: str | None) -> Principal:
+    """The library's own work for one agent; None: for all."""
+    return {"agent_id": agent_id, "user_id": None, "session_id": None, "service": True}
+
+
+SERVICE = service(None)
+
+_ENTER = select(
+    func.memory.enter(
+        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+        bindparam("service", type_=Boolean),
+    )
+)
+_LEAVE = select(func.memory.leave(bindparam("before", type_=Text)))
+_IS_ACTIVE = select(func.row_security_active(cast("memory.observations", REGCLASS)))
+
+
+async def enter(session: AsyncSession, principal: Principal) -> str | None:
+    """Names the principal until the transaction ends; says what was set before."""
+    before: str | None = await session.scalar(_ENTER, {"service": False, **principal})
+    return before
+
+
+@asynccontextmanager
+async def named(session: AsyncSession, principal: Principal, *, ends: bool) -> AsyncIterator[None]:
+    """With that principal; `ends`: the transaction ends with it, so there is nothing to put back."""
+    before = {"before": await enter(session, principal)}
+    if ends:
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        with suppress(DBAPIError):  # a transaction that failed takes the setting with it when it is rolled back
+            await session.execute(_LEAVE, before)
+        raise
+    await session.execute(_LEAVE, before)
+
+
+async def row_security_is_active(session: AsyncSession) -> bool:
+    """Whether policies hold for the current role; for all of our tables alike (`verify` looks after that)."""
+    return bool(await session.scalar(_IS_ACTIVE))

@@ -16,6 +16,7 @@ from sqlalchemy.pool import NullPool
 from memory_sql.config import Settings
 from memory_sql.db import migrate
 from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
 from tests.fakes import Scripted
 from tests.servers import choose, docker_answers, serve
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--server", choices=("url", "container", "embedded"), help="where the Postgres of the tests comes from"
     )
+    parser.addoption("--walled", action="store_true", help="run as the role of an application behind walls")
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +80,60 @@ async def empty_database(server_url: str) -> AsyncIterator[str]:
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture(scope="session")
+def roles() -> Roles:
+    """Roles belong to the whole server: names of their own for this run."""
+    return Roles.of(f"owner_{os.getpid()}", f"app_{os.getpid()}", f"analyst_{os.getpid()}")
+
+
+@pytest.fixture(scope="session")
+def walled_template(server_url: str, template: str, roles: Roles) -> Iterator[str]:
+    """As `template`, behind walls; with a role that logs in and is nothing but a member of the application's."""
+    name = f"{template}_walled"
+    asyncio.run(
+        administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
+    )
+    asyncio.run(make(named(server_url, name), roles))
+    asyncio.run(administer(server_url, f"CREATE ROLE {login(roles)} LOGIN PASSWORD 'walled' IN ROLE {roles.app}"))
+    yield name
+    asyncio.run(drop(named(server_url, name), roles))
+    asyncio.run(administer(server_url, f"DROP ROLE {login(roles)}", f"DROP DATABASE {name}"))
+
+
+def login(roles: Roles) -> str:
+    return f"{roles.app}_login"
+
+
+def as_login(url: str, roles: Roles) -> str:
+    """The same database, entered by the role of the application."""
+    parts = asyncpg_url(url).set(username=login(roles), password="walled")
+    return parts.render_as_string(hide_password=False)
+
+
 @pytest.fixture
-async def database_url(server_url: str, template: str) -> AsyncIterator[str]:
+async def walled_database(server_url: str, walled_template: str) -> AsyncIterator[str]:
+    """The URL, for a superuser, of a migrated database of this test's own with roles and walls."""
+    name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {walled_template}")
+    yield named(server_url, name)
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def chosen_template(request: pytest.FixtureRequest) -> str:
+    walled = request.config.getoption("--walled")
+    return str(request.getfixturevalue("walled_template" if walled else "template"))
+
+
+@pytest.fixture
+async def database_url(
+    pytestconfig: pytest.Config, server_url: str, chosen_template: str, roles: Roles
+) -> AsyncIterator[str]:
     """The URL of a migrated database of this test's own."""
     name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield named(server_url, name)
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {chosen_template}")
+    url = named(server_url, name)
+    yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -105,6 +106,44 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 
     with _reachable(url, data) as target:
         output.one({"revision": migrate.check(target)}, lambda r: f"{r['revision']}: up to date", as_json)
+
+
+@db.command()
+def roles(
+    owner: Annotated[str, typer.Option("--owner", metavar="ROLE", help="Owns the tables.")] = "memory_owner",
+    app: Annotated[str, typer.Option("--app", metavar="ROLE", help="What the application runs as.")] = "memory_app",
+    analyst: Annotated[str, typer.Option("--analyst", metavar="ROLE", help="Reads everything.")] = "memory_analyst",
+    drop: Annotated[bool, typer.Option("--drop", help="Take them back, and the walls down for the owner.")] = False,
+    show: Annotated[bool, typer.Option("--print", "--dry-run", help="Only show the SQL.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes the roles of a database with walls: whoever hasn't said on whose behalf they ask sees nothing.
+
+    \b
+    memory-sql db roles --url postgresql://postgres@localhost/app
+    psql -c "GRANT memory_app TO my_login"
+
+    They can't log in: grant them to roles that do. To be run by a superuser, or by a role that may create roles and
+    owns the schema; again after each upgrade. Beside the three there are ROLE_eraser and ROLE_reader of the application,
+    and ROLE_content of the analyst, which shows the analyst what was said as well.
+    """
+    import asyncio
+
+    from memory_sql.db import roles as walls
+
+    named = walls.Roles.of(owner, app, analyst)
+    if show:
+        print(walls.script(named, drop=drop), end="")
+        return
+    with _reachable(url, data) as target:
+        if drop:
+            left = asyncio.run(walls.drop(target, named))
+            output.one({"left": left}, lambda r: f"dropped; still there: {', '.join(r['left']) or 'none'}", as_json)
+        else:
+            asyncio.run(walls.make(target, named))
+            output.one(asdict(named), lambda r: ", ".join(r.values()), as_json)
 
 
 @db.command()

@@ -28,6 +28,7 @@ from examples.host_app.models import Base
 from memory_sql.config import Settings
 from memory_sql.db import migrate
 from memory_sql.db.engine import REVISION, asyncpg_url, connect_once
+from memory_sql.db.roles import Roles, drop, make
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, SchemaError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
@@ -293,7 +294,7 @@ async def test_readme_of_the_example_says_how(empty_database: str, way: str) -> 
 @pytest.fixture
 async def roles(server_url: str) -> AsyncIterator[dict[str, str]]:
     """Roles belong to the whole server: names of their own for this test."""
-    names = {name: f"{name}_{os.getpid()}" for name in ("harbour_owner", "harbour_app")}
+    names = {name: f"{name}_{os.getpid()}" for name in ("harbour_app", "memory_app")}
     yield names
     await administer(server_url, *(f"DROP ROLE IF EXISTS {name}" for name in names.values()))
 
@@ -303,12 +304,14 @@ def as_role(url: str, role: str) -> str:
 
 
 async def test_documented_roles_are_enough(roles: dict[str, str], empty_database: str) -> None:
-    (script,) = re.findall(r"```sql\n(CREATE ROLE.*?)```", DEPLOYING.read_text("utf-8"), re.DOTALL)
+    (script,) = re.findall(r"```sql\n(GRANT memory_app .*?)```", DEPLOYING.read_text("utf-8"), re.DOTALL)
     for name, own in roles.items():
         script = script.replace(name, own)
-    await execute(empty_database, *[statement for statement in script.split(";") if statement.strip()])
-    owner, app = (as_role(empty_database, role) for role in roles.values())
-    await asyncio.to_thread(migrate.upgrade, owner)
+    walls = Roles.of(f"harbour_owner_{os.getpid()}", roles["memory_app"], f"harbour_analyst_{os.getpid()}")
+    await asyncio.to_thread(migrate.upgrade, empty_database)
+    await make(empty_database, walls)
+    await execute(empty_database, f"CREATE ROLE {roles['harbour_app']}", script)
+    app = as_role(empty_database, roles["harbour_app"])
     with pytest.raises(DatabaseError, match="42501"):  # insufficient privilege
         await asyncio.to_thread(migrate.downgrade, app, "base")
     llm = Scripted(extracted(("Prefers the crane.", "individual")), "Prefers the crane; has booked.")
@@ -319,6 +322,8 @@ async def test_documented_roles_are_enough(roles: dict[str, str], empty_database
         await memory.observe("Booked.", **MIA)
         await memory.consolidate(agent_id=AGENT, scope_id=formed.observations[0].scope.id)
         assert "has booked" in str(await memory.context(**MIA, message="Where do I like to lie?"))
+        assert memory.database.walled
+    assert await drop(empty_database, walls) == []
 
 
 # Behind a pooler, and options in the URL

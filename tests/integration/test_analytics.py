@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import connect_once
+from memory_sql.db.roles import Roles, drop, make
 from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Consolidation, Observation, Scope
 from memory_sql.errors import UnavailableError
@@ -160,11 +161,18 @@ async def test_question_has_an_answer(filled: str, question: str) -> None:
     assert await query(filled, QUESTIONS[question])
 
 
-async def test_reader_of_all_data_may_ask_every_question(filled: str) -> None:
-    async with connect_once(filled) as connection:
-        await connection.exec_driver_sql("SET LOCAL ROLE pg_read_all_data")
+async def test_analyst_of_content_may_ask_every_question(filled: str, copy: str) -> None:
+    roles = Roles.of(f"crew_owner_{os.getpid()}", f"crew_app_{os.getpid()}", f"crew_analyst_{os.getpid()}")
+    await make(copy, roles)
+    async with connect_once(copy) as connection:
+        await connection.exec_driver_sql(f"SET LOCAL ROLE {roles.content}")
         for sql in QUESTIONS.values():
-            await connection.exec_driver_sql(sql)
+            assert (await connection.exec_driver_sql(sql)).all()
+    async with connect_once(copy) as connection:  # who may read all data passes no wall
+        await connection.exec_driver_sql("SET LOCAL ROLE pg_read_all_data")
+        for view in VIEWS:
+            assert (await connection.exec_driver_sql(f"TABLE memory.{view}")).all() == []
+    assert await drop(copy, roles) == []
 
 
 async def ask(url: str, words: str) -> list[Row]:

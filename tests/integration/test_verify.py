@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import verify
+from memory_sql.db.tables import Base
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
@@ -538,6 +539,22 @@ PLANTED: dict[str, list[str]] = {
         "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change",
         "DROP TRIGGER consolidations_never_change ON memory.consolidations",
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
+    ],
+    "walls_stand": [
+        "ALTER TABLE memory.evidence DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE memory.evidence FORCE ROW LEVEL SECURITY",
+        "DROP POLICY service ON memory.holds",
+        "CREATE POLICY everybody ON memory.messages USING (true)",
+        "ALTER VIEW memory.v_pending RESET (security_invoker)",
+    ],
+    "nobody_who_logs_in_deletes": [
+        ";".join(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY" for table in Base.metadata.tables)
+        + ";CREATE ROLE memory_sql_intruder LOGIN;GRANT DELETE ON memory.messages TO memory_sql_intruder"
+    ],
+    "definer_functions_are_closed": [
+        "ALTER FUNCTION memory.my_scopes() RESET search_path",
+        "ALTER FUNCTION memory.add_messages SECURITY DEFINER;REVOKE EXECUTE ON FUNCTION memory.add_messages FROM PUBLIC",
+        "GRANT EXECUTE ON FUNCTION memory.search TO PUBLIC",
     ],
     "no_prepared_transaction_waits": [
         "CREATE VIEW before.pg_prepared_xacts AS SELECT 'forgotten' AS gid, now() - interval '11 minutes' AS prepared,"

@@ -20,6 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/*.py")
 RULES = ("tests/integration/test_rules.py",)
+WALLS = ("tests/integration/test_walls.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
@@ -140,6 +141,27 @@ MUTATIONS = (
         (never_called("scopes.refresh_due", "memory_sql/consolidation.py"),),
     ),
     Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/work.py"),)),
+    # Walls
+    Mutation(
+        "walls: the principal is not bound to its transaction",
+        (Change("WHEN split_part(", "WHEN current_setting('memory.principal', true) LIKE '% {%' OR split_part("),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: the host's principal is not put back",
+        (Change("    if ends:\n", "    if True:\n", ("memory_sql/db/principals.py",)),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: users see all messages of their agent",
+        (without("WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id"),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: context and search are asked under policies",
+        (Change("LANGUAGE plpgsql STABLE SECURITY DEFINER", "LANGUAGE plpgsql STABLE"),),
+        WALLS,
+    ),
 )  # fmt: skip
 
 
@@ -177,7 +199,7 @@ def noticed_by(mutation: Mutation) -> str | None:
 
 def main() -> int:
     wanted = sys.argv[1:]
-    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES)))
+    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS)))
     assert failing is None, f"{failing} fails as it is"
     missed = 0
     for mutation in MUTATIONS:

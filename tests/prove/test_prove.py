@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from memory_sql.db.roles import Roles
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
+from tests.conftest import as_login
 from tests.prove.state_machine import Life
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,15 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
     assert did["steps"] > 10_000
     assert len(did) == 8
     assert min(did.values()) >= 20
+
+
+def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
+    run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", "300")
+
+
+@pytest.mark.prove
+def test_a_hundred_thousand_reads_by_random_principals(walled_database: str, roles: Roles) -> None:
+    run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", "100000")
 
 
 @pytest.mark.prove

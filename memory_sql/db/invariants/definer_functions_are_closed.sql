@@ -1,0 +1,12 @@
+-- Functions that run with the rights of their owner find only what we have written, and those that are told for whom they
+-- read are not open to everybody.
+SELECT NULL AS agent_id, 'function ' || p.oid::regprocedure AS key,
+       'runs as its owner without a search_path of its own' AS detail
+FROM pg_proc p
+WHERE p.pronamespace = 'memory'::regnamespace AND p.prosecdef
+  AND NOT coalesce('search_path=pg_catalog, memory, pg_temp' = ANY (p.proconfig), false)
+UNION ALL
+SELECT NULL, 'function ' || p.oid::regprocedure, 'runs as its owner for everybody'
+FROM pg_proc p
+WHERE p.pronamespace = 'memory'::regnamespace AND p.prosecdef AND p.pronargs > 0
+  AND has_function_privilege('public', p.oid, 'EXECUTE')

@@ -1,0 +1,685 @@
+"""Row-level security: who hasn't said on whose behalf they ask sees nothing, whoever has sees what is theirs.
+
+`walled` is a Memory of a role that logs in and is nothing but a member of the application's role; `memory` that of a
+superuser, who passes every wall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+from memory_sql.config import Settings
+from memory_sql.db import ddl, migrate
+from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
+from memory_sql.db.observations import OBSERVATION
+from memory_sql.db.principals import Principal, service
+from memory_sql.db.roles import Roles, drop, erased_columns, make, script
+from memory_sql.db.tables import Base
+from memory_sql.errors import DatabaseError, InputError, NotFoundError
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.conftest import as_login, login
+from tests.database import rows, statements
+from tests.factories import conversation
+from tests.fakes import Scripted, extracted
+from tests.migrations.databases import downgrade, execute, psql, schema_of, upgrade
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
+AS_MIA: Principal = {**MIA, "session_id": None}
+SECRET = "The gate code is 4711."
+
+TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
+FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds"})
+
+
+@pytest.fixture
+async def memory(walled_database: str, llm: Scripted, settings: Settings) -> AsyncIterator[Memory]:
+    async with Memory(walled_database, llm, settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def walled(walled_database: str, roles: Roles, llm: Scripted, settings: Settings) -> AsyncIterator[Memory]:
+    async with Memory(as_login(walled_database, roles), llm, settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def raw(walled_database: str, roles: Roles) -> AsyncIterator[Any]:
+    """asyncpg's own connection of the application's role."""
+    connection = await asyncpg.connect(driver_url(as_login(walled_database, roles)))
+    yield connection
+    await connection.close()
+
+
+def driver_url(url: str) -> str:
+    return url.replace("postgresql+asyncpg://", "postgresql://", 1)
+
+
+async def enter(connection: Any, agent: str | None, user: str | None = None, *, serves: bool = False) -> None:
+    await connection.execute("SELECT memory.enter($1, $2, NULL, $3)", agent, user, serves)
+
+
+async def refused(connection: Any, sql: str, *values: Any, **principal: Any) -> None:
+    """By a policy, before any constraint could tell what is there."""
+    transaction = connection.transaction()
+    await transaction.start()
+    await enter(connection, **principal)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        await connection.execute(sql, *values)
+    await transaction.rollback()
+
+
+async def counts(connection: Any, names: list[str]) -> dict[str, int]:
+    return {name: await connection.fetchval(f"SELECT count(*) FROM memory.{name}") for name in names}
+
+
+async def live(memory: Memory, llm: Scripted) -> None:
+    """Something in every table: Mia and Jonas in a group, each with a secret."""
+    llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4712.")
+    await memory.add(conversation(5), **MIA, session_id="s-mia", group_ids=["harbor"])
+    await memory.form(agent_id="ada", session_id="s-mia")
+    await memory.add(conversation(2), **JONAS, session_id="s-jonas", group_ids=["harbor"])
+    for who in (MIA, JONAS):
+        scope = (await memory.observe(f"{SECRET} It is {who['user_id']}'s.", **who)).scope
+        await memory.consolidate(agent_id="ada", scope_id=scope.id)
+    group = (await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")).scope.id
+    await memory.observe("A gate for all.", agent_id="ada", collective=True)
+    (mine,) = [scope.ref.id for scope in await memory.scopes(**MIA) if scope.ref.kind == "individual"]
+    for sql in (
+        f"INSERT INTO memory.observation_states (agent_key, scope_id, seq) VALUES (1, {mine}, 1)",
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+        f" VALUES (1, {group}, 1, {mine}, 1)",
+        "INSERT INTO memory.events (agent_key, kind) VALUES (1, 'status')",
+        "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
+        "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
+    ):
+        await rows(memory, sql)
+
+
+# Nobody, and somebody else
+
+
+async def test_who_names_no_principal_sees_no_row_of_any_table_or_view(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    full = {name: (await rows(memory, f"SELECT count(*) FROM memory.{name}"))[0][0] for name in (*TABLES, *ddl.VIEWS)}
+    assert 0 not in full.values(), full
+    assert set((await counts(raw, [*TABLES, *ddl.VIEWS])).values()) == {0}
+    async with raw.transaction():
+        assert set((await counts(raw, [*TABLES, *ddl.VIEWS])).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("agent", "user"),
+    [("bob", "mia"), ("ad", "mia"), ("%", "mia"), ("ada%", "mia"), ("nobody", "nobody"), ("", ""), (None, None),
+     ("ada", None)],
+)  # fmt: skip
+async def test_user_of_another_agent_sees_no_row(
+    memory: Memory, llm: Scripted, raw: Any, agent: str | None, user: str | None
+) -> None:
+    await live(memory, llm)
+    await memory.observe("Bob's.", agent_id="bob", collective=True)
+    async with raw.transaction():
+        await enter(raw, agent, user)
+        seen = await counts(raw, [*TABLES, *ddl.VIEWS])
+        own = (
+            {"agents", "scopes", "observations", "evidence", "v_observations", "v_pending"} if agent == "bob" else set()
+        )
+        own |= {"agents"} if agent == "ada" else set()
+        assert {name for name, count in seen.items() if count} == own
+        assert not await raw.fetch("SELECT FROM memory.observations WHERE content <> 'Bob''s.'")
+
+
+@pytest.mark.parametrize(
+    "user", ["mi", "mia2", "%", "m_a", "MIA", "u:mia", "c", "harbor", "g:harbor", "mia' OR '1'='1"]
+)
+async def test_id_that_is_a_pattern_or_a_prefix_sees_what_everybody_sees(
+    memory: Memory, llm: Scripted, raw: Any, user: str
+) -> None:
+    await live(memory, llm)
+    async with raw.transaction():
+        await enter(raw, "ada", user)
+        seen = await raw.fetch("SELECT content FROM memory.observations")
+        assert [row["content"] for row in seen] == ["A gate for all."]
+        assert set((await counts(raw, ["sessions", "messages", "members", "runs", "user_aliases"])).values()) == {0}
+
+
+async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        seen = await counts(raw, TABLES)
+        assert {name for name, count in seen.items() if count} == set(FOR_USERS)
+        assert {row["owner"] for row in await raw.fetch("SELECT owner FROM memory.scopes")} == {
+            "u:mia",
+            "g:harbor",
+            "c",
+        }
+        assert {row["session_id"] for row in await raw.fetch("SELECT session_id FROM memory.messages")} == {"s-mia"}
+        contents = {row["content"] for row in await raw.fetch("SELECT content FROM memory.observations")}
+        assert contents == {SECRET, f"{SECRET} It is mia's.", "Ship in April.", "A gate for all."}
+        await enter(raw, "ada", "jonas")
+        assert seen["lineage"] == 1
+        assert await raw.fetch("SELECT FROM memory.lineage") == []  # of the group, which is his, but made of what isn't
+
+
+async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    async with raw.transaction():
+        await enter(raw, "ada", "jonas")
+        found = await raw.fetch(
+            "SELECT content FROM memory.v_observations UNION SELECT content FROM memory.v_scope_timeline"
+        )
+        assert {row["content"] for row in found} == {
+            f"{SECRET} It is jonas's.", "Ship in April.", "A gate for all.", "Jonas's code is 4712.",
+        }  # fmt: skip
+        assert await counts(raw, ["v_formation_funnel", "v_model_cost"]) == {"v_formation_funnel": 1, "v_model_cost": 0}
+
+
+# Writing
+
+
+async def test_user_writes_nothing_not_even_what_is_theirs(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    (scope,) = await rows(memory, "SELECT agent_key, scope_id FROM memory.scopes WHERE owner = 'u:mia'")
+    insert = "INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES ($1, $2, 'eve')"
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.execute("UPDATE memory.scopes SET consolidation = 'mine'") == "UPDATE 0"
+        assert await raw.fetch("SELECT FROM memory.scopes FOR UPDATE") == []
+    await refused(raw, insert, *scope, agent="ada", user="mia")
+
+
+async def test_work_for_one_agent_neither_sees_nor_writes_another_ones(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    await memory.observe("Bob's.", agent_id="bob", user_id="mia")
+    (key,) = await rows(memory, "SELECT agent_key, scope_id FROM memory.scopes WHERE owner = 'g:harbor'")
+    async with raw.transaction():
+        await enter(raw, "bob", serves=True)
+        assert await counts(raw, ["agents", "scopes", "observations", "messages", "runs"]) == {
+            "agents": 1, "scopes": 1, "observations": 1, "messages": 0, "runs": 0,
+        }  # fmt: skip
+        assert await raw.execute("UPDATE memory.scopes SET name = 'bob''s'") == "UPDATE 1"
+    for sql, values in (
+        ("INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES ($1, $2, 'eve')", key),
+        ("INSERT INTO memory.agents (agent_id) VALUES ('ada')", ()),  # no word of its existing
+        ("INSERT INTO memory.agents (agent_id) VALUES ('carl')", ()),
+        ("INSERT INTO memory.scopes (agent_key, kind, owner) VALUES ($1, 'group', 'g:' || $2::bigint)", key),
+        ("INSERT INTO memory.scopes (agent_key, kind, owner) VALUES (999, 'group', 'g:x')", ()),
+        ("UPDATE memory.scopes SET agent_key = $1 WHERE $2::bigint > 0", key),
+    ):
+        await refused(raw, sql, *values, agent="bob", serves=True)
+
+
+async def test_application_deletes_nothing_but_what_is_forgotten(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    await live(memory, llm)
+    for table in (*TABLES, "alembic_version"):
+        for sql in (f"DELETE FROM memory.{table}", f"TRUNCATE memory.{table}"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await raw.execute(sql)
+    await rows(memory, "UPDATE memory.holds SET released_at = now()")
+    llm.then("Ship in April.")
+    receipt = await walled.forget(**MIA)
+    assert receipt.counts["observations"] >= 2
+    assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(0,)]
+    assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'jonas'") == [(1,)]
+
+
+async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
+    memory: Memory, llm: Scripted, raw: Any
+) -> None:
+    await live(memory, llm)
+    await memory.observe("Bob's.", agent_id="bob", collective=True)
+    before = await rows(memory, "SELECT count(*) FROM memory.observations")
+    for principal in ({}, {"agent": "bob", "serves": True}, {"agent": "ada", "user": "mia"}):
+        async with raw.transaction():
+            if principal:
+                await enter(raw, **principal)
+            erased = await raw.fetch("SELECT * FROM memory.erase_agent(1)")
+            assert {row["counted"] for row in erased} == {0}
+    assert await rows(memory, "SELECT count(*) FROM memory.observations") == before
+
+
+# The setting
+
+
+async def test_principal_ends_with_its_transaction(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    async with raw.transaction():
+        await enter(raw, None, serves=True)
+        assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 5
+    assert await raw.fetchval("SELECT current_setting('memory.principal', true)") == ""
+    assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 0
+    await enter(raw, None, serves=True)  # without BEGIN: gone before the next statement
+    assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 0
+
+
+async def test_setting_that_a_session_was_poisoned_with_opens_nothing(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    async with raw.transaction():  # the setting of this very transaction, made to last
+        await enter(raw, None, serves=True)
+        await raw.execute("SELECT set_config('memory.principal', current_setting('memory.principal'), false)")
+    poison = await raw.fetchval("SELECT current_setting('memory.principal')")
+    assert poison.endswith(' {"serves_all": true}')
+    for value in (poison, '{"serves_all": true}', "rubbish", " {", "1 {", "\n", "💣"):
+        await raw.execute("SELECT set_config('memory.principal', $1, false)", value)
+        assert set((await counts(raw, [*TABLES, *ddl.VIEWS])).values()) == {0}
+        async with raw.transaction():
+            assert await raw.fetchval("SELECT memory.principal()") is None
+            assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 0
+            await enter(raw, "ada", "jonas")
+            assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'jonas'") == 1
+            assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == 0
+
+
+@pytest.fixture
+async def host(walled_database: str, roles: Roles) -> AsyncIterator[AsyncSession]:
+    engine = create_async_engine(asyncpg_url(as_login(walled_database, roles)))
+    async with AsyncSession(engine) as session:
+        yield session
+    await engine.dispose()
+
+
+async def setting(session: AsyncSession, name: str) -> Any:
+    return await session.scalar(text(f"SELECT current_setting('{name}', true)"))
+
+
+async def test_two_principals_in_one_transaction_of_the_host_do_not_mix(walled: Memory, host: AsyncSession) -> None:
+    await host.execute(text("SET LOCAL app.tenant = 'harbour'"))
+    await walled.add(conversation(1), **MIA, session_id="s", session=host)
+    await walled.observe(f"{SECRET} It is mia's.", **MIA, session=host)
+    await walled.observe(f"{SECRET} It is jonas's.", **JONAS, session=host)
+    for who in (MIA, JONAS, MIA):
+        (hit,) = (await walled.search("gate", **who, session=host)).results
+        assert hit.observation.content.endswith(f"{who['user_id']}'s.")
+        assert f"{who['user_id']}'s." in str(await walled.context(**who, session=host))
+        assert not await setting(host, "memory.principal")
+        assert await host.scalar(text("SELECT count(*) FROM memory.observations")) == 0
+    assert await setting(host, "app.tenant") == "harbour"
+    await host.commit()
+    assert len(await walled.list(**MIA)) == len(await walled.list(**JONAS)) == 1
+
+
+async def test_hosts_own_principal_is_put_back_also_after_an_error(walled: Memory, host: AsyncSession) -> None:
+    await walled.observe("Mia's.", **MIA)
+    await host.execute(text("SELECT memory.enter('ada', 'mia', NULL, false)"))
+    before = await setting(host, "memory.principal")
+    await walled.observe("Jonas's.", **JONAS, session=host)
+    assert await setting(host, "memory.principal") == before
+    await walled.add(conversation(1), **JONAS, session_id="t", session=host)
+    assert await setting(host, "memory.principal") == before
+    with pytest.raises(ZeroDivisionError):  # whatever goes wrong in Python while we are in
+        async with walled.database.transaction(host, service("ada")):
+            raise ZeroDivisionError
+    assert await setting(host, "memory.principal") == before
+    savepoint = await host.begin_nested()
+    with pytest.raises(Exception, match="division by zero"):
+        async with walled.database.transaction(host, service("ada")):
+            await host.execute(text("SELECT 1/0"))
+    await savepoint.rollback()
+    assert await setting(host, "memory.principal") == before
+    assert (await host.scalars(text("SELECT content FROM memory.observations"))).all() == ["Mia's."]
+
+
+async def test_clients_of_one_pooled_connection_see_what_is_theirs(
+    memory: Memory, walled: Memory, walled_database: str, roles: Roles
+) -> None:
+    """As behind PgBouncer in transaction mode: transactions of several clients in turn on one server connection."""
+    users = [f"u{n}" for n in range(6)]
+    for user in users:
+        await memory.observe(f"The gate of {user}.", agent_id="ada", user_id=user)
+    url = asyncpg_url(as_login(walled_database, roles))
+    engine = create_async_engine(url, pool_size=1, max_overflow=0, connect_args=POOLED)
+    units = async_sessionmaker(engine)
+    backends: set[int] = set()
+    leaks: list[str] = []
+
+    async def client(user: str) -> None:
+        mine = [f"The gate of {user}."]
+        for n in range(12):
+            async with units.begin() as unit:
+                backends.add(await unit.scalar(text("SELECT pg_backend_pid()")))
+                if n % 4 == 3:  # forgets whom it works for
+                    leaks.extend(await unit.scalars(text("SELECT content FROM memory.observations")))
+                    continue
+                if n % 4 == 2:  # poisons the session for all who come after
+                    await unit.execute(text("SELECT memory.enter(NULL, NULL, NULL, true)"))
+                    poison = "SELECT set_config('memory.principal', current_setting('memory.principal'), false)"
+                    await unit.execute(text(poison))
+                    continue
+                found = await walled.search("gate", agent_id="ada", user_id=user, session=unit)
+                assert [hit.observation.content for hit in found.results] == mine
+                await asyncio.sleep(0)
+                async with walled.database.transaction(unit, {**AS_MIA, "user_id": user}):
+                    assert (await unit.scalars(text("SELECT content FROM memory.observations"))).all() == mine
+
+    await asyncio.gather(*map(client, users))
+    await engine.dispose()
+    assert len(backends) == 1
+    assert leaks == []
+
+
+async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Roles, llm: Scripted) -> None:
+    url = asyncpg_url(as_login(walled_database, roles)).update_query_dict({"prepared_statement_cache_size": "0"})
+    async with Memory(url.render_as_string(hide_password=False), llm) as memory:
+        assert memory.database.walled
+        await memory.add(conversation(2), **MIA, session_id="s")
+        await memory.observe(SECRET, **MIA)
+        assert len(await memory.list(**MIA)) == len((await memory.search("gate", **MIA)).results) == 1
+        assert await memory.list(**JONAS) == []
+
+
+@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="no PgBouncer is installed here")
+def test_prove_runs_through_pgbouncer() -> None:
+    """Named here so that it isn't forgotten: `tests.prove.walls --login` takes the URL of a PgBouncer."""
+    pytest.skip("give its URL to python -m tests.prove.walls --login")
+
+
+# What can't be used to get around
+
+
+async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled: Memory) -> None:
+    foreign = await walled.observe(SECRET, **JONAS)
+    await walled.observe("Tea.", **MIA)
+    seen = []
+    for missing in (foreign.id, "o999-1", f"o{foreign.scope.id}-99"):
+        with statements(walled) as sent, pytest.raises(NotFoundError, match=missing):
+            await walled.get(missing, **MIA)
+        seen.append(sent[:])
+    assert seen[0] == seen[1] == seen[2]
+    assert len(seen[0]) == 2  # the principal, the question
+    for scope in (foreign.scope.id, 999):
+        assert await walled.list(**MIA, scope_id=scope) == []
+        assert await walled.history(**MIA, scope_id=scope) == []
+
+
+async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
+    await walled.observe(SECRET, **MIA)
+    with statements(walled) as sent:
+        await walled.add(conversation(2), **MIA, session_id="s", group_ids=["harbor"])
+        await walled.context(**MIA)
+        await walled.search("gate", **MIA)
+    assert len(sent) == 3
+
+
+async def test_memory_without_walls_names_no_principal(memory: Memory) -> None:
+    await memory.observe(SECRET, **MIA)
+    with statements(memory) as sent:
+        await memory.list(**MIA)
+        await memory.stats(agent_id="ada")
+        await memory.run_due()
+    assert not [statement for statement in sent if "enter" in statement]
+
+
+async def test_functions_that_read_for_whom_they_are_told_are_for_the_application_alone(
+    memory: Memory, roles: Roles, walled_database: str
+) -> None:
+    definers = await rows(memory, DEFINERS)
+    assert {name: owner for name, owner, *_ in definers} == {
+        **dict.fromkeys(("my_agent", "my_scopes", "search", "served_agent", "static_layer"), roles.reader),
+        **dict.fromkeys(("erase", "erase_agent"), roles.eraser),
+    }
+    for name, _, config, arguments, public in definers:
+        assert config[0] == "search_path=pg_catalog, memory, pg_temp"
+        assert public == (arguments == 0), name
+    for role in (roles.analyst, roles.content):
+        with pytest.raises(Exception, match="permission denied for function search"):
+            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.search('ada', 'mia', '', '', 1)")
+
+
+DEFINERS = """
+    SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')
+    FROM pg_proc WHERE pronamespace = 'memory'::regnamespace AND prosecdef ORDER BY proname
+"""
+
+
+async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
+    memory: Memory, walled_database: str, roles: Roles, raw: Any
+) -> None:
+    """They run with more rights than the caller's: what they call must not be what the caller has put in the way."""
+    await memory.observe(SECRET, **JONAS)
+    await execute(walled_database, f"CREATE SCHEMA evil AUTHORIZATION {login(roles)}")
+    for sql in (
+        "CREATE FUNCTION evil.ts_rank(tsvector, tsquery) RETURNS real LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.websearch_to_tsquery(regconfig, text) RETURNS tsquery LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.same(tsvector, tsquery) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN 1/0; END'",
+        "CREATE OPERATOR evil.@@ (LEFTARG = tsvector, RIGHTARG = tsquery, FUNCTION = evil.same)",
+        "CREATE FUNCTION evil.same(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN true; END'",
+        "CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.same)",
+        "CREATE FUNCTION evil.visible_scopes(text, text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE TEMP TABLE scopes (agent_key bigint)",
+        "CREATE TEMP TABLE agents (agent_key bigint)",
+    ):
+        await raw.execute(sql.replace("'SELECT 1/0'", "$$ SELECT 1/0 $$") if "AS 'SELECT" not in sql else _typed(sql))
+    await raw.execute("SET search_path = evil, pg_temp, memory, pg_catalog")
+    assert await raw.fetch("SELECT * FROM memory.search('ada', 'mia', NULL, 'gate', 10)") == []
+    assert len(await raw.fetch("SELECT * FROM memory.search('ada', 'jonas', NULL, 'gate', 10)")) == 1
+    assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)")) == 1
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetchval("SELECT memory.my_scopes()") == []
+        assert await raw.fetchval("SELECT pg_catalog.count(*) FROM memory.observations") == 0
+
+
+def _typed(sql: str) -> str:
+    """A body that fails when it is run, of the type that is declared."""
+    kind = sql.split("RETURNS ")[1].split()[0]
+    return sql.replace("'SELECT 1/0'", f"'SELECT (1/0)::text::{kind}'")
+
+
+async def test_copy_explain_statistics_and_errors_show_nothing(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    await rows(memory, "ANALYZE")
+    heard: list[str] = []
+    raw.add_log_listener(lambda _, message: heard.append(message.message))
+    await raw.execute(
+        "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001"
+        " AS 'BEGIN RAISE NOTICE ''%'', $1; RETURN true; END'"
+    )
+    for entered in (None, "nobody"):
+        async with raw.transaction():
+            if entered:
+                await enter(raw, "bob", entered)
+            assert await raw.fetch("SELECT FROM memory.observations WHERE pg_temp.leak(content)") == []
+            plan = await raw.fetch(
+                "EXPLAIN (ANALYZE, VERBOSE) SELECT content FROM memory.observations WHERE content ~ '4711'"
+            )
+            assert not any("gate" in row[0] for row in plan)
+            copied = bytearray()
+
+            async def keep(data: bytes, into: bytearray = copied) -> None:
+                into += data
+
+            await raw.copy_from_query("SELECT * FROM memory.observations", output=keep)
+            assert not copied
+            assert (
+                await raw.fetch("SELECT FROM pg_stats WHERE schemaname = 'memory' AND tablename = 'observations'") == []
+            )
+    assert heard == []
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        await raw.fetch("SELECT FROM memory.observations WHERE pg_temp.leak(content)")
+    assert sorted(heard) == sorted([SECRET, f"{SECRET} It is mia's.", "Ship in April.", "A gate for all."])
+
+
+async def test_error_of_a_constraint_does_not_quote_the_row(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    transaction = raw.transaction()
+    await transaction.start()
+    await enter(raw, "ada", serves=True)
+    with pytest.raises(asyncpg.CheckViolationError) as caught:
+        await raw.execute("UPDATE memory.observations SET confidence = 2 WHERE content ~ '4711'")
+    await transaction.rollback()
+    assert "4711" not in f"{caught.value} {caught.value.detail}"
+
+
+# One source of what a search returns, and its plan
+
+
+async def test_search_returns_the_columns_of_an_observation(memory: Memory) -> None:
+    (found,) = await rows(
+        memory,
+        "SELECT proargnames[6:] FROM pg_proc WHERE oid = 'memory.search(text,text,text,text,bigint)'::regprocedure",
+    )
+    assert found[0] == [*OBSERVATION.selected_columns.keys(), "score"]
+
+
+async def test_search_behind_walls_reads_its_own_scopes_by_the_index(memory: Memory, walled: Memory) -> None:
+    await memory.observe("The gate of Mia.", **MIA)
+    await rows(memory, MANY)
+    await rows(memory, "ANALYZE")
+    async with walled.database.transaction() as unit:
+        assert len((await walled.search("gate", **MIA, session=unit)).results) == 1
+        (read,) = await unit.execute(text(READ))
+    assert (read.seq_scan, read.idx_scan >= 1) == (0, True)
+    assert read.idx_tup_fetch < 50
+
+
+MANY = """
+    WITH s AS (
+        INSERT INTO memory.scopes (agent_key, kind, owner, last_seq)
+        SELECT 1, 'individual', 'u:x' || n, 20 FROM generate_series(1, 500) n RETURNING agent_key, scope_id
+    )
+    INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
+    SELECT agent_key, scope_id, n, 'The gate of ' || n, now(), 'observe', 1 FROM s, generate_series(1, 20) n
+"""
+READ = "SELECT seq_scan, idx_scan, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'memory.observations'::regclass"
+
+
+# The roles
+
+
+def test_roles_are_made_twice_and_taken_back_without_a_trace(
+    empty_database: str, walled_template: str, roles: Roles
+) -> None:
+    memory_sql("db", "upgrade", "--url", empty_database)
+    names = ("--owner", roles.owner, "--app", roles.app, "--analyst", roles.analyst, "--url", empty_database, "--json")
+    before = schema_of(empty_database)
+    assert memory_sql("db", "roles", *names).value["eraser"] == roles.eraser
+    walled = schema_of(empty_database)
+    assert "FORCE ROW LEVEL SECURITY" in walled
+    memory_sql("db", "roles", *names)
+    assert schema_of(empty_database) == walled
+    left = memory_sql("db", "roles", "--drop", *names).value["left"]
+    assert left == sorted([roles.owner, roles.app, roles.eraser, roles.reader, roles.analyst, roles.content])
+    assert schema_of(empty_database) == before
+    psql(empty_database, memory_sql("db", "roles", "--print", *names).out)
+    assert schema_of(empty_database) == walled
+
+
+async def test_roles_that_nothing_depends_on_are_dropped(database_url: str) -> None:
+    own = Roles.of("walls'; owner", 'walls "app', "walls analyst")
+    await make(database_url, own)
+    async with Memory(database_url, Scripted()) as memory:
+        made = await rows(
+            memory, "SELECT rolname, rolcanlogin OR rolsuper OR rolbypassrls FROM pg_roles WHERE rolname ~ '^walls'"
+        )
+        assert sorted(made) == sorted((name, False) for name in (
+            own.owner, own.app, own.eraser, own.reader, own.analyst, own.content
+        ))  # fmt: skip
+        assert script(own).count("walls''; owner") == 1
+        assert await drop(database_url, own) == []
+        assert await rows(memory, "SELECT FROM pg_roles WHERE rolname ~ '^walls'") == []
+
+
+async def test_role_that_is_no_superuser_makes_the_roles(empty_database: str, server_url: str) -> None:
+    own = Roles.of("crew_owner", "crew_app", "crew_analyst")
+    await execute(
+        empty_database,
+        "CREATE ROLE crew_deployer LOGIN CREATEROLE PASSWORD 'crew'",
+        "CREATE SCHEMA memory AUTHORIZATION crew_deployer",
+    )
+    url = asyncpg_url(empty_database).set(username="crew_deployer", password="crew")
+    deployer = url.render_as_string(hide_password=False)
+    try:
+        await upgrade(deployer)
+        await make(deployer, own)
+        await downgrade(deployer, "-1")
+        await upgrade(deployer)
+        await make(deployer, own)
+        assert await drop(deployer, own) == []
+        await downgrade(deployer)
+    finally:
+        await execute(empty_database, "DROP OWNED BY crew_deployer CASCADE", "DROP ROLE crew_deployer")
+
+
+async def test_upgrade_sees_the_rows_although_the_owner_is_walled(
+    memory: Memory, walled_database: str, roles: Roles
+) -> None:
+    await memory.observe(SECRET, **MIA)
+    async with connect_once(walled_database) as connection:
+        await connection.exec_driver_sql(f"SET LOCAL ROLE {roles.owner}")
+        assert await connection.scalar(text("SELECT count(*) FROM memory.observations")) == 0
+        await connection.exec_driver_sql(migrate.ENTER)
+        assert await connection.scalar(text("SELECT count(*) FROM memory.observations")) == 1
+
+
+def test_names_of_roles_are_checked() -> None:
+    for names in (("a", "a", "b"), ("a_eraser", "a", "b"), ("", "a", "b"), ("a", "x" * 60, "b"), ("a", "\x00", "b")):
+        with pytest.raises(InputError):
+            Roles.of(*names)
+
+
+async def test_analyst_sees_everything_but_what_was_said(
+    memory: Memory, llm: Scripted, walled_database: str, roles: Roles
+) -> None:
+    await live(memory, llm)
+    open_views = {"v_pending", "v_formation_funnel", "v_model_cost"}
+    for view in ddl.VIEWS:
+        full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
+        assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full
+        if view in open_views:
+            assert await as_role(walled_database, roles.analyst, f"SELECT count(*) FROM memory.{view}") == full
+        else:
+            with pytest.raises(DatabaseError, match="42501"):
+                await as_role(walled_database, roles.analyst, f"SELECT * FROM memory.{view}")
+    for column in erased_columns():
+        table, name = column.split(".")
+        with pytest.raises(DatabaseError, match="42501"):
+            await as_role(walled_database, roles.analyst, f'SELECT "{name}" FROM memory.{table}')
+    assert await as_role(walled_database, roles.analyst, "SELECT count(seq) FROM memory.observations") == [(5,)]
+    for role in (roles.analyst, roles.content):
+        with pytest.raises(DatabaseError, match="42501"):
+            await as_role(walled_database, role, "UPDATE memory.scopes SET name = ''")
+
+
+async def as_role(url: str, role: str, sql: str) -> list[tuple[Any, ...]]:
+    as_it = asyncpg_url(url).update_query_dict({"options": f"-c role={role}"}).render_as_string(hide_password=False)
+    async with Memory(as_it, Scripted()) as memory:
+        return await rows(memory, sql)
+
+
+async def test_verify_finds_nothing_behind_walls_and_sees_everything(
+    memory: Memory, llm: Scripted, walled: Memory
+) -> None:
+    await live(memory, llm)
+    await rows(memory, "DELETE FROM memory.lineage")
+    assert list(await walled.verify()) == list(await memory.verify())
+    await rows(memory, "UPDATE memory.sessions SET unformed_messages = unformed_messages + 1")
+    assert [v.invariant for v in await walled.verify()] == ["unformed_messages_are_counted"] * 2
+
+
+async def test_verify_finds_who_may_delete_without_being_the_owner(memory: Memory, roles: Roles) -> None:
+    assert list(await memory.verify()) == []
+    await rows(memory, f"GRANT DELETE, TRIGGER ON memory.messages TO {roles.app}, {roles.eraser}")
+    await rows(memory, "ALTER TABLE memory.evidence NO FORCE ROW LEVEL SECURITY")
+    assert [(v.invariant, v.key, v.detail) for v in await memory.verify()] == [
+        ("nobody_who_logs_in_deletes", f"role {login(roles)} on messages", "may delete"),
+        ("nobody_who_logs_in_deletes", f"role {login(roles)} on messages", "may trigger"),
+        (
+            "walls_stand",
+            "table evidence",
+            "row-level security is forced elsewhere, not here: run `memory-sql db roles` again",
+        ),
+    ]

@@ -78,36 +78,44 @@ MY_SCOPES = """
 -- memory.my_scopes(): the scopes that the principal of this transaction may see, by memory.visible_scopes; empty for nobody
 -- and for the library's own work, which my_agent, my_user_ids, served_agent and serves_all are there for. These are what row-level
 -- policies compare with. They run as their owner, or reading scopes would ask the policy of scopes, which asks them; they
--- take no argument, so they tell a caller nothing but what belongs to the principal.
+-- take no argument, so they tell a caller nothing but what belongs to the principal. In PL/pgSQL, which keeps their plans:
+-- each statement asks them several times.
 CREATE OR REPLACE FUNCTION memory.my_scopes() RETURNS bigint[]
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
-    SELECT ARRAY(
+DECLARE
+    v_named jsonb := memory.principal();
+BEGIN
+    RETURN ARRAY(
         SELECT v.scope_id
-        FROM (SELECT memory.principal() AS named) p
-        CROSS JOIN LATERAL memory.visible_scopes(p.named ->> 'agent', p.named ->> 'user', p.named ->> 'session') v
-    )
+        FROM memory.visible_scopes(v_named ->> 'agent', v_named ->> 'user', v_named ->> 'session') v
+    );
+END
 $$;
 
 COMMENT ON FUNCTION memory.my_scopes() IS 'The scopes that the user may see on whose behalf this transaction works.';
 
 -- memory.my_agent(): the key of the user's agent.
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
-    SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'agent'
+BEGIN
+    RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'agent');
+END
 $$;
 
 COMMENT ON FUNCTION memory.my_agent() IS 'The key of the agent whose user this transaction works for.';
 
 -- memory.served_agent(): the key of the agent that the library works for.
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
-    SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'serves'
+BEGIN
+    RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'serves');
+END
 $$;
 
 COMMENT ON FUNCTION memory.served_agent() IS 'The key of the one agent that the library itself works for.';

@@ -33,7 +33,7 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.principals import SERVICE, Principal, named, row_security_is_active
+from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
 from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, SchemaError
 
 Session = AsyncSession
@@ -141,7 +141,7 @@ def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
 class Database:
     """An engine for units of work and, on the same pool, one for single statements that commit by themselves.
 
-    Where row-level policies hold for the role (`walled`), each unit of work names the principal that it is given first,
+    Where row-level policies hold (`walled`), each unit of work names the principal that it is given first,
     and without one sees nothing. Elsewhere that costs no statement.
     """
 
@@ -220,9 +220,9 @@ class Database:
             yield
 
     async def find_walls(self) -> None:
-        """Asks once whether row-level policies hold for this role."""
+        """Asks once whether row-level policies hold, for this role or for what it calls."""
         async with self.statement() as session:
-            self.walled = await row_security_is_active(session)
+            self.walled = await walls_stand(session)
 
     async def check_schema(self) -> None:
         """Raises `SchemaError` unless the database is exactly at this release's revision."""

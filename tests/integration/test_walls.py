@@ -100,6 +100,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         f" VALUES (1, {group}, 1, {mine}, 1)",
         "INSERT INTO memory.events (agent_key, kind) VALUES (1, 'status')",
+        """UPDATE memory.consolidations SET contradictions = '[{"newer": 1, "older": null, "was": "no", "now": "yes"}]'""",
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
     ):
@@ -236,6 +237,14 @@ async def test_application_deletes_nothing_but_what_is_forgotten(
     assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'jonas'") == [(1,)]
 
 
+async def test_superuser_forgets_although_the_role_that_erases_is_walled(memory: Memory, llm: Scripted) -> None:
+    await live(memory, llm)
+    await rows(memory, "UPDATE memory.holds SET released_at = now()")
+    llm.then("Ship in April.")
+    assert (await memory.forget(**MIA)).counts["observations"] >= 2
+    assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(0,)]
+
+
 async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
     memory: Memory, llm: Scripted, raw: Any
 ) -> None:
@@ -246,8 +255,12 @@ async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
         async with raw.transaction():
             if principal:
                 await enter(raw, **principal)
-            erased = await raw.fetch("SELECT * FROM memory.erase_agent(1)")
-            assert {row["counted"] for row in erased} == {0}
+            for call in ("erase_agent(1)", "erase(1, '{1}', '{1}', '{}', '{}', '{}', '{1}', '{mia}', now())"):
+                savepoint = raw.transaction()
+                await savepoint.start()
+                with pytest.raises(asyncpg.InsufficientPrivilegeError, match="does not work for agent 1"):
+                    await raw.fetch(f"SELECT * FROM memory.{call}")
+                await savepoint.rollback()
     assert await rows(memory, "SELECT count(*) FROM memory.observations") == before
 
 
@@ -413,13 +426,14 @@ async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
     assert len(sent) == 3
 
 
-async def test_memory_without_walls_names_no_principal(memory: Memory) -> None:
-    await memory.observe(SECRET, **MIA)
-    with statements(memory) as sent:
-        await memory.list(**MIA)
-        await memory.stats(agent_id="ada")
-        await memory.run_due()
-    assert not [statement for statement in sent if "enter" in statement]
+async def test_memory_without_walls_names_no_principal(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm) as memory:
+        await memory.observe(SECRET, **MIA)
+        with statements(memory) as sent:
+            await memory.list(**MIA)
+            await memory.stats(agent_id="ada")
+            await memory.run_due()
+        assert not [statement for statement in sent if "enter" in statement]
 
 
 async def test_functions_that_read_for_whom_they_are_told_are_for_the_application_alone(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
-from memory_sql.domain import ScopeKind, host_id, observation_id, parse_observation_id
+from memory_sql.domain import ScopeKind, aware, host_id, observation_id, parse_observation_id
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.people import HoldKind
 from memory_sql.text import clean
@@ -53,6 +54,14 @@ def held_of(
     if kind == "observation":
         return kind, observation_id(*parse_observation_id(str(value)))
     return kind, id_of(f"{kind}_id", value)
+
+
+def moment_of(name: str, value: datetime | None) -> datetime | None:
+    return None if value is None else aware(value, name)
+
+
+def version_of(value: int | datetime | None) -> int | datetime | None:
+    return aware(value, "version") if isinstance(value, datetime) else value
 
 
 def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:

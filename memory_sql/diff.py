@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -14,14 +15,22 @@ from memory_sql.text import sentences
 
 
 async def between(
-    session: Session, principal: Mapping[str, Any], scope_id: int, from_version: int | None, to_version: int | None
+    session: Session,
+    principal: Mapping[str, Any],
+    scope_id: int,
+    from_version: int | datetime | None,
+    to_version: int | datetime | None,
 ) -> Diff:
     """As `Memory.diff`. Raises `NotFoundError`."""
     versions = ConsolidationRepository(session)
     history = await versions.spans(principal, scope_id)
     if history is None:
         raise NotFoundError("text of scope", str(scope_id))
-    first, last = chosen(history.spans, from_version, to_version)
+    named = [
+        await versions.version_at(history, version) if isinstance(version, datetime) else version
+        for version in (from_version, to_version)
+    ]
+    first, last = chosen(history.spans, *named)
     texts = {0: ""} | await versions.contents(history, [first, last])
     for version in {first, last} - texts.keys():
         raise NotFoundError(f"text of scope {scope_id} of version", str(version))

@@ -26,12 +26,14 @@ from memory_sql.arguments import (
     held_of,
     id_of,
     ids_of,
+    moment_of,
     optional_id,
     owner_of,
     principal_of,
     reason_of,
     scope_key,
     text_of,
+    version_of,
     within,
 )
 from memory_sql.config import Settings, checked_for_agent
@@ -746,22 +748,26 @@ class Memory:
         session_id: object | None = None,
         message: str | None = None,
         retrieve: bool | None = None,
+        as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Context:
         """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the XML.
 
-        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never.
+        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never. `as_of`: what
+        it would have been at a moment of recorded time, of what this user may see now and could see then, and without
+        what was forgotten since.
         """
-        principal, now = principal_of(agent_id, user_id, session_id), self.now()
+        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked = text_of("message", message)
-        async with self.database.statement(session) as unit:
-            scopes = await static_layer(unit, principal, self.settings.pending_max)
+        async with self.database.statement(session, None if past is None else principal) as unit:
+            scopes = await static_layer(unit, principal, self.settings.pending_max, past)
             fired = retrieval.Fired("asked") if retrieve else None
             if retrieve is None and asked:
                 fired = retrieval.should_retrieve(asked, context.words_of(scopes))
             terms = retrieval.search_terms(asked) if fired else ()
-            hits = await search(unit, principal, terms, self.settings.context_top_k)
-        return context.render(scopes, hits, now, fired=fired is not None, reason=fired.reason if fired else None)
+            hits = await search(unit, principal, terms, self.settings.context_top_k, past)
+        reason = fired.reason if fired else None
+        return context.render(scopes, hits, past or self.now(), fired=fired is not None, reason=reason)
 
     async def search(
         self,
@@ -771,14 +777,18 @@ class Memory:
         user_id: object,
         session_id: object | None = None,
         top_k: int | None = None,
+        as_of: datetime | None = None,
         session: Session | None = None,
     ) -> SearchResult:
-        """The observations that hold any of the query's words, among those that the user may see; best first."""
-        principal = principal_of(agent_id, user_id, session_id)
+        """The observations that hold any of the query's words, among those that the user may see; best first.
+
+        `as_of`: of what was known at a moment of recorded time.
+        """
+        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(text_of("query", query))
-        async with self.database.statement(session) as unit:
-            hits = await search(unit, principal, terms, limit)
+        async with self.database.statement(session, None if past is None else principal) as unit:
+            hits = await search(unit, principal, terms, limit, past)
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(
@@ -809,13 +819,19 @@ class Memory:
         scope_id: int | None = None,
         limit: int = 50,
         before: Observation | None = None,
+        as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Observation]:
-        """The observations that the user may see, newest first; `before` is the last one of the page before."""
+        """The observations that the user may see, newest first; `before` is the last one of the page before.
+
+        `as_of`: those that counted at a moment of recorded time, with their status then.
+        """
+        past = moment_of("as_of", as_of)
         after = None if before is None else (before.created_at, *parse_observation_id(before.id))
         principal = principal_of(agent_id, user_id, None)
         async with self.database.statement(session, principal) as unit:
-            return await ObservationRepository(unit).list(principal, scope_id, within("limit", limit, 1000), after)
+            observations = ObservationRepository(unit)
+            return await observations.list(principal, scope_id, within("limit", limit, 1000), after, past)
 
     async def history(
         self,
@@ -824,12 +840,14 @@ class Memory:
         user_id: object,
         scope_id: int | None = None,
         limit: int = 50,
+        as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Consolidation]:
-        """The versions of the texts that the user may see, newest first."""
-        principal = principal_of(agent_id, user_id, None)
+        """The versions of the texts that the user may see, newest first; `as_of`: those of then, `live` as it was then."""
+        principal, past = principal_of(agent_id, user_id, None), moment_of("as_of", as_of)
         async with self.database.statement(session, principal) as unit:
-            return await ConsolidationRepository(unit).versions(principal, scope_id, within("limit", limit, 1000))
+            versions = ConsolidationRepository(unit)
+            return await versions.versions(principal, scope_id, within("limit", limit, 1000), past)
 
     async def diff(
         self,
@@ -837,17 +855,17 @@ class Memory:
         agent_id: object,
         user_id: object,
         scope_id: int,
-        from_version: int | None = None,
-        to_version: int | None = None,
+        from_version: int | datetime | None = None,
+        to_version: int | datetime | None = None,
     ) -> Diff:
         """What changed in a scope's text from one version to another, by sentences, and by which observations.
 
-        None: the newest version, and the one before it. Version 0 is before there was a text. Raises `NotFoundError`,
-        also for what exists and this user may not see.
+        A moment stands for the version that was the text then. None: the newest version, and the one before it. Version
+        0 is before there was a text. Raises `NotFoundError`, also for what exists and this user may not see.
         """
         principal, key = principal_of(agent_id, user_id, None), scope_key(scope_id)
         async with self.database.transaction(principal=principal) as unit:
-            return await diff.between(unit, principal, key, from_version, to_version)
+            return await diff.between(unit, principal, key, *map(version_of, (from_version, to_version)))
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""

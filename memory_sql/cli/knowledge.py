@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.conversations import consolidate_each, end
-from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, run, scope_number
+from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, moment, run, scope_number
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,23 +51,16 @@ def observe(
     memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
     memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
     """
-    moment, extra = _moment(observed_at), _metadata(metadata)
+    at, extra = moment("--observed-at", observed_at), _metadata(metadata)
     observation = run(
         url,
         data,
         lambda memory: memory.observe(
-            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=moment,
+            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=at,
             session_id=session, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
         ),
     )  # fmt: skip
     output.one(observation, output.observation_line, as_json)
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError("--observed-at must be an ISO 8601 time with a zone: 2026-03-02T10:15:00Z") from None
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

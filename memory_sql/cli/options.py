@@ -25,6 +25,9 @@ InSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="
 ScopeId = Annotated[
     str | None, typer.Option("--scope-id", metavar="ID", help="Only this scope: 12 or s12, as `scopes` shows it.")
 ]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="TIME", help="As it was then, in recorded time: 2026-03-02T10:15:00Z.")
+]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most that many, 1 to 1000.")]
 Url = Annotated[
     str | None,
@@ -71,3 +74,11 @@ def scope_number(value: str) -> int:
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
         raise InputError("a scope id must look like 12 or s12")
     return int(digits)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """Raises `InputError` for what isn't a time with a zone."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{option} must be an ISO 8601 time with a zone: 2026-03-02T10:15:00Z") from None

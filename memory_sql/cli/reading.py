@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import Agent, AsJson, Data, InSession, Limit, ScopeId, Url, User, run, scope_number
+from memory_sql.cli.options import (
+    Agent,
+    AsJson,
+    AsOf,
+    Data,
+    InSession,
+    Limit,
+    ScopeId,
+    Url,
+    User,
+    moment,
+    run,
+    scope_number,
+)
 from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -29,6 +43,7 @@ def context(
             help="Add the observations that match the message, always or never; else where the message asks for them.",
         ),
     ] = None,
+    as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -45,7 +60,12 @@ def context(
         url,
         data,
         lambda memory: memory.context(
-            agent_id=agent, user_id=user, session_id=session, message=message, retrieve=retrieve
+            agent_id=agent,
+            user_id=user,
+            session_id=session,
+            message=message,
+            retrieve=retrieve,
+            as_of=moment("--as-of", as_of),
         ),
     )
     output.one(found, str, as_json)
@@ -57,6 +77,7 @@ def search(
     user: User,
     session: InSession = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
+    as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -69,7 +90,9 @@ def search(
     found = run(
         url,
         data,
-        lambda memory: memory.search(query, agent_id=agent, user_id=user, session_id=session, top_k=top_k),
+        lambda memory: memory.search(
+            query, agent_id=agent, user_id=user, session_id=session, top_k=top_k, as_of=moment("--as-of", as_of)
+        ),
     )
     looked_for = ", ".join(found.terms)
     nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
@@ -105,6 +128,7 @@ def list_observations(
     user: User,
     scope_id: ScopeId = None,
     limit: Limit = 50,
+    as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -115,7 +139,13 @@ def list_observations(
     memory-sql list --agent ada --user mia --limit 10
     """
     scope = None if scope_id is None else scope_number(scope_id)
-    found = run(url, data, lambda memory: memory.list(agent_id=agent, user_id=user, scope_id=scope, limit=limit))
+    found = run(
+        url,
+        data,
+        lambda memory: memory.list(
+            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
+        ),
+    )
     output.rows(found, output.observation_line, as_json, "no observations")
 
 
@@ -178,6 +208,7 @@ def history(
     user: User,
     scope_id: ScopeId = None,
     limit: Limit = 50,
+    as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -188,7 +219,13 @@ def history(
     memory-sql history --agent ada --user mia --scope-id s12
     """
     scope = None if scope_id is None else scope_number(scope_id)
-    found = run(url, data, lambda memory: memory.history(agent_id=agent, user_id=user, scope_id=scope, limit=limit))
+    found = run(
+        url,
+        data,
+        lambda memory: memory.history(
+            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
+        ),
+    )
     output.rows(found, version_text, as_json, "no text has been written yet")
 
 
@@ -207,9 +244,12 @@ def diff(
     agent: Agent,
     user: User,
     from_version: Annotated[
-        int | None, typer.Option("--from", metavar="V", help="This version of its text; else the one before --to.")
+        str | None,
+        typer.Option(
+            "--from", metavar="V", help="This version of its text, or that of a time; else the one before --to."
+        ),
     ] = None,
-    to_version: Annotated[int | None, typer.Option("--to", metavar="V", help="And this one; else the newest.")] = None,
+    to_version: Annotated[str | None, typer.Option("--to", metavar="V", help="And this one; else the newest.")] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -219,6 +259,7 @@ def diff(
     \b
     memory-sql diff s12 --agent ada --user mia
     memory-sql diff s12 --agent ada --user mia --from 3 --to 7
+    memory-sql diff s12 --agent ada --user mia --from 2026-03-02T00:00:00Z
 
     Sentence by sentence: - is gone, + has come. Version 0 is before there was a text.
     """
@@ -227,10 +268,20 @@ def diff(
         url,
         data,
         lambda memory: memory.diff(
-            agent_id=agent, user_id=user, scope_id=number, from_version=from_version, to_version=to_version
+            agent_id=agent,
+            user_id=user,
+            scope_id=number,
+            from_version=_version("--from", from_version),
+            to_version=_version("--to", to_version),
         ),
     )
     output.one(found, diff_text, as_json)
+
+
+def _version(option: str, text: str | None) -> int | datetime | None:
+    """`7` and `v7` are version 7, anything else a time."""
+    digits = (text or "").removeprefix("v")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else moment(option, text)
 
 
 def diff_text(diff: Diff) -> str:

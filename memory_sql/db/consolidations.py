@@ -247,16 +247,31 @@ class ConsolidationRepository:
         )
         return list(found)
 
-    async def versions(self, principal: Mapping[str, Any], scope_id: int | None, limit: int) -> list[Consolidation]:
-        """Versions of the visible scopes' texts, newest first."""
-        found = await self._session.execute(_VERSIONS, {**principal, "scope_id": scope_id, "limit": limit})
+    async def version_at(self, history: History, moment: datetime) -> int:
+        """The version that was the scope's text at that moment; 0: it had none."""
+        newest = await self._session.scalar(
+            select(func.max(_c.version)).where(history.is_of(_c), _c.created_at <= moment, was_live(moment))
+        )
+        return newest or 0
+
+    async def versions(
+        self, principal: Mapping[str, Any], scope_id: int | None, limit: int, as_of: datetime | None = None
+    ) -> list[Consolidation]:
+        """Versions of the visible scopes' texts, newest first; as they were at a past moment, if one is given."""
+        statement = _VERSIONS if as_of is None else _VERSIONS.where(_c.created_at <= as_of)
+        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit})
         return [
             Consolidation(
                 scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-                **{name: row[name] for name in _VERSION_FIELDS},
+                **{name: row[name] for name in _VERSION_FIELDS}
+                | ({} if as_of is None else {"live": row["live_until"] is None or row["live_until"] > as_of}),
             )
             for row in found.mappings()
         ]
+
+
+def was_live(moment: datetime) -> Any:
+    return or_(_c.live_until.is_(None), _c.live_until > moment)
 
 
 _c, _o, _t = ConsolidationRow, ObservationRow, ObservationStateRow
@@ -282,6 +297,7 @@ _VERSIONS = (
         ScopeRow.owner,
         ScopeRow.name,
         *(getattr(ConsolidationRow, f) for f in _VERSION_FIELDS),
+        ConsolidationRow.live_until,
     )
     .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
     .join(ConsolidationRow, is_visible(ConsolidationRow, ScopeRow.__table__))

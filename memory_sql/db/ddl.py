@@ -25,6 +25,8 @@ FUNCTIONS = (
     "text_statistics",
     "static_layer",
     "search",
+    "known_at",
+    "static_layer_at",
 )
 VIEWS = (
     "v_observations",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, and_, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy import BigInteger, DateTime, Text, and_, bindparam, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -148,11 +148,18 @@ class ObservationRepository:
         return None if row is None else to_observation(row)
 
     async def list(
-        self, principal: Mapping[str, Any], scope_id: int | None, limit: int, before: tuple[datetime, int, int] | None
+        self,
+        principal: Mapping[str, Any],
+        scope_id: int | None,
+        limit: int,
+        before: tuple[datetime, int, int] | None,
+        as_of: datetime | None = None,
     ) -> list[Observation]:
         """The active observations that the principal may see, newest known first; `before` continues a listing."""
-        statement = _LIST if before is None else _LIST.where(before > _RECENCY)
-        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit})
+        statement = _LIST if as_of is None else _LIST_AT
+        statement = statement if before is None else statement.where(before > _RECENCY)
+        moment = {} if as_of is None else {"as_of": as_of}
+        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit, **moment})
         return [to_observation(row) for row in found]
 
 
@@ -205,33 +212,31 @@ def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | Non
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
 STATUS = func.coalesce(_t.status, "active")
 
+_COLUMNS = (
+    _o.scope_id,
+    _o.seq,
+    _s.kind.label("scope_kind"),
+    _s.owner,
+    _s.name,
+    _o.content,
+    _o.observed_at,
+    _o.created_at,
+    _o.source_kind,
+    _o.session_id,
+    _o.speaker,
+    _o.message_ids,
+    _o.run_id,
+    _o.category,
+    _o.kind,
+    _o.confidence,
+    _o.importance,
+    _o.sensitivity,
+    _o.tags,
+    _o.metadata_.label("own_metadata"),
+)
+_pending = and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
 OBSERVATION = (
-    select(
-        _o.scope_id,
-        _o.seq,
-        _s.kind.label("scope_kind"),
-        _s.owner,
-        _s.name,
-        _o.content,
-        _o.observed_at,
-        _o.created_at,
-        _o.source_kind,
-        _o.session_id,
-        _o.speaker,
-        _o.message_ids,
-        _o.run_id,
-        _o.category,
-        _o.kind,
-        _o.confidence,
-        _o.importance,
-        _o.sensitivity,
-        _o.tags,
-        _o.metadata_.label("own_metadata"),
-        STATUS.label("status"),
-        and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False))).label(
-            "pending"
-        ),
-    )
+    select(*_COLUMNS, STATUS.label("status"), _pending.label("pending"))
     .join_from(_o, _s, is_visible(_o, _s.__table__))
     .outerjoin(_t, _same_observation(_t, _o))
 )
@@ -275,6 +280,27 @@ _RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
 _LIST = (
     VISIBLE_OBSERVATION.where(
         STATUS == "active",
+        _s.is_active,
+        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
+    )
+    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)
+
+_known = func.memory.known_at(
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    bindparam("as_of", type_=DateTime(timezone=True)),
+).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
+PAST_STATUS = _known.c.status
+PAST_OBSERVATION = (
+    select(*_COLUMNS, _known.c.status.label("status"), _known.c.pending.label("pending"))
+    .join_from(_known, _o, and_(is_visible(_o, _known), _o.seq == _known.c.seq))
+    .join(_s, is_visible(_o, _s.__table__))
+)
+"""As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""
+_LIST_AT = (
+    PAST_OBSERVATION.where(
+        PAST_STATUS == "active",
         _s.is_active,
         or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
     )

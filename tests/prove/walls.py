@@ -198,7 +198,7 @@ class Reader:
             self.wrong.append(f"{way} as {whose}: foreign {more}, denied {less}")
 
     async def search(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
-        who = {"agent_id": agent, "user_id": user, "session_id": session}
+        who: dict[str, Any] = {"agent_id": agent, "user_id": user, "session_id": session}
         found = await self.walled.search("gate", **who, top_k=100, session=unit)
         keys = {self.world.observations[hit.observation.id] for hit in found.results}
         expected = {key for key in self.world.visible(agent, user, session) if not key[1].startswith("s:")}

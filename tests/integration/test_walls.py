@@ -173,6 +173,26 @@ async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scri
         assert await raw.fetch("SELECT FROM memory.lineage") == []  # of the group, which is his, but made of what isn't
 
 
+async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other_way_round(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    await live(memory, llm)
+    anonymous = {"agent_id": "ada", "user_id": "anonymous"}
+    await memory.observe("The gate of a visitor.", **anonymous)
+    await memory.add(conversation(1), **anonymous, session_id="s-anonymous")
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'visitor'") == 1
+        sessions = await raw.fetch("SELECT DISTINCT session_id FROM memory.messages ORDER BY 1")
+        assert [row["session_id"] for row in sessions] == ["s-anonymous", "s-mia"]
+        await enter(raw, "ada", "anonymous")
+        assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == 0
+        assert await raw.fetch("SELECT FROM memory.user_aliases") == []
+    for read in (memory, walled):
+        assert len(await read.list(**MIA)) == 5
+        assert len(await read.list(**anonymous)) == 2
+
+
 async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     async with raw.transaction():
@@ -441,7 +461,9 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 ) -> None:
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
-        **dict.fromkeys(("my_agent", "my_scopes", "search", "served_agent", "static_layer"), roles.reader),
+        **dict.fromkeys(
+            ("my_agent", "my_scopes", "my_user_ids", "search", "served_agent", "static_layer"), roles.reader
+        ),
         **dict.fromkeys(("erase", "erase_agent"), roles.eraser),
     }
     for name, _, config, arguments, public in definers:

@@ -10,7 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.scopes import (
     SCOPE_ORDER,
+    disputed_of,
     is_visible,
+    newest_disputed,
     newest_pending,
     pending_of,
     scope_ref,
@@ -30,9 +32,11 @@ _STATIC_LAYER = (
         ScopeRow.consolidation,
         ScopeRow.version,
         *newest_pending.c,
+        *newest_disputed.c,
     )
     .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
     .join(newest_pending, true())
+    .join(newest_disputed, true())
     .where(ScopeRow.is_active)
     .order_by(*SCOPE_ORDER)
 )
@@ -48,6 +52,7 @@ async def static_layer(session: AsyncSession, principal: Mapping[str, Any], pend
             consolidation=row.consolidation,
             version=row.version,
             pending=pending_of(row),
+            disputed=disputed_of(row),
         )
         for row in found
     ]

@@ -16,6 +16,7 @@ FUNCTIONS = (
     "formation_due",
     "add_messages",
     "refuse_change",
+    "guard_privacy",
     "forget_closure",
     "tainted_versions",
     "erase",

@@ -36,7 +36,7 @@ from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "5d20c7e8b316"
+REVISION = "c4e7a91b5d20"
 
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"

@@ -273,10 +273,9 @@ class CorrectionRepository:
                 tuple_(e.scope_id, e.seq).in_(sorted(keys)),
                 e.detail["to"].astext == "quarantined",
             )
-            .distinct(e.scope_id, e.seq)
-            .order_by(e.scope_id, e.seq, e.event_id.desc())
+            .order_by(e.event_id)
         )
-        return {(row.scope_id, row.seq): row.detail for row in found}
+        return {(row.scope_id, row.seq): row.detail for row in found}  # the newest comes last
 
     async def raise_epochs(self, scope_ids: Collection[int]) -> None:
         """Whatever a model is making just now of what these scopes held is refused (rule 6)."""

@@ -205,6 +205,7 @@ class ScopeRepository:
         """
         statement = (
             _STATE.add_columns(*newest_pending.c, *newest_disputed.c)
+            .select_from(ScopeRow)
             .join(newest_pending, true())
             .join(newest_disputed, true())
             .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")

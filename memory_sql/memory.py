@@ -575,7 +575,7 @@ class Memory:
         content = content_of(text, self.settings.observation_max_characters)
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self.settings.metadata_max_characters)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.update(unit, asked, observation_id, content, given, extra, if_version)
 
     async def supersede(
@@ -595,7 +595,7 @@ class Memory:
         Raises as `update` does.
         """
         asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.supersede(unit, asked, old_id, new_id, if_version)
 
     async def reinstate(
@@ -614,7 +614,7 @@ class Memory:
         Raises `InputError` where it isn't superseded or an active one says the same; else as `update` does.
         """
         asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.reinstate(unit, asked, observation_id, if_version)
 
     async def confirm(self, observation_id: str, *, agent_id: object, user_id: object, **more: Any) -> Observation:
@@ -641,7 +641,7 @@ class Memory:
         session: Session | None = None,
     ) -> Observation:
         asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.verify(unit, asked, observation_id, verification, if_version)
 
     async def mark(
@@ -665,7 +665,7 @@ class Memory:
         """
         asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
         level = sensitivity_of(sensitivity)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.mark(unit, asked, observation_id, private, level, if_version)
 
     async def mark_private(self, observation_id: str, *, agent_id: object, user_id: object, **more: Any) -> Marked:
@@ -690,7 +690,7 @@ class Memory:
         are as they were before they took it in. Who says it again says nothing new. Raises `NotFoundError`, `InputError`.
         """
         asked, target = self._chosen(observation_id, agent_id, user_id, actor, reason, source)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.quarantine(unit, asked, target)
 
     async def release(
@@ -709,7 +709,7 @@ class Memory:
         Named as in `quarantine`. Raises `InputError` where it isn't quarantined or an active one says the same by now.
         """
         asked, target = self._chosen(observation_id, agent_id, user_id, actor, reason, source)
-        async with self.database.transaction(session) as unit:
+        async with self.database.transaction(session, locks_for=self._lock_timeout) as unit:
             return await corrections.release(unit, asked, target)
 
     def _asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -669,3 +670,71 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
     assert [
         one for one in done if isinstance(one, Exception) and not isinstance(one, NotFoundError | VersionError)
     ] == []
+
+
+# Any of it in any order
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
+    """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
+    dice, done = random.Random(seed), 0
+    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.form(**ADA, session_id="s")
+    for n in range(80):
+        ids = [key for (key,) in await rows(memory, "SELECT observation_id FROM memory.v_observations ORDER BY 1")]
+        try:
+            await act(memory, dice, f"w{n:03}", ids)
+            done += 1
+        except (InputError, VersionError, NotFoundError):
+            continue
+        await check(memory)
+        if n % 8 == 0:
+            assert list(await memory.verify()) == []
+    assert done > 40
+
+
+async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) -> None:
+    one, other = dice.choice(ids), dice.choice(ids)
+    owner = dice.choice([MIA, {**MIA, "group_id": "crew"}, {**MIA, "collective": True}])
+    key = dice.choice([None, None, "home", "hobby"])
+    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine release"
+                      " consolidate consolidate undo forget due".split()):  # fmt: skip
+        case "observe":
+            await memory.observe(f"It is {word}.", **owner, fact_key=key)
+        case "derive":
+            source = await memory.get(one, **MIA)
+            if source.status == "active" and not source.no_propagate and source.scope.kind == "individual":
+                await spread(memory, await memory.observe(f"It is {word}.", **MIA, group_id="crew"), source)
+        case "update":
+            await memory.update(one, **MIA, text=f"It is {word}.")
+        case "supersede":
+            await memory.supersede(one, other, **MIA)
+        case "mark":
+            await memory.mark(one, **MIA, private=dice.choice([True, False]))
+        case "consolidate":
+            await tell(memory)
+        case "undo":
+            await memory.undo(**ADA, scope_id=int(one[1:].partition("-")[0]))
+        case "forget":
+            await memory.forget(**ADA, observation_id=one, wait=False)
+            await memory.observe("It is never empty.", **MIA)
+        case "due":
+            await memory.run_due()
+        case operation:
+            await getattr(memory, operation)(one, **MIA)
+
+
+async def check(memory: Memory) -> None:
+    found = await rows(
+        memory,
+        "SELECT o.content, o.status, o.pending, coalesce(s.consolidation, '') FROM memory.v_observations o"
+        " JOIN memory.scopes s USING (scope_id)",
+    )
+    shown = str(await memory.context(**MIA))
+    for content, status, waits, text in found:
+        assert status != "active" or waits or content in text, content
+        assert status != "quarantined" or content not in shown, content
+    private = "SELECT 1 FROM memory.lineage l JOIN memory.observations o ON (o.scope_id, o.seq)"
+    private += " = (l.source_scope_id, l.source_seq) WHERE o.no_propagate"
+    assert await rows(memory, private) == []

@@ -15,10 +15,12 @@ from typing import Any
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.agents import agent_key_of
+from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.corrections import Change, CorrectionRepository, Entry, Key, Standing
 from memory_sql.db.forgetting import Closure, ForgettingRepository, Seeds
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.db.states import StateRepository
 from memory_sql.domain import (
     ForgetTarget,
     Marked,
@@ -134,7 +136,7 @@ async def update(
     repository = CorrectionRepository(session, held.agent_key)
     await repository.inherit_lineage(scope.scope_id, held.key[1], key[1], asked.now)
     await repository.record("correction", held.key, {"by": new.id}, asked.entry)
-    await _put_in_place(session, asked, held, key, "correction")
+    await _put_in_place(session, asked, held, key)
     return (await observations.by_keys(held.agent_key, [key]))[0]
 
 
@@ -170,14 +172,16 @@ async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if
     key = parse_observation_id(new.id)
     if (new.observed_at, key) <= (old.observed_at, held.key):
         raise InputError(f"{new_id} isn't newer than {old_id}")
-    await _put_in_place(session, asked, held, key, "supersede")
+    await _put_in_place(session, asked, held, key)
     return (await ObservationRepository(session).by_keys(held.agent_key, [held.key]))[0]
 
 
-async def _put_in_place(session: Session, asked: Asked, held: Held, new: Key, why: str) -> None:
+async def _put_in_place(session: Session, asked: Asked, held: Held, new: Key) -> None:
     """The held one is superseded. A text that holds it is to be told anew with the new one, which has to wait for that."""
-    changes = [Change(held.standing, "superseded", why, superseded_by=new[1])]
-    await CorrectionRepository(session, held.agent_key).change(changes, asked.entry)
+    entry = asked.entry
+    await StateRepository(session).supersede(
+        held.scope, {held.key[1]: new[1]}, asked.now, actor=entry.actor, reason=entry.reason
+    )
     await _tell_with(session, asked.settings, asked.now, held.scope, [held.key], [new])
 
 
@@ -194,7 +198,7 @@ async def _tell_with(
     await CorrectionRepository(session, scope.agent_key).take_lease(scope)
     if await _first_holding(repository, told):
         for version in (await _first_holding(repository, new)).values():
-            await scopes.rewind(scope, version, "retract", now)
+            await ConsolidationRepository(session).rewind(scope, version, "retract", now)
         await repository.await_rebuild([scope.scope_id])
     await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
 
@@ -229,8 +233,7 @@ async def replace_fact(
     repository = CorrectionRepository(session, agent_key)
     *older, newest = await repository.of_fact(scope.scope_id, fact_key)
     if older:
-        changes = [Change(one, "superseded", "fact_key", superseded_by=newest.key[1]) for one in older]
-        await repository.change(changes, Entry(None, None, now))
+        await StateRepository(session).supersede(scope, {one.key[1]: newest.key[1] for one in older}, now)
         await _tell_with(session, settings, now, scope, [one.key for one in older], [newest.key])
 
 
@@ -330,7 +333,7 @@ async def _rewind(session: Session, asked: Asked, agent_key: int, keys: Collecti
     scopes = ScopeRepository(session)
     tainted = await _first_holding(ForgettingRepository(session, agent_key), keys)
     for state in await scopes.lock(agent_key, scope_ids=tainted) if tainted else ():
-        await scopes.rewind(state, tainted[state.scope_id], reason, asked.now)
+        await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], reason, asked.now)
     return list(tainted)
 
 
@@ -363,6 +366,10 @@ class Poisoned:
     replaced: tuple[Standing, ...]
 
     @property
+    def fresh(self) -> list[Standing]:
+        return [one for one in self.standings if one.status != "quarantined"]
+
+    @property
     def scopes(self) -> set[int]:
         return {one.key[0] for one in self.standings}
 
@@ -376,9 +383,13 @@ async def quarantine(session: Session, asked: Asked, target: ForgetTarget) -> Se
         await _find(session, asked, target.observation_id)
     agent_key = await _agent(session, asked)
     poisoned = await _locked(session, agent_key, lambda: _poisoned(session, agent_key, target))
-    fresh = [one for one in poisoned.standings if one.status != "quarantined"]
-    repository = CorrectionRepository(session, agent_key)
-    tainted = await _rewind(session, asked, agent_key, [one.key for one in fresh], "quarantine")
+    tainted: set[int] = set()
+    while again := await _rewind(session, asked, agent_key, [one.key for one in poisoned.fresh], "quarantine"):
+        tainted |= set(again)
+        poisoned = await _poisoned(
+            session, agent_key, target
+        )  # what gave way in a version stands again, as it had before
+    repository, fresh = CorrectionRepository(session, agent_key), poisoned.fresh
     changes = [Change(one, "quarantined", "quarantine", more=_because(one, poisoned.because)) for one in fresh]
     changes += [Change(one, "active", "quarantine") for one in poisoned.replaced]
     await repository.change(changes, asked.entry)

@@ -415,6 +415,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN {extras}",
     ],
     "superseded_lead_to_what_stands": [
+        "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
         "UPDATE memory.observation_states SET status = 'superseded', superseded_by = 999"
         " WHERE (agent_key, scope_id, seq) IN {extras}",
         "UPDATE memory.observation_states SET status = 'superseded', superseded_by = seq"
@@ -487,9 +488,6 @@ PLANTED: dict[str, list[str]] = {
         " AND contradictions <> '[]'",
         'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 2, "older": 2}}]\' WHERE live AND to_seq = 3'
         " AND contradictions <> '[]'",
-    ],
-    "superseded_by_another": [
-        "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
     ],
     "targets_have_one_run": [
         "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"

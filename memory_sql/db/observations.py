@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -115,12 +115,12 @@ class ObservationRepository:
     async def _twins(
         self,
         agent_key: int,
-        wanted: Iterable[tuple[int, int, bytes, str | None]],
+        wanted: Sequence[tuple[int, int, bytes, str | None]],
         replaced: tuple[int, int] | None,
     ) -> dict[tuple[int, bytes | None], int]:
         """The observations `(scope_id, seq)`, active and of the absorb lane, that have this very normal form."""
         o, state = ObservationRow, ObservationStateRow
-        keys = {(scope_id, seq, digest): fact_key for scope_id, seq, digest, fact_key in wanted}
+        fact_keys = {(scope_id, digest): fact_key for scope_id, _, digest, fact_key in wanted}
         found = await self._session.execute(
             select(o.scope_id, o.content_hash, o.seq, o.fact_key)
             .outerjoin(state, _same_observation(state, o))
@@ -129,14 +129,13 @@ class ObservationRepository:
                 o.lane == "absorb",
                 STATUS == "active",
                 VERIFICATION != "disputed",
-                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted(keys)),
+                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted})),
             )
         )
         return {
             (row.scope_id, row.content_hash): row.seq
             for row in found
-            if (row.scope_id, row.seq) != replaced
-            and keys[row.scope_id, row.seq, row.content_hash] in (None, row.fact_key)
+            if (row.scope_id, row.seq) != replaced and fact_keys[row.scope_id, row.content_hash] in (None, row.fact_key)
         }
 
     async def _quarantined(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:

@@ -715,7 +715,7 @@ class Memory:
     def _asked(
         self, principal: Mapping[str, str | None], actor: object | None, reason: str | None
     ) -> corrections.Asked:
-        who, why = optional_id("actor", actor), text_of("reason", reason) or None
+        who, why = optional_id("actor", actor), reason_of(reason)
         return corrections.Asked(principal, who, why, self.settings, self.now())
 
     def _chosen(

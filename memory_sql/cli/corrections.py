@@ -1,4 +1,4 @@
-"""Commands that correct what is remembered: correct, supersede, reinstate, confirm, dispute, mark, quarantine, unquarantine."""
+"""Commands that correct what is remembered: replace, confirm, dispute, keep private, set aside."""
 
 from __future__ import annotations
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any, get_args
 
-from memory_sql.domain import ScopeKind, aware, host_id, observation_id, parse_observation_id
+from memory_sql.domain import (
+    ForgetTarget,
+    ScopeKind,
+    Sensitivity,
+    aware,
+    host_id,
+    observation_id,
+    parse_observation_id,
+)
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.people import HoldKind
 from memory_sql.text import clean
@@ -62,6 +71,27 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
 
 def version_of(value: int | datetime | None) -> int | datetime | None:
     return aware(value, "version") if isinstance(value, datetime) else value
+
+
+def tags_of(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(text_of("tags", tag) for tag in ([] if isinstance(values, str) else values))
+
+
+def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
+    if value is not None and value not in get_args(Sensitivity):
+        raise InputError(f"sensitivity must be one of {', '.join(get_args(Sensitivity))}")
+    return value
+
+
+def source_of(given: Mapping[str, Any]) -> ForgetTarget:
+    """Observations by where they come from; `from_user_id`, `from_session_id` and `from_group_id` beside the words of
+    `ForgetTarget` that select observations."""
+    ids = {name: f"from_{name}" for name in ("user_id", "session_id", "group_id")}
+    words = ("fact_key", "tag", "query", "source", "run_id")
+    if unknown := sorted(set(given) - set(ids.values()) - set(words)):
+        raise InputError(f"no such source: {', '.join(unknown)}")
+    wholes = {name: optional_id(said, given.get(said)) for name, said in ids.items()}
+    return ForgetTarget.of(**wholes, **{name: given.get(name) for name in words})
 
 
 def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:

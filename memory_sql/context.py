@@ -68,6 +68,7 @@ def render(
     shown = {observation_id(scope.ref.id, line.seq) for scope in scopes for line in scope.pending}
     pieces = [piece for scope in scopes for piece in _scope(scope, now)]
     pieces += [piece for scope in scopes if scope.ref.kind != "individual" for piece in _recent_apart(scope, now)]
+    pieces += [piece for scope in scopes for piece in _disputed_apart(scope, now)]
     pieces += _retrieved([hit for hit in hits if hit.observation.id not in shown], now)
     body = "\n".join(piece.xml for piece in pieces)
     xml = f"<MemoryContext>\n{body}\n</MemoryContext>" if pieces else "<MemoryContext/>"
@@ -118,9 +119,24 @@ def _recent_apart(scope: ScopeText, now: datetime) -> Iterable[_Piece]:
         )
 
 
+def _disputed_apart(scope: ScopeText, now: datetime) -> Iterable[_Piece]:
+    """What somebody says isn't so and the scope's text may state; what is pending is marked where it stands."""
+    told = [item for item in scope.disputed if item not in scope.pending]
+    if told and scope.consolidation:
+        attributes = [attribute("scope", scope.ref.kind)]
+        attributes += [attribute(scope.ref.kind, title_of(scope))] if scope.ref.owner_id else []
+        lines = [_line(item.content, item.observed_at, now) for item in told]
+        xml = _element("DisputedObservations", attributes, "\n".join(lines))
+        sources = tuple(observation_id(scope.ref.id, item.seq) for item in told)
+        yield _Piece(
+            xml, ContextPart(element="DisputedObservations", scope=scope.ref, sources=sources, tokens=count_tokens(xml))
+        )
+
+
 def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterable[_Piece]:
     if hits:
-        lines = [_line(hit.observation.content, hit.observation.observed_at, now) for hit in hits]
+        found = [hit.observation for hit in hits]
+        lines = [_line(o.content, o.observed_at, now, disputed=o.verification == "disputed") for o in found]
         xml = _element("RetrievedObservations", [], "\n".join(lines))
         sources = tuple(hit.observation.id for hit in hits)
         yield _Piece(
@@ -129,11 +145,11 @@ def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterable[_Piece]:
 
 
 def _lines(scope: ScopeText, now: datetime) -> list[str]:
-    return [_line(line.content, line.observed_at, now) for line in scope.pending]
+    return [_line(line.content, line.observed_at, now, disputed=line in scope.disputed) for line in scope.pending]
 
 
-def _line(content: str, observed_at: datetime, now: datetime) -> str:
-    return f"- {escape(one_line(content))} ({age(observed_at, now)})"
+def _line(content: str, observed_at: datetime, now: datetime, *, disputed: bool = False) -> str:
+    return f"- {escape(one_line(content))} ({age(observed_at, now)}{', disputed' if disputed else ''})"
 
 
 def _recent(lines: Sequence[str], attributes: Sequence[str] = ()) -> str:

@@ -22,6 +22,8 @@ ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function"
 
 ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
 SourceKind = Literal["formation", "observe", "propagation", "import"]
+Sensitivity = Literal["public", "private", "sensitive"]
+Verification = Literal["unverified", "confirmed", "disputed"]
 OWNER_PREFIX: Mapping[str, str] = {
     "individual": "u:",
     "group": "g:",
@@ -241,13 +243,17 @@ class PendingObservation:
 
 @dataclass(frozen=True, slots=True)
 class ScopeText:
-    """A visible scope as the prompt shows it; pending observations oldest first."""
+    """A visible scope as the prompt shows it; pending observations oldest first.
+
+    `disputed` are those, pending or in the text, that somebody says aren't so.
+    """
 
     ref: ScopeRef
     display_name: str | None
     consolidation: str | None
     version: int
     pending: tuple[PendingObservation, ...]
+    disputed: tuple[PendingObservation, ...] = ()
 
 
 class Source(Value):
@@ -261,7 +267,11 @@ class Source(Value):
 
 
 class Observation(Value):
-    """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified."""
+    """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
+
+    Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
+    is the id of what has taken its place. What is `no_propagate` or `confidential` never leaves its scope.
+    """
 
     id: str
     scope: ScopeRef
@@ -275,9 +285,15 @@ class Observation(Value):
     confidence: float | None = None
     importance: float | None = None
     sensitivity: str
+    no_propagate: bool = False
+    confidential: bool = False
+    verification: Verification = "unverified"
+    superseded_by: str | None = None
+    fact_key: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     source: Source
+    version: int = 1
 
 
 class Contradiction(Value):
@@ -557,6 +573,21 @@ class Receipt(Value):
     rebuilt: tuple[int, ...] = ()
     withheld: tuple[int, ...] = ()
     physical: Physical
+
+
+class Marked(Value):
+    """An observation as it is marked now. `retracted`: what was made of it and had to go; `withheld` as in `Receipt`."""
+
+    observation: Observation
+    retracted: tuple[str, ...] = ()
+    withheld: tuple[int, ...] = ()
+
+
+class SetAside(Value):
+    """The ids of what a quarantine set aside, or a release brought back, and the scopes that are to be told anew."""
+
+    observations: tuple[str, ...]
+    withheld: tuple[int, ...] = ()
 
 
 class Stats(Value):

@@ -8,6 +8,7 @@
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── HeldError                   a legal hold forbids to forget it
+    ├── VersionError                what is to be changed isn't any more what the caller has seen
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
     │   ├── SchemaError             the schema is missing, older or newer than this release
@@ -80,6 +81,16 @@ class HeldError(MemorySQLError):
     def __init__(self, holds: int) -> None:
         super().__init__(f"{holds} open legal holds; release them first, or forget what they don't cover")
         self.holds = holds
+
+
+class VersionError(MemorySQLError):
+    """`found` is the version that it has now; `by` the observation that has taken its place, if any."""
+
+    def __init__(self, key: str, found: int, because: str, *, by: str | None = None) -> None:
+        super().__init__(f"observation {key} {because}; nothing was written")
+        self.key = key
+        self.found = found
+        self.by = by
 
 
 class DatabaseError(MemorySQLError):

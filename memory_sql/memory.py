@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, diff, embedded, forgetting, intake, journal, retrieval
+from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
     held_of,
@@ -32,6 +32,9 @@ from memory_sql.arguments import (
     principal_of,
     reason_of,
     scope_key,
+    sensitivity_of,
+    source_of,
+    tags_of,
     text_of,
     version_of,
     within,
@@ -65,14 +68,18 @@ from memory_sql.domain import (
     Diff,
     ForgetTarget,
     FormResult,
+    Marked,
     Message,
     Observation,
     Receipt,
     RunDueResult,
     Scope,
     SearchResult,
+    Sensitivity,
+    SetAside,
     SourceKind,
     Stats,
+    Verification,
     Violation,
     aware,
     owner_key,
@@ -266,13 +273,16 @@ class Memory:
         scope: object | None = None,
         tags: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        fact_key: object | None = None,
         session: Session | None = None,
     ) -> Observation:
         """Remembers one thing without a model: for the user, or for a group, or for everybody (`collective=True`).
 
         Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
         owner's. What the scope learnt last, word for word, is not stored again; it gains evidence. A relative date
-        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the session's time zone.
+        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the session's time zone. With
+        `fact_key`, the host's name of the fact, it takes the place of what the scope held of that fact until then; by
+        `observed_at`. What was quarantined in the scope, word for word, stays so.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user = optional_id("user_id", user_id)
@@ -289,8 +299,9 @@ class Memory:
             evidence=(Evidence(user_id=user),),
             session_id=conversation,
             speaker=one_line(text_of("speaker", speaker)) or None,
-            tags=tuple(text_of("tags", tag) for tag in ([] if isinstance(tags, str) else tags)),
+            tags=tags_of(tags),
             metadata=storable_metadata(metadata or {}, self.settings.metadata_max_characters),
+            fact_key=optional_id("fact_key", fact_key),
         )
         async with self.database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
             known = await ensure_agent(unit, agent, now)
@@ -303,6 +314,8 @@ class Memory:
             if not locked[0].is_active:
                 raise InputError(f"scope {locked[0].scope_id} is inactive")
             saved = await observations.save(known.key, [draft], locked, run_id=None, now=now)
+            if draft.fact_key is not None and saved.stored:
+                await corrections.replace_fact(unit, known.key, locked[0], draft.fact_key, settings, now)
             await scopes.refresh_due(known.key, [s.scope_id for s in locked], settings.consolidation_threshold, now)
             return (await observations.by_keys(known.key, saved.stored or saved.known))[0]
 
@@ -541,6 +554,192 @@ class Memory:
                 if agent_key is not None:
                     receipts.append(await forgetting.again(unit, agent_key, entry, self.settings, self.now()))
         return [receipt for receipt in receipts if receipt is not None]
+
+    # What a person corrects; each takes effect in the next context, and is an event with who did it and why
+
+    async def update(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        text: str,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        if_version: int | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation that takes the place of this one, on the word of `user_id`; tags and metadata go over to it.
+
+        The old one stays in history. `actor` is who did it, if not the user. `if_version`: only if the observation still
+        has that `version`. Raises `VersionError` when it hasn't, or when it is active no more; `InputError`;
+        `NotFoundError`, also for what this user may not see.
+        """
+        asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
+        content = content_of(text, self.settings.observation_max_characters)
+        given = None if tags is None else tags_of(tags)
+        extra = None if metadata is None else storable_metadata(metadata, self.settings.metadata_max_characters)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.update(unit, asked, observation_id, content, given, extra, if_version)
+
+    async def supersede(
+        self,
+        old_id: str,
+        new_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        if_version: int | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The old observation, in whose place the new one, of the same scope and newer, stands from now on.
+
+        Raises as `update` does.
+        """
+        asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.supersede(unit, asked, old_id, new_id, if_version)
+
+    async def reinstate(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        if_version: int | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation, which stands again beside what had taken its place.
+
+        Raises `InputError` where it isn't superseded or an active one says the same; else as `update` does.
+        """
+        asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.reinstate(unit, asked, observation_id, if_version)
+
+    async def confirm(self, observation_id: str, *, agent_id: object, user_id: object, **more: Any) -> Observation:
+        """The observation, `confirmed` on the word of `user_id`. Takes and raises what `update` does."""
+        return await self._verify(observation_id, agent_id, user_id, "confirmed", **more)
+
+    async def dispute(self, observation_id: str, *, agent_id: object, user_id: object, **more: Any) -> Observation:
+        """The observation, `disputed`: the context says so, and who says it again says something new.
+
+        Takes and raises what `update` does.
+        """
+        return await self._verify(observation_id, agent_id, user_id, "disputed", **more)
+
+    async def _verify(
+        self,
+        observation_id: str,
+        agent_id: object,
+        user_id: object,
+        verification: Verification,
+        *,
+        if_version: int | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.verify(unit, asked, observation_id, verification, if_version)
+
+    async def mark(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        private: bool | None = None,
+        sensitivity: Sensitivity | None = None,
+        if_version: int | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Marked:
+        """Says how private an observation is, and what it has taken the place of; None leaves that as it is.
+
+        `private`: it never leaves its scope. What becomes more private leaves where it has spread: all that was made of
+        it is erased, and the texts that held that are as they were before, until they are told anew. Raises as `update`
+        does, and `HeldError` when a legal hold keeps what would have to go.
+        """
+        asked = self._asked(principal_of(agent_id, user_id, None), actor, reason)
+        level = sensitivity_of(sensitivity)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.mark(unit, asked, observation_id, private, level, if_version)
+
+    async def mark_private(self, observation_id: str, *, agent_id: object, user_id: object, **more: Any) -> Marked:
+        """As `mark` with `private=True`."""
+        return await self.mark(observation_id, agent_id=agent_id, user_id=user_id, private=True, **more)
+
+    async def quarantine(
+        self,
+        observation_id: str | None = None,
+        *,
+        agent_id: object,
+        user_id: object | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+        **source: Any,
+    ) -> SetAside:
+        """Sets aside an observation that `user_id` may see, or all of a source: neither shown nor told, nothing deleted.
+
+        A source is named as in `forget`: from_user_id, from_session_id, from_group_id, tag, fact_key, query, source,
+        run_id; all that are given at once. What says the same in its scope and all that was made of it go along; texts
+        are as they were before they took it in. Who says it again says nothing new. Raises `NotFoundError`, `InputError`.
+        """
+        asked, target = self._chosen(observation_id, agent_id, user_id, actor, reason, source)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.quarantine(unit, asked, target)
+
+    async def release(
+        self,
+        observation_id: str | None = None,
+        *,
+        agent_id: object,
+        user_id: object | None = None,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+        **source: Any,
+    ) -> SetAside:
+        """Takes a quarantine back: what it set aside is what it was before, and waits to be told.
+
+        Named as in `quarantine`. Raises `InputError` where it isn't quarantined or an active one says the same by now.
+        """
+        asked, target = self._chosen(observation_id, agent_id, user_id, actor, reason, source)
+        async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.release(unit, asked, target)
+
+    def _asked(
+        self, principal: Mapping[str, str | None], actor: object | None, reason: str | None
+    ) -> corrections.Asked:
+        who, why = optional_id("actor", actor), reason_of(reason)
+        return corrections.Asked(principal, who, why, self.settings, self.now())
+
+    def _chosen(
+        self,
+        observation_id: str | None,
+        agent_id: object,
+        user_id: object | None,
+        actor: object | None,
+        reason: str | None,
+        source: Mapping[str, Any],
+    ) -> tuple[corrections.Asked, ForgetTarget]:
+        if observation_id is not None and not source:
+            principal = principal_of(agent_id, user_id, None)
+            return self._asked(principal, actor, reason), ForgetTarget.of(observation_id=observation_id)
+        if observation_id is not None or user_id is not None or not source:
+            raise InputError("say either an observation and the user_id who asks, or a source")
+        nobody = {"agent_id": id_of("agent_id", agent_id), "user_id": None, "session_id": None}
+        return self._asked(nobody, actor, reason), source_of(source)
 
     async def verify(self) -> Sequence[Violation]:
         """What doesn't hold of all that must, at any moment, also under load; empty when all is well.

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from memory_sql import __version__
-from memory_sql.cli import configuration, conversations, demo, forgetting, knowledge, output, people, reading, work
+from memory_sql.cli import (
+    configuration,
+    conversations,
+    corrections,
+    demo,
+    forgetting,
+    knowledge,
+    output,
+    people,
+    reading,
+    work,
+)
 from memory_sql.cli.database import db
 from memory_sql.errors import MemorySQLError
 
@@ -42,6 +53,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "discard": work.discard,
     "undo": work.undo,
     "verify": work.verify,
+    "correct": corrections.correct,
+    "supersede": corrections.supersede,
+    "reinstate": corrections.reinstate,
+    "confirm": corrections.confirm,
+    "dispute": corrections.dispute,
+    "mark": corrections.mark,
+    "quarantine": corrections.quarantine,
+    "unquarantine": corrections.unquarantine,
     "forget": forgetting.forget,
     "restore-check": forgetting.restore_check,
     "export": people.export,

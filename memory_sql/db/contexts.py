@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, DateTime, Text
 
-from memory_sql.db.scopes import in_stable_order, pending_of, scope_ref
+from memory_sql.db.scopes import disputed_of, in_stable_order, pending_of, scope_ref
 from memory_sql.domain import ScopeText
 
 _WHOSE = (
@@ -28,6 +28,9 @@ _COLUMNS = (
     "pending_seqs",
     "pending_contents",
     "pending_times",
+    "disputed_seqs",
+    "disputed_contents",
+    "disputed_times",
 )
 _layer = func.memory.static_layer(*_WHOSE).table_valued(*_COLUMNS, name="layer")
 _STATIC_LAYER = select(_layer).order_by(*in_stable_order(_layer.c))
@@ -52,6 +55,7 @@ async def static_layer(
             consolidation=row.consolidation,
             version=row.version,
             pending=pending_of(row),
+            disputed=disputed_of(row),
         )
         for row in found
     ]

@@ -110,7 +110,7 @@ class ForgettingRepository:
         if target.message_id is not None:
             return Seeds(messages=await self._message(target))
         if target.selects_observations:
-            return Seeds(observations=await self._selected(target))
+            return Seeds(observations=await self.selected(target))
         if target.user_id is not None:
             return await self._person(target.user_id)
         if target.group_id is not None:
@@ -199,7 +199,8 @@ class ForgettingRepository:
             )
         )
 
-    async def _selected(self, target: ForgetTarget) -> tuple[tuple[int, int], ...]:
+    async def selected(self, target: ForgetTarget) -> tuple[tuple[int, int], ...]:
+        """The observations with all that the target names, in the order of their keys."""
         o, s, e = ObservationRow, ScopeRow, EvidenceRow
         found = select(o.scope_id, o.seq).join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
         if target.observation_id is not None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Text, and_, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -46,6 +60,7 @@ class Draft:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dates: tuple[Days, ...] = ()
+    fact_key: str | None = None
 
     @property
     def related_users(self) -> list[str]:
@@ -54,7 +69,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """`stored` in the order of the drafts; `known` drafts were there already (or twice in the batch)."""
+    """`stored` in the order of the drafts; `known` drafts were there already, or twice in the batch, or quarantined."""
 
     stored: tuple[tuple[int, int], ...]
     known: tuple[tuple[int, int], ...]
@@ -72,20 +87,25 @@ class ObservationRepository:
         *,
         run_id: int | None,
         now: datetime,
+        replaced: tuple[int, int] | None = None,
     ) -> Saved:
         """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
 
-        Known is what the scope learnt last, if it is still active, and what stands in the batch already. Anything older
-        is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word counts. To compare
-        with all that is active would lose it until a consolidation has superseded the first "tea", and it may never.
+        Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced` and of the same
+        fact key, and what stands in the batch already. Anything older is stored again: between "tea" and "tea" somebody
+        may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
+        consolidation has superseded the first "tea", and it may never. Known is also whatever is quarantined (rule 8): it
+        doesn't come back.
         """
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
         numbered = [
             (by_owner[draft.scope.owner, draft.scope.name], draft, content_hash(draft.content)) for draft in drafts
         ]
+        hashed = [(scope, draft, digest) for scope, draft, digest in numbered if digest]
         seen = await self._twins(
-            agent_key, [(scope.scope_id, scope.last_seq, digest) for scope, _, digest in numbered if digest]
+            agent_key, [(s.scope_id, s.last_seq, digest, d.fact_key) for s, d, digest in hashed], replaced
         )
+        seen |= await self._quarantined(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
         rows, evidence, stored, known = [], [], [], []
         for scope, draft, digest in numbered:
@@ -107,18 +127,42 @@ class ObservationRepository:
         return Saved(tuple(stored), tuple(known))
 
     async def _twins(
-        self, agent_key: int, wanted: Iterable[tuple[int, int, bytes]]
+        self,
+        agent_key: int,
+        wanted: Sequence[tuple[int, int, bytes, str | None]],
+        replaced: tuple[int, int] | None,
     ) -> dict[tuple[int, bytes | None], int]:
         """The observations `(scope_id, seq)`, active and of the absorb lane, that have this very normal form."""
         o, state = ObservationRow, ObservationStateRow
+        fact_keys = {(scope_id, digest): fact_key for scope_id, _, digest, fact_key in wanted}
         found = await self._session.execute(
-            select(o.scope_id, o.content_hash, o.seq)
+            select(o.scope_id, o.content_hash, o.seq, o.fact_key)
             .outerjoin(state, _same_observation(state, o))
             .where(
                 o.agent_key == agent_key,
                 o.lane == "absorb",
-                or_(state.status.is_(None), state.status == "active"),
-                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted(set(wanted))),
+                STATUS == "active",
+                VERIFICATION != "disputed",
+                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted})),
+            )
+        )
+        return {
+            (row.scope_id, row.content_hash): row.seq
+            for row in found
+            if (row.scope_id, row.seq) != replaced and fact_keys[row.scope_id, row.content_hash] in (None, row.fact_key)
+        }
+
+    async def _quarantined(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:
+        """Of these normal forms in these scopes those that are quarantined, with the number of one that has it."""
+        o, state = ObservationRow, ObservationStateRow
+        found = await self._session.execute(
+            select(o.scope_id, o.content_hash, o.seq)
+            .join(state, _same_observation(state, o))
+            .where(
+                state.agent_key == agent_key,
+                state.scope_id.in_({scope_id for scope_id, _ in wanted}),
+                state.status == literal_column("'quarantined'"),  # as the condition of the index has it
+                tuple_(o.scope_id, o.content_hash).in_(sorted(wanted)),
             )
         )
         return {(row.scope_id, row.content_hash): row.seq for row in found}
@@ -144,6 +188,12 @@ class ObservationRepository:
 
     async def get(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
         found = await self._session.execute(_GET, {**principal, "scope_id": scope_id, "seq": seq})
+        row = found.one_or_none()
+        return None if row is None else to_observation(row)
+
+    async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+        """As `get`, whatever its status."""
+        found = await self._session.execute(_FIND, {**principal, "scope_id": scope_id, "seq": seq})
         row = found.one_or_none()
         return None if row is None else to_observation(row)
 
@@ -193,6 +243,7 @@ def _row(
         "hash_version": HASH_VERSION,
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
+        "fact_key": draft.fact_key,
     }
 
 
@@ -211,7 +262,7 @@ def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | Non
 
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
 STATUS = func.coalesce(_t.status, "active")
-
+VERIFICATION = func.coalesce(_t.verification, "unverified")
 _COLUMNS = (
     _o.scope_id,
     _o.seq,
@@ -231,6 +282,12 @@ _COLUMNS = (
     _o.confidence,
     _o.importance,
     _o.sensitivity,
+    _o.no_propagate,
+    _o.confidential,
+    VERIFICATION.label("verification"),
+    _t.superseded_by,
+    _o.fact_key,
+    func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
     _o.tags,
     _o.metadata_.label("own_metadata"),
 )
@@ -257,6 +314,12 @@ def to_observation(row: Any) -> Observation:
         confidence=row.confidence,
         importance=row.importance,
         sensitivity=row.sensitivity,
+        no_propagate=row.no_propagate,
+        confidential=row.confidential,
+        verification=row.verification,
+        superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
+        fact_key=row.fact_key,
+        version=row.version,
         tags=tuple(row.tags),
         metadata=row.own_metadata,
         source=Source(
@@ -271,11 +334,11 @@ def to_observation(row: Any) -> Observation:
 
 _visible = visible_scopes()
 VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
-_GET = VISIBLE_OBSERVATION.where(
-    STATUS != "quarantined",
+_FIND = VISIBLE_OBSERVATION.where(
     _o.scope_id == bindparam("scope_id", type_=BigInteger),
     _o.seq == bindparam("seq", type_=BigInteger),
 )
+_GET = _FIND.where(STATUS != "quarantined")
 _RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
 _LIST = (
     VISIBLE_OBSERVATION.where(
@@ -296,6 +359,7 @@ PAST_OBSERVATION = (
     select(*_COLUMNS, _known.c.status.label("status"), _known.c.pending.label("pending"))
     .join_from(_known, _o, and_(is_visible(_o, _known), _o.seq == _known.c.seq))
     .join(_s, is_visible(_o, _s.__table__))
+    .outerjoin(_t, _same_observation(_t, _o))
 )
 """As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""
 _LIST_AT = (

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, cast, func, or_, select, true, tuple_, update
+from sqlalchemy import and_, bindparam, cast, func, literal_column, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
@@ -92,6 +92,12 @@ def pending_of(row: Any) -> tuple[PendingObservation, ...]:
     return tuple(sorted(newest_first, key=lambda item: item.seq))
 
 
+def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
+    """What `newest_disputed` brought, oldest first."""
+    found = map(PendingObservation, row.disputed_seqs or (), row.disputed_contents or (), row.disputed_times or ())
+    return tuple(sorted(found, key=lambda item: item.seq))
+
+
 _waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
 _newest = (
     select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at)
@@ -110,6 +116,38 @@ newest_pending = (
     .lateral("newest_pending")
 )
 """For each scope its newest pending observations, at most `pending_max`; one row, to be joined on true."""
+
+_doubted = (
+    select(ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    .join(
+        ObservationStateRow,
+        and_(
+            ObservationStateRow.agent_key == ObservationRow.agent_key,
+            ObservationStateRow.scope_id == ObservationRow.scope_id,
+            ObservationStateRow.seq == ObservationRow.seq,
+        ),
+    )
+    .where(
+        ObservationStateRow.agent_key == ScopeRow.agent_key,
+        ObservationStateRow.scope_id == ScopeRow.scope_id,
+        ObservationStateRow.verification == literal_column("'disputed'"),  # as the condition of the index has it
+        ObservationStateRow.status == "active",
+    )
+    .order_by(ObservationRow.seq.desc())
+    .limit(bindparam("pending_max", type_=BigInteger))
+    .correlate(ScopeRow)
+    .subquery("doubted")
+)
+newest_disputed = (
+    select(
+        func.array_agg(_doubted.c.seq).label("disputed_seqs"),
+        func.array_agg(_doubted.c.content).label("disputed_contents"),
+        func.array_agg(_doubted.c.observed_at).label("disputed_times"),
+    )
+    .correlate(ScopeRow)
+    .lateral("newest_disputed")
+)
+"""For each scope its newest disputed observations, pending or not, at most `pending_max`; to be joined on true."""
 
 _STATE = select(
     ScopeRow.agent_key,
@@ -161,15 +199,20 @@ class ScopeRepository:
     async def with_pending(
         self, agent_key: int, owners: Iterable[str], pending_max: int
     ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
-        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet."""
+        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet.
+
+        What is disputed isn't among them: nobody knows it.
+        """
         statement = (
-            _STATE.add_columns(*newest_pending.c)
+            _STATE.add_columns(*newest_pending.c, *newest_disputed.c)
+            .select_from(ScopeRow)
             .join(newest_pending, true())
+            .join(newest_disputed, true())
             .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")
             .order_by(ScopeRow.scope_id)
         )
         found = await self._session.execute(statement, {"pending_max": pending_max})
-        return [(_state(row), pending_of(row)) for row in found]
+        return [(_state(row), tuple(p for p in pending_of(row) if p not in disputed_of(row))) for row in found]
 
     async def exists(self, agent_key: int, scope_id: int) -> bool:
         found = await self._session.scalar(

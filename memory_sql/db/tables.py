@@ -413,6 +413,13 @@ class ObservationRow(Base):
         one_of("source_kind", "formation", "observe", "propagation", "import"),
         one_of("sensitivity", "public", "private", "sensitive"),
         one_of("language", *LANGUAGES),
+        Index(
+            "observations_fact_key_idx",
+            "agent_key",
+            "scope_id",
+            "fact_key",
+            postgresql_where=text("fact_key IS NOT NULL"),
+        ),
         {"comment": "One row per observation, one remembered thing. Its text never changes."},
     )
 
@@ -472,6 +479,27 @@ class ObservationStateRow(Base):
         one_of("verification", "unverified", "confirmed", "disputed"),
         CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
         Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
+        Index(
+            "observation_states_superseded_by_idx",
+            "agent_key",
+            "scope_id",
+            "superseded_by",
+            postgresql_where=text("superseded_by IS NOT NULL"),
+        ),
+        Index(
+            "observation_states_status_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("status = 'quarantined'"),
+        ),
+        Index(
+            "observation_states_verification_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("verification = 'disputed'"),
+        ),
         {
             "comment": "One row per observation whose state differs from the defaults: what may change about it.",
             "postgresql_with": {"fillfactor": 70},

@@ -3,7 +3,7 @@
 Frozen: imports nothing of memory_sql.
 
 Revision ID: 5d0c8e41b7a9
-Revises: 5d20c7e8b316
+Revises: c4e7a91b5d20
 Create Date: 2026-11-22 03:40:00+00:00
 """
 
@@ -14,7 +14,7 @@ import re
 from alembic import op
 
 revision = "5d0c8e41b7a9"
-down_revision = "5d20c7e8b316"
+down_revision = "c4e7a91b5d20"
 branch_labels = None
 depends_on = None
 
@@ -337,9 +337,10 @@ ERASE = """
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
--- `users` their memberships. It runs as its owner, who may delete where the application may not, and row-level policies
--- hold for that one too: only what the principal of the transaction serves.
+-- was shown any of this. What was superseded by what goes stays superseded by the next one in line that doesn't; without
+-- one it stands again, unless what says the same is active by now. `scopes` lose also their name and guidance, `users`
+-- their memberships. It runs as its owner, who may delete where the application may not, and row-level policies hold for
+-- that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -387,10 +388,39 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
 
+    WITH RECURSIVE heirs (scope_id, seq, heir) AS (
+        SELECT k.scope_id, k.seq, g.superseded_by
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
+        UNION
+        SELECT h.scope_id, h.seq, g.superseded_by
+        FROM heirs h
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
+        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), standing AS (
+        SELECT t.scope_id, t.seq, h.heir, h.heir IS NULL AND NOT EXISTS (
+            SELECT FROM memory.observations same
+            LEFT JOIN memory.observation_states s USING (agent_key, scope_id, seq)
+            WHERE same.agent_key = p_agent AND same.scope_id = o.scope_id AND same.content_hash = o.content_hash
+              AND same.lane = o.lane AND coalesce(s.status, 'active') = 'active'
+              AND (same.scope_id, same.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+        ) AS again
+        FROM heirs h
+        JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (t.scope_id, t.seq)
+        WHERE h.heir IS NULL OR (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), told AS (
+        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+        SELECT p_agent, 'status', scope_id, seq, '{"from": "superseded", "to": "active", "why": "forget"}', p_at
+        FROM standing
+        WHERE again AND (scope_id, seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    )
     UPDATE memory.observation_states t
-    SET status = 'active', status_at = p_at, superseded_by = NULL
-    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.superseded_by = k.seq;
+    SET status = CASE WHEN g.again THEN 'active' ELSE t.status END,
+        status_at = CASE WHEN g.again THEN p_at ELSE t.status_at END,
+        superseded_by = g.heir
+    FROM standing g
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (g.scope_id, g.seq);
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -515,15 +545,34 @@ REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
 COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';
 """
 
+OBSERVATION_VERSION = """
+-- memory.observation_version(agent_key, scope_id, seq): how often something was said about an observation since it was
+-- made, and one; for optimistic locks. One number. It runs as its owner, since events are nobody's to read.
+CREATE OR REPLACE FUNCTION memory.observation_version(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+    SELECT count(*)::integer + 1
+    FROM memory.events e
+    WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq = p_seq
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.observation_version(bigint, bigint, integer) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.observation_version(bigint, bigint, integer) IS
+    'Rises with each change of what is said about an observation.';
+"""
+
 STATIC_LAYER = """
 -- memory.static_layer(agent, user, session, pending_max): what a context shows of every scope that the principal may see.
 -- One row per active scope, unordered: its text, and at most pending_max of its newest pending observations, in three arrays
--- of equal length, newest first; null where there are none. Row-level policies don't stand between it and the tables: it
+-- of equal length, newest first, and of its disputed ones likewise; null where there are none. Row-level policies don't stand between it and the tables: it
 -- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_session text, p_pending_max bigint)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
-    pending_seqs integer[], pending_contents text[], pending_times timestamptz[]
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -533,7 +582,8 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
+           d.seqs, d.contents, d.times
     FROM memory.visible_scopes(p_agent, p_user, p_session) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     CROSS JOIN LATERAL (
@@ -545,6 +595,18 @@ BEGIN
             LIMIT p_pending_max
         ) n
     ) p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+              AND t.status = 'active'
+            ORDER BY o.seq DESC
+            LIMIT p_pending_max
+        ) n
+    ) d
     WHERE s.is_active;
 END
 $$;
@@ -565,8 +627,9 @@ CREATE OR REPLACE FUNCTION memory.search(p_agent text, p_user text, p_session te
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
     created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
-    category text, kind text, confidence real, importance real, sensitivity text, tags text[], own_metadata jsonb,
-    status text, pending boolean, score real
+    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
+    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
+    own_metadata jsonb, status text, pending boolean, score real
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -587,8 +650,9 @@ BEGIN
         ) l
     )
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity, o.tags,
-           o.metadata, coalesce(t.status, 'active'),
+           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
+           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
+           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata, coalesce(t.status, 'active'),
            o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
                AND (o.seq > s.done_seq OR coalesce(t.repend, false)),
            ts_rank(o.search, w.query)
@@ -1189,8 +1253,9 @@ ERASE_BEFORE = """
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
--- `users` their memberships.
+-- was shown any of this. What was superseded by what goes stays superseded by the next one in line that doesn't; without
+-- one it stands again, unless what says the same is active by now. `scopes` lose also their name and guidance, `users`
+-- their memberships.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -1232,10 +1297,39 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
 
+    WITH RECURSIVE heirs (scope_id, seq, heir) AS (
+        SELECT k.scope_id, k.seq, g.superseded_by
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
+        UNION
+        SELECT h.scope_id, h.seq, g.superseded_by
+        FROM heirs h
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
+        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), standing AS (
+        SELECT t.scope_id, t.seq, h.heir, h.heir IS NULL AND NOT EXISTS (
+            SELECT FROM memory.observations same
+            LEFT JOIN memory.observation_states s USING (agent_key, scope_id, seq)
+            WHERE same.agent_key = p_agent AND same.scope_id = o.scope_id AND same.content_hash = o.content_hash
+              AND same.lane = o.lane AND coalesce(s.status, 'active') = 'active'
+              AND (same.scope_id, same.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+        ) AS again
+        FROM heirs h
+        JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (t.scope_id, t.seq)
+        WHERE h.heir IS NULL OR (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), told AS (
+        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+        SELECT p_agent, 'status', scope_id, seq, '{"from": "superseded", "to": "active", "why": "forget"}', p_at
+        FROM standing
+        WHERE again AND (scope_id, seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    )
     UPDATE memory.observation_states t
-    SET status = 'active', status_at = p_at, superseded_by = NULL
-    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.superseded_by = k.seq;
+    SET status = CASE WHEN g.again THEN 'active' ELSE t.status END,
+        status_at = CASE WHEN g.again THEN p_at ELSE t.status_at END,
+        superseded_by = g.heir
+    FROM standing g
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (g.scope_id, g.seq);
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -1397,7 +1491,7 @@ FOR_SERVICE_ONLY = {"runs", "events", "holds"}
 
 
 def upgrade() -> None:
-    for script in (PRINCIPAL, MY_SCOPES, ADD_MESSAGES, ERASE, ERASE_AGENT, STATIC_LAYER, SEARCH):
+    for script in (PRINCIPAL, MY_SCOPES, ADD_MESSAGES, ERASE, ERASE_AGENT, OBSERVATION_VERSION, STATIC_LAYER, SEARCH):
         run(script)
     for view in (V_OBSERVATIONS, V_SCOPE_TIMELINE, V_CONTRADICTIONS, V_PENDING, V_FORMATION_FUNNEL, V_MODEL_COST):
         run(view)
@@ -1420,6 +1514,7 @@ def downgrade() -> None:
         "erase_agent(bigint)",
     ):
         op.execute(f"GRANT EXECUTE ON FUNCTION memory.{name} TO PUBLIC")
+    op.execute("DROP FUNCTION memory.observation_version(bigint, bigint, integer)")
     op.execute("DROP FUNCTION memory.search(text, text, text, text, bigint)")
     op.execute("DROP FUNCTION memory.static_layer(text, text, text, bigint)")
     for name in ("my_scopes()", "my_user_ids()", "my_agent()", "served_agent()", "serves_all()", "leave(text)"):

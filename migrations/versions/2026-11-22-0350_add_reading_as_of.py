@@ -87,12 +87,14 @@ COMMENT ON FUNCTION memory.known_at(text, text, text, timestamptz) IS
 
 STATIC_LAYER_AT = """
 -- memory.static_layer_at(agent, user, session, pending_max, as_of): as memory.static_layer, at a moment of recorded time. One
--- row per active scope that was there, unordered: the text that was the newest live one then, and what was pending.
+-- row per active scope that was there, unordered: the text that was the newest live one then, and what was pending. What is disputed is
+-- said as of now.
 CREATE OR REPLACE FUNCTION memory.static_layer_at(
     p_agent text, p_user text, p_session text, p_pending_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
-    pending_seqs integer[], pending_contents text[], pending_times timestamptz[]
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -104,7 +106,8 @@ BEGIN
     WITH known AS MATERIALIZED (
         SELECT k.* FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k WHERE k.pending
     )
-    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
+           d.seqs, d.contents, d.times
     FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     LEFT JOIN LATERAL (
@@ -126,6 +129,18 @@ BEGIN
             LIMIT p_pending_max
         ) n
     ) p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+              AND t.status = 'active' AND o.created_at <= p_as_of
+            ORDER BY o.seq DESC
+            LIMIT p_pending_max
+        ) n
+    ) d
     WHERE s.is_active AND s.created_at <= p_as_of;
 END
 $$;

@@ -355,6 +355,10 @@ KEYS = {
     "extras": "(SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live)",
     "due": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
     "quiet": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
+    "spread": "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+    " SELECT agent_key, (SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas'), 1, scope_id, seq"
+    " FROM memory.observations"
+    " WHERE seq = 1 AND scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
     "later": "now() + interval '1 hour'",
 }
 PLANTED: dict[str, list[str]] = {
@@ -410,6 +414,24 @@ PLANTED: dict[str, list[str]] = {
     ],
     "observations_stand_in_one_place": [
         "UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN {extras}",
+    ],
+    "superseded_lead_to_what_stands": [
+        "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
+        "UPDATE memory.observation_states SET status = 'superseded', superseded_by = 999"
+        " WHERE (agent_key, scope_id, seq) IN {extras}",
+        "UPDATE memory.observation_states SET status = 'superseded', superseded_by = seq"
+        " WHERE (agent_key, scope_id, seq) IN {extras}",
+    ],
+    "quarantined_are_in_no_text": [
+        "UPDATE memory.observation_states SET status = 'quarantined' WHERE (agent_key, scope_id, seq) IN {extras}",
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+        " SELECT x.agent_key, x.scope_id, x.unnest, t.scope_id, t.seq FROM {extras} x"
+        " JOIN memory.observation_states t ON t.status = 'quarantined' AND t.scope_id <> x.scope_id LIMIT 1",
+    ],
+    "nothing_private_has_spread": [
+        "{spread};UPDATE memory.observations SET no_propagate = true WHERE scope_id = {quiet} AND seq = 1",
+        "{spread};UPDATE memory.observations SET confidential = true WHERE scope_id = {quiet} AND seq = 1",
+        "{spread};UPDATE memory.observations SET sensitivity = 'sensitive' WHERE scope_id = {quiet} AND seq = 1",
     ],
     "versions_absorbed_what_they_recorded": [
         "UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {text}",
@@ -467,9 +489,6 @@ PLANTED: dict[str, list[str]] = {
         " AND contradictions <> '[]'",
         'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 2, "older": 2}}]\' WHERE live AND to_seq = 3'
         " AND contradictions <> '[]'",
-    ],
-    "superseded_by_another": [
-        "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
     ],
     "targets_have_one_run": [
         "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"
@@ -537,6 +556,7 @@ PLANTED: dict[str, list[str]] = {
     ],
     "triggers_are_enabled": [
         "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change",
+        "DROP TRIGGER observations_guard_privacy ON memory.observations",
         "DROP TRIGGER consolidations_never_change ON memory.consolidations",
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
     ],

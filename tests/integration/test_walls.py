@@ -177,7 +177,7 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
     memory: Memory, llm: Scripted, walled: Memory, raw: Any
 ) -> None:
     await live(memory, llm)
-    anonymous = {"agent_id": "ada", "user_id": "anonymous"}
+    anonymous: dict[str, Any] = {"agent_id": "ada", "user_id": "anonymous"}
     await memory.observe("The gate of a visitor.", **anonymous)
     await memory.add(conversation(1), **anonymous, session_id="s-anonymous")
     async with raw.transaction():
@@ -461,9 +461,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 ) -> None:
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
-        **dict.fromkeys(
-            ("my_agent", "my_scopes", "my_user_ids", "search", "served_agent", "static_layer"), roles.reader
-        ),
+        **dict.fromkeys(READERS, roles.reader),
         **dict.fromkeys(("erase", "erase_agent"), roles.eraser),
     }
     for name, _, config, arguments, public in definers:
@@ -474,6 +472,9 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
             await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.search('ada', 'mia', '', '', 1)")
 
 
+READERS = """
+known_at my_agent my_scopes my_user_ids observation_version search served_agent static_layer static_layer_at
+""".split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')
     FROM pg_proc WHERE pronamespace = 'memory'::regnamespace AND prosecdef ORDER BY proname

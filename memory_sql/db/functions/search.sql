@@ -7,8 +7,9 @@ CREATE OR REPLACE FUNCTION memory.search(p_agent text, p_user text, p_session te
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
     created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
-    category text, kind text, confidence real, importance real, sensitivity text, tags text[], own_metadata jsonb,
-    status text, pending boolean, score real
+    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
+    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
+    own_metadata jsonb, status text, pending boolean, score real
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -29,8 +30,9 @@ BEGIN
         ) l
     )
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity, o.tags,
-           o.metadata, coalesce(t.status, 'active'),
+           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
+           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
+           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata, coalesce(t.status, 'active'),
            o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
                AND (o.seq > s.done_seq OR coalesce(t.repend, false)),
            ts_rank(o.search, w.query)

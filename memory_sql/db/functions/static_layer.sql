@@ -1,11 +1,12 @@
 -- memory.static_layer(agent, user, session, pending_max): what a context shows of every scope that the principal may see.
 -- One row per active scope, unordered: its text, and at most pending_max of its newest pending observations, in three arrays
--- of equal length, newest first; null where there are none. Row-level policies don't stand between it and the tables: it
+-- of equal length, newest first, and of its disputed ones likewise; null where there are none. Row-level policies don't stand between it and the tables: it
 -- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_session text, p_pending_max bigint)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
-    pending_seqs integer[], pending_contents text[], pending_times timestamptz[]
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -15,7 +16,8 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
+           d.seqs, d.contents, d.times
     FROM memory.visible_scopes(p_agent, p_user, p_session) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     CROSS JOIN LATERAL (
@@ -27,6 +29,18 @@ BEGIN
             LIMIT p_pending_max
         ) n
     ) p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+              AND t.status = 'active'
+            ORDER BY o.seq DESC
+            LIMIT p_pending_max
+        ) n
+    ) d
     WHERE s.is_active;
 END
 $$;

@@ -3,6 +3,7 @@
 SELECT NULL AS agent_id, format('trigger %s of %s', k.name, k.relname) AS key, '0 triggers of that name' AS detail
 FROM (VALUES
     ('observations', 'observations_never_change'),
+    ('observations', 'observations_guard_privacy'),
     ('consolidations', 'consolidations_never_change')
 ) k (relname, name)
 WHERE NOT EXISTS (

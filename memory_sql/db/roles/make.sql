@@ -57,6 +57,8 @@ BEGIN
         END IF;
     END LOOP;
 
+    EXECUTE format('GRANT INSERT ON memory.events TO %I', eraser);
+
     FOR item IN  -- a view is read with the rights of whoever asks, so one with such a column is closed to the analyst
         SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
         FROM pg_class c

@@ -1,0 +1,395 @@
+"""Add corrections: the database refuses to make private what has spread, and keeps lines of corrections in order
+
+Frozen: imports nothing of memory_sql.
+
+Revision ID: c4e7a91b5d20
+Revises: 5d20c7e8b316
+Create Date: 2026-11-22 03:30:00+00:00
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "c4e7a91b5d20"
+down_revision = "5d20c7e8b316"
+branch_labels = None
+depends_on = None
+
+GUARD_PRIVACY = r"""
+-- memory.guard_privacy(): trigger. What others were made of can't be made more private while they are there: its text
+-- would go on being told in the scopes to which it has spread. `Memory.mark` takes them out first.
+CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM memory.lineage l
+        WHERE l.agent_key = NEW.agent_key AND l.source_scope_id = NEW.scope_id AND l.source_seq = NEW.seq
+    ) THEN
+        RAISE EXCEPTION 'observation o%-% has spread; what was made of it has to be taken out first', NEW.scope_id, NEW.seq
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION memory.guard_privacy() IS 'Keeps what is private from living on in what was made of it.';
+
+CREATE OR REPLACE TRIGGER observations_guard_privacy
+BEFORE UPDATE OF no_propagate, confidential, sensitivity ON memory.observations
+FOR EACH ROW WHEN (
+    (NEW.no_propagate AND NOT OLD.no_propagate) OR (NEW.confidential AND NOT OLD.confidential)
+    OR array_position('{public,private,sensitive}'::text[], NEW.sensitivity)
+        > array_position('{public,private,sensitive}'::text[], OLD.sensitivity)
+)
+EXECUTE FUNCTION memory.guard_privacy();
+"""
+
+ERASE = r"""
+-- memory.erase(agent_key, scope_ids, seqs, session_ids, numbers, evidence_ids, scopes, users, at): takes out of the
+-- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
+-- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
+-- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
+-- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
+-- was shown any of this. What was superseded by what goes stays superseded by the next one in line that doesn't; without
+-- one it stands again, unless what says the same is active by now. `scopes` lose also their name and guidance, `users`
+-- their memberships.
+CREATE OR REPLACE FUNCTION memory.erase(
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
+    p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
+) RETURNS TABLE (what text, counted bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(p_scope_ids || p_scopes) x ORDER BY x);
+    v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
+BEGIN
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.consolidations c
+        USING memory.tainted_versions(p_agent, p_scopes, p_scope_ids, p_seqs) t
+        WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
+        RETURNING c.version
+    ) SELECT 'consolidations', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent
+          AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
+        RETURNING l.seq
+    ) SELECT 'lineage', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.evidence e
+        USING unnest(p_evidence_ids) AS k (evidence_id)
+        WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
+        RETURNING e.scope_id, e.seq
+    ), left_by_others AS (
+        UPDATE memory.observations o
+        SET speaker = NULL, related_users = ARRAY(SELECT u FROM unnest(o.related_users) u WHERE u <> ALL (p_users))
+        FROM (SELECT DISTINCT scope_id, seq FROM gone) g
+        WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
+    ) SELECT 'evidence', count(*) FROM gone;
+
+    WITH RECURSIVE heirs (scope_id, seq, heir) AS (
+        SELECT k.scope_id, k.seq, g.superseded_by
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
+        UNION
+        SELECT h.scope_id, h.seq, g.superseded_by
+        FROM heirs h
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
+        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), standing AS (
+        SELECT t.scope_id, t.seq, h.heir, h.heir IS NULL AND NOT EXISTS (
+            SELECT FROM memory.observations same
+            LEFT JOIN memory.observation_states s USING (agent_key, scope_id, seq)
+            WHERE same.agent_key = p_agent AND same.scope_id = o.scope_id AND same.content_hash = o.content_hash
+              AND same.lane = o.lane AND coalesce(s.status, 'active') = 'active'
+              AND (same.scope_id, same.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+        ) AS again
+        FROM heirs h
+        JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (t.scope_id, t.seq)
+        WHERE h.heir IS NULL OR (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    ), told AS (
+        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+        SELECT p_agent, 'status', scope_id, seq, '{"from": "superseded", "to": "active", "why": "forget"}', p_at
+        FROM standing
+        WHERE again AND (scope_id, seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    )
+    UPDATE memory.observation_states t
+    SET status = CASE WHEN g.again THEN 'active' ELSE t.status END,
+        status_at = CASE WHEN g.again THEN p_at ELSE t.status_at END,
+        superseded_by = g.heir
+    FROM standing g
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (g.scope_id, g.seq);
+
+    DELETE FROM memory.observation_states t
+    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.observations o
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        RETURNING o.run_id
+    ), counted AS (
+        UPDATE memory.runs r
+        SET forgotten = r.forgotten + g.observations
+        FROM (SELECT run_id, count(*)::integer AS observations FROM gone WHERE run_id IS NOT NULL GROUP BY run_id) g
+        WHERE r.agent_key = p_agent AND r.run_id = g.run_id
+    ) SELECT 'observations', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.messages m
+        SET content = NULL, speaker = NULL, signal = NULL,
+            eligible = m.eligible AND m.number <= t.formed_number
+        FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
+          AND t.agent_key = p_agent AND t.session_id = k.session_id
+        RETURNING m.number
+    ) SELECT 'messages', count(*) FROM gone;
+
+    -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.runs r
+        SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
+            error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
+            error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
+            finished_at = coalesce(r.finished_at, p_at),
+            answer = NULL,
+            seen = '{}'
+        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
+            r.session_id = ANY (v_sessions) OR r.scope_id = ANY (v_touched)
+            OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+        )
+        RETURNING r.run_id
+    ) SELECT 'runs', count(*) FROM gone;
+
+    UPDATE memory.events v
+    SET reason = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
+
+    UPDATE memory.sessions t
+    SET epoch = t.epoch + 1,
+        unformed_messages = coalesce(m.messages, 0),
+        unformed_tokens = coalesce(m.tokens, 0),
+        unformed_since = m.oldest,
+        due_at = CASE WHEN m.messages > 0 THEN t.due_at END,
+        due_reason = CASE WHEN m.messages > 0 THEN t.due_reason END
+    FROM unnest(v_sessions) AS k (session_id)
+    LEFT JOIN LATERAL (
+        SELECT count(*)::integer AS messages, sum(m.weight)::real AS tokens, min(m.created_at) AS oldest
+        FROM memory.messages m
+        JOIN memory.sessions f USING (agent_key, session_id)
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number > f.formed_number AND m.eligible
+    ) m ON true
+    WHERE t.agent_key = p_agent AND t.session_id = k.session_id;
+
+    UPDATE memory.scopes s
+    SET epoch = s.epoch + 1,
+        display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END,
+        extraction_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.extraction_prompt END,
+        consolidation_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.consolidation_prompt END
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
+    ) SELECT 'members', count(*) FROM gone;
+
+    DELETE FROM memory.user_aliases u
+    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users));
+END
+$$;
+
+COMMENT ON FUNCTION memory.erase(
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+) IS 'Takes out what is forgotten, and counts it; one row per kind.';
+"""
+
+ERASE_BEFORE = r"""
+-- memory.erase(agent_key, scope_ids, seqs, session_ids, numbers, evidence_ids, scopes, users, at): takes out of the
+-- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
+-- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
+-- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
+-- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
+-- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
+-- `users` their memberships.
+CREATE OR REPLACE FUNCTION memory.erase(
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
+    p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
+) RETURNS TABLE (what text, counted bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(p_scope_ids || p_scopes) x ORDER BY x);
+    v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
+BEGIN
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.consolidations c
+        USING memory.tainted_versions(p_agent, p_scopes, p_scope_ids, p_seqs) t
+        WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
+        RETURNING c.version
+    ) SELECT 'consolidations', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent
+          AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
+        RETURNING l.seq
+    ) SELECT 'lineage', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.evidence e
+        USING unnest(p_evidence_ids) AS k (evidence_id)
+        WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
+        RETURNING e.scope_id, e.seq
+    ), left_by_others AS (
+        UPDATE memory.observations o
+        SET speaker = NULL, related_users = ARRAY(SELECT u FROM unnest(o.related_users) u WHERE u <> ALL (p_users))
+        FROM (SELECT DISTINCT scope_id, seq FROM gone) g
+        WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
+    ) SELECT 'evidence', count(*) FROM gone;
+
+    UPDATE memory.observation_states t
+    SET status = 'active', status_at = p_at, superseded_by = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.superseded_by = k.seq;
+
+    DELETE FROM memory.observation_states t
+    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.observations o
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        RETURNING o.run_id
+    ), counted AS (
+        UPDATE memory.runs r
+        SET forgotten = r.forgotten + g.observations
+        FROM (SELECT run_id, count(*)::integer AS observations FROM gone WHERE run_id IS NOT NULL GROUP BY run_id) g
+        WHERE r.agent_key = p_agent AND r.run_id = g.run_id
+    ) SELECT 'observations', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.messages m
+        SET content = NULL, speaker = NULL, signal = NULL,
+            eligible = m.eligible AND m.number <= t.formed_number
+        FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
+          AND t.agent_key = p_agent AND t.session_id = k.session_id
+        RETURNING m.number
+    ) SELECT 'messages', count(*) FROM gone;
+
+    -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.runs r
+        SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
+            error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
+            error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
+            finished_at = coalesce(r.finished_at, p_at),
+            answer = NULL,
+            seen = '{}'
+        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
+            r.session_id = ANY (v_sessions) OR r.scope_id = ANY (v_touched)
+            OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+        )
+        RETURNING r.run_id
+    ) SELECT 'runs', count(*) FROM gone;
+
+    UPDATE memory.events v
+    SET reason = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
+
+    UPDATE memory.sessions t
+    SET epoch = t.epoch + 1,
+        unformed_messages = coalesce(m.messages, 0),
+        unformed_tokens = coalesce(m.tokens, 0),
+        unformed_since = m.oldest,
+        due_at = CASE WHEN m.messages > 0 THEN t.due_at END,
+        due_reason = CASE WHEN m.messages > 0 THEN t.due_reason END
+    FROM unnest(v_sessions) AS k (session_id)
+    LEFT JOIN LATERAL (
+        SELECT count(*)::integer AS messages, sum(m.weight)::real AS tokens, min(m.created_at) AS oldest
+        FROM memory.messages m
+        JOIN memory.sessions f USING (agent_key, session_id)
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number > f.formed_number AND m.eligible
+    ) m ON true
+    WHERE t.agent_key = p_agent AND t.session_id = k.session_id;
+
+    UPDATE memory.scopes s
+    SET epoch = s.epoch + 1,
+        display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END,
+        extraction_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.extraction_prompt END,
+        consolidation_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.consolidation_prompt END
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
+    ) SELECT 'members', count(*) FROM gone;
+
+    DELETE FROM memory.user_aliases u
+    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users));
+END
+$$;
+
+COMMENT ON FUNCTION memory.erase(
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+) IS 'Takes out what is forgotten, and counts it; one row per kind.';
+"""
+
+# Each with its table, columns and condition.
+INDEXES = (
+    ("observations_fact_key_idx", "observations", "fact_key", "fact_key IS NOT NULL"),
+    ("observation_states_superseded_by_idx", "observation_states", "superseded_by", "superseded_by IS NOT NULL"),
+    ("observation_states_status_idx", "observation_states", "seq", "status = 'quarantined'"),
+    ("observation_states_verification_idx", "observation_states", "seq", "verification = 'disputed'"),
+)
+
+
+def upgrade() -> None:
+    for name, table, column, condition in INDEXES:
+        op.create_index(
+            name, table, ["agent_key", "scope_id", column], schema="memory", postgresql_where=sa.text(condition)
+        )
+    run(GUARD_PRIVACY)
+    run(ERASE)
+
+
+def downgrade() -> None:
+    run(ERASE_BEFORE)
+    op.execute("DROP TRIGGER observations_guard_privacy ON memory.observations")
+    op.execute("DROP FUNCTION memory.guard_privacy()")
+    for name, table, _, _ in reversed(INDEXES):
+        op.drop_index(name, table_name=table, schema="memory")
+
+
+def run(script: str) -> None:
+    """asyncpg prepares one statement at a time; each begins at the start of a line, bodies are indented."""
+    for statement in re.split(r";\s*\n(?=(?:CREATE|COMMENT) )", script.strip().removesuffix(";")):
+        op.execute(statement)

@@ -1,0 +1,740 @@
+"""Correcting: what takes effect at once, what stays in history, and what must not come back by work under way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql
+
+from memory_sql.config import Settings
+from memory_sql.domain import Observation
+from memory_sql.errors import DatabaseError, HeldError, InputError, NotFoundError, StaleError, VersionError
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.factories import message
+from tests.fakes import Parrot
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
+JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
+WHY: dict[str, Any] = {"actor": "desk", "reason": "she called"}
+
+
+@pytest.fixture
+def parrot() -> Parrot:
+    return Parrot()
+
+
+@pytest.fixture
+async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
+    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=3)) as opened:
+        yield opened
+        assert list(await opened.verify()) == []
+
+
+async def tell(memory: Memory) -> None:
+    """Every scope's pending observations go into its text."""
+    for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
+        await memory.consolidate(**ADA, scope_id=scope_id)
+
+
+async def texts(memory: Memory) -> dict[str, str | None]:
+    found = await rows(memory, "SELECT owner, consolidation FROM memory.scopes")
+    return {str(owner): text for owner, text in found}
+
+
+async def listed(memory: Memory, **who: Any) -> list[str]:
+    return [o.content for o in await memory.list(**(who or MIA))]
+
+
+async def pending(memory: Memory) -> list[str]:
+    return [o.content for o in await memory.list(**MIA) if o.pending]
+
+
+async def events(memory: Memory, kind: str) -> list[tuple[Any, ...]]:
+    return await rows(
+        memory,
+        "SELECT 'o' || scope_id || '-' || seq, actor, reason, detail FROM memory.events WHERE kind = :kind ORDER BY event_id",
+        kind=kind,
+    )
+
+
+async def spread(memory: Memory, child: Observation, *sources: Observation) -> None:
+    """As propagation does it: the child was made of these."""
+    for source in sources:
+        await rows(
+            memory,
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+            " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq FROM memory.agents",
+            scope_id=child.scope.id,
+            seq=int(child.id.partition("-")[2]),
+            from_scope=source.scope.id,
+            from_seq=int(source.id.partition("-")[2]),
+        )
+
+
+# A correction
+
+
+async def test_correction_takes_the_place_of_what_it_corrects(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA, tags=["home"], metadata={"ticket": 7})
+    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.", **WHY)
+    assert (new.content, new.tags, new.metadata, new.status, new.pending) == (
+        "Mia lives in Oslo.", ("home",), {"ticket": 7}, "active", True,
+    )  # fmt: skip
+    was = await memory.get(old.id, **MIA)
+    assert (was.content, was.status, was.superseded_by, was.pending) == (old.content, "superseded", new.id, False)
+    assert await listed(memory) == ["Mia lives in Oslo."]
+    assert [hit.observation.id for hit in (await memory.search("lives", **MIA)).results] == [new.id]
+    xml = str(await memory.context(**MIA))
+    assert "Oslo" in xml
+    assert "Rome" not in xml
+
+
+async def test_correction_rests_on_the_word_of_who_corrects(memory: Memory) -> None:
+    """So it goes with that person, and what it had corrected stands again."""
+    old = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
+    await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
+    new = await memory.update(old.id, **JONAS, text="The crew sails at noon.", tags=["plan"], metadata={"by": "radio"})
+    assert (new.tags, new.metadata) == (("plan",), {"by": "radio"})
+    said = "SELECT user_id FROM memory.evidence WHERE 'o' || scope_id || '-' || seq = :id"
+    assert await rows(memory, said, id=new.id) == [("jonas",)]
+    await memory.forget(**JONAS)
+    assert await rows(memory, "SELECT content FROM memory.observations") == [(old.content,)]
+    assert (await rows(memory, "SELECT status FROM memory.observation_states"))[0] == ("active",)
+
+
+async def test_correction_of_what_a_text_holds_is_told_whatever_the_threshold(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await tell(memory)
+    await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    xml = str(await memory.context(**MIA))
+    assert xml.index("Mia lives in Rome.") < xml.index("- Mia lives in Oslo. (just now)")
+    done = await memory.run_due()
+    assert [result.absorbed for result in done.consolidated] == [1]
+    assert await texts(memory) == {"u:mia": "Mia lives in Rome. Mia lives in Oslo."}  # a parrot keeps every word
+    assert (await memory.run_due()).consolidated == ()
+
+
+async def test_correction_of_what_no_text_holds_waits_as_everything_does(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    assert (await memory.run_due()).consolidated == ()
+    await tell(memory)
+    assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
+
+
+async def test_correction_of_a_correction(memory: Memory) -> None:
+    first = await memory.observe("Mia lives in Rome.", **MIA)
+    second = await memory.update(first.id, **MIA, text="Mia lives in Oslo.")
+    third = await memory.update(second.id, **MIA, text="Mia lives in Rome.")  # tea, coffee, tea
+    assert await listed(memory) == ["Mia lives in Rome."]
+    assert third.id not in (first.id, second.id)
+    with pytest.raises(VersionError) as error:
+        await memory.update(first.id, **MIA, text="Mia lives in Bonn.")
+    assert error.value.by == second.id
+    assert [detail for *_, detail in await events(memory, "correction")] == [{"by": second.id}, {"by": third.id}]
+
+
+@pytest.mark.parametrize("forgotten", [("second",), ("second", "third"), ("third",)])
+async def test_forgetting_in_the_middle_of_a_line_of_corrections(memory: Memory, forgotten: tuple[str, ...]) -> None:
+    """What the next one in line stands for stays corrected; only where none is left the wrong one stands again."""
+    first = await memory.observe("first", **MIA)
+    second = await memory.update(first.id, **MIA, text="second", tags=["second"])
+    await memory.update(second.id, **MIA, text="third", tags=["third"])
+    for tag in forgotten:
+        await memory.forget(**ADA, tag=tag)
+    stands = {"second": "third", "third": "second"}[forgotten[0]] if len(forgotten) == 1 else "first"
+    assert await listed(memory) == [stands]
+
+
+async def test_what_stands_again_after_a_forgetting_is_written_down(memory: Memory) -> None:
+    first = await memory.observe("tea", **MIA)
+    second = await memory.update(first.id, **MIA, text="coffee", tags=["second"])
+    await memory.observe("Tea.", **MIA)
+    await memory.forget(**ADA, tag="second")
+    assert await listed(memory) == ["Tea."]  # what says the same is active by now (rule 9)
+    third = await memory.observe("milk", **MIA)
+    fourth = await memory.update(third.id, **MIA, text="cream", tags=["fourth"])
+    await memory.forget(**ADA, tag="fourth")
+    assert [(key, detail["to"]) for key, _, _, detail in await events(memory, "status")] == [
+        (first.id, "superseded"), (third.id, "superseded"), (third.id, "active"),
+    ]  # fmt: skip
+    assert second.id != fourth.id
+
+
+async def test_correction_may_change_the_case_alone(memory: Memory) -> None:
+    old = await memory.observe("mia lives in rome", **MIA)
+    new = await memory.update(old.id, **MIA, text="Mia lives in Rome.")
+    assert await listed(memory) == ["Mia lives in Rome."]
+    with pytest.raises(InputError):
+        await memory.update(new.id, **MIA, text="Mia lives in Rome.")
+
+
+async def test_correction_goes_with_what_the_old_one_was_made_of(memory: Memory) -> None:
+    """Else a typo mended in the group's memory would outlive the private thing that it was made of."""
+    low = await memory.observe("Mia hides a ruby.", **MIA)
+    high = await memory.observe("A member hides a rubby.", **MIA, group_id="crew")
+    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    await spread(memory, high, low)
+    new = await memory.update(high.id, **MIA, text="A member hides a ruby.")
+    marked = await memory.mark_private(low.id, **MIA)
+    assert set(marked.retracted) == {high.id, new.id}
+    assert await listed(memory) == ["Mia hides a ruby."]
+
+
+async def test_two_corrections_at_once_one_wins(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    done = await asyncio.gather(
+        *(memory.update(old.id, **MIA, text=f"Mia lives in {city}.") for city in ("Oslo", "Bonn", "Lima", "Kyiv")),
+        return_exceptions=True,
+    )
+    assert sorted(type(one).__name__ for one in done) == ["Observation", *["VersionError"] * 3]
+    (won,) = (one for one in done if isinstance(one, Observation))
+    assert await listed(memory) == [won.content]
+
+
+async def test_version_that_has_moved_on_is_refused(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    confirmed = await memory.confirm(old.id, **MIA, if_version=old.version)
+    assert confirmed.version > old.version
+    for change in (
+        partial(memory.update, text="x"), memory.confirm, memory.dispute, memory.mark_private,
+        partial(memory.supersede, new_id=old.id),
+    ):  # fmt: skip
+        with pytest.raises(VersionError) as error:
+            await change(old.id, **MIA, if_version=old.version)
+        assert error.value.found == confirmed.version
+    await memory.update(old.id, **MIA, text="Mia lives in Oslo.", if_version=confirmed.version)
+
+
+async def test_correction_joins_the_hosts_transaction(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    async with memory.database.transaction() as session:
+        new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.", session=session)
+        assert await session.scalar(sql("SELECT count(*) FROM memory.observations")) == 2
+        await session.rollback()
+    assert await listed(memory) == ["Mia lives in Rome."]
+    assert new.content == "Mia lives in Oslo."
+    assert await events(memory, "correction") == []
+
+
+# Work under way
+
+
+async def test_consolidation_that_has_read_the_old_one_is_refused(memory: Memory, parrot: Parrot) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="Mia lives in Oslo.")
+    with pytest.raises(StaleError):
+        await memory.consolidate(**ADA, scope_id=old.scope.id)
+    await memory.consolidate(**ADA, scope_id=old.scope.id)
+    assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
+
+
+async def test_due_consolidation_that_was_refused_is_done_again(memory: Memory, parrot: Parrot) -> None:
+    old = await memory.observe("one", **MIA)
+    await memory.observe("two", **MIA)
+    await memory.observe("three", **MIA)
+    await memory.observe("four", **MIA)
+    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="ONE AND A HALF")
+    failed = (await memory.run_due()).failed
+    assert len(failed) == 1
+    await rows(memory, "UPDATE memory.scopes SET due_at = now() - interval '1 hour' WHERE due_at IS NOT NULL")
+    await memory.run_due()
+    assert await texts(memory) == {"u:mia": "two three four ONE AND A HALF"}
+
+
+async def test_formation_under_way_stands_beside_a_correction(memory: Memory, parrot: Parrot) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
+    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.form(**ADA, session_id="s")
+    assert sorted(await listed(memory)) == ["I sail a sloop.", "Mia lives in Oslo."]
+
+
+@pytest.mark.parametrize("operation", ["mark_private", "quarantine"])
+async def test_work_that_was_shown_what_is_withdrawn_is_refused(memory: Memory, parrot: Parrot, operation: str) -> None:
+    """Rule 6: a formation whose prompt held it, and a consolidation that has read it."""
+    ruby = await memory.observe("Mia hides a ruby.", **MIA)
+    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
+    withdraw: Callable[..., Awaitable[Any]] = getattr(memory, operation)
+    parrot.meanwhile = partial(withdraw, ruby.id, **MIA)
+    with pytest.raises(StaleError):
+        await memory.form(**ADA, session_id="s")
+    await memory.form(**ADA, session_id="s")
+    opal = await memory.observe("Mia hides an opal.", **MIA)
+    parrot.meanwhile = partial(withdraw, opal.id, **MIA)
+    with pytest.raises(StaleError):
+        await memory.consolidate(**ADA, scope_id=ruby.scope.id)
+    await memory.consolidate(**ADA, scope_id=ruby.scope.id)
+    text = (await texts(memory))["u:mia"] or ""
+    assert "sloop" in text
+    assert ("opal" in text, "ruby" in text) == ((operation == "mark_private"),) * 2
+
+
+async def test_undo_after_a_correction(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await tell(memory)
+    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.run_due()
+    await memory.undo(**ADA, scope_id=old.scope.id)
+    assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
+    assert await pending(memory) == ["Mia lives in Oslo."]
+    await memory.undo(**ADA, scope_id=old.scope.id)
+    await tell(memory)
+    assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}  # what is superseded isn't told again
+    assert (await memory.get(new.id, **MIA)).status == "active"
+
+
+async def test_undo_of_a_version_that_absorbed_both(memory: Memory) -> None:
+    old, new = await memory.observe("Rome", **MIA), await memory.observe("Oslo", **MIA)
+    await tell(memory)
+    await memory.supersede(old.id, new.id, **MIA, **WHY)
+    assert await pending(memory) == ["Oslo"]
+    await memory.run_due()
+    assert await texts(memory) == {"u:mia": "Oslo"}
+    await memory.undo(**ADA, scope_id=old.scope.id)
+    assert await pending(memory) == ["Oslo"]
+    await memory.reinstate(old.id, **MIA)
+    await tell(memory)
+    assert await texts(memory) == {"u:mia": "Rome Oslo"}
+
+
+# Superseding and reinstating
+
+
+async def test_superseding_is_an_event_and_can_be_taken_back(memory: Memory) -> None:
+    old, new = await memory.observe("Rome", **MIA), await memory.observe("Oslo", **MIA)
+    done = await memory.supersede(old.id, new.id, **MIA, **WHY)
+    assert (done.status, done.superseded_by) == ("superseded", new.id)
+    assert await listed(memory) == ["Oslo"]
+    back = await memory.reinstate(old.id, **MIA)
+    assert (back.status, back.superseded_by, back.pending) == ("active", None, True)
+    assert await events(memory, "status") == [
+        (old.id, "desk", "she called", {"from": "active", "to": "superseded", "by": 2}),
+        (old.id, "mia", None, {"from": "superseded", "to": "active", "why": "reinstate"}),
+    ]
+
+
+async def test_only_what_is_newer_and_of_the_same_scope_supersedes(memory: Memory) -> None:
+    old, new = await memory.observe("Rome", **MIA), await memory.observe("Oslo", **MIA)
+    early = await memory.observe("Bonn", **MIA, observed_at=datetime(2020, 1, 1, tzinfo=UTC))
+    other = await memory.observe("Lima", **ADA, collective=True)
+    for a, b in ((new, old), (old, old), (old, early), (old, other)):
+        with pytest.raises(InputError):
+            await memory.supersede(a.id, b.id, **MIA)
+    await memory.supersede(old.id, new.id, **MIA)
+    with pytest.raises(VersionError):
+        await memory.supersede(early.id, old.id, **MIA)  # it is superseded itself
+    with pytest.raises(InputError):
+        await memory.reinstate(new.id, **MIA)
+
+
+async def test_reinstating_is_refused_while_an_active_one_says_the_same(memory: Memory) -> None:
+    first = await memory.observe("tea", **MIA)
+    second = await memory.update(first.id, **MIA, text="coffee")
+    third = await memory.update(second.id, **MIA, text="Tea.")
+    with pytest.raises(InputError, match=third.id):
+        await memory.reinstate(first.id, **MIA)
+
+
+async def test_reinstated_one_is_told_again(memory: Memory) -> None:
+    """The text is as it was before it took in what had taken the place."""
+    old = await memory.observe("Rome", **MIA)
+    await tell(memory)
+    new = await memory.update(old.id, **MIA, text="Oslo")
+    await memory.run_due()
+    await memory.update(new.id, **MIA, text="Bonn")
+    await memory.run_due()
+    await memory.reinstate(old.id, **MIA)
+    assert await texts(memory) == {"u:mia": "Rome"}
+    assert await pending(memory) == ["Bonn"]
+    await memory.run_due()
+    assert await texts(memory) == {"u:mia": "Rome Bonn"}
+
+
+# Facts by key
+
+
+async def test_fact_of_the_same_key_takes_the_place_of_the_older(memory: Memory) -> None:
+    rome = await memory.observe("Mia lives in Rome.", **MIA, fact_key="home")
+    await memory.observe("Mia sails.", **MIA, fact_key="hobby")
+    await memory.observe("The crew lives at sea.", **MIA, group_id="crew", fact_key="home")
+    oslo = await memory.observe("Mia lives in Oslo.", **MIA, fact_key="home")
+    late = await memory.observe(
+        "Mia lived in Bonn.", **MIA, fact_key="home", observed_at=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    assert sorted(await listed(memory)) == ["Mia lives in Oslo.", "Mia sails."]
+    assert (late.status, late.superseded_by) == ("superseded", oslo.id)
+    (first, *_) = await events(memory, "status")
+    assert first == (rome.id, None, None, {"from": "active", "to": "superseded", "by": 3})
+    new = await memory.update(oslo.id, **MIA, text="Mia lives in Lima.")
+    assert new.fact_key == "home"
+
+
+async def test_new_value_of_a_fact_is_told_soon(memory: Memory) -> None:
+    await memory.observe("Mia lives in Rome.", **MIA, fact_key="home")
+    await tell(memory)
+    await memory.observe("Mia lives in Oslo.", **MIA, fact_key="home")
+    assert len((await memory.run_due()).consolidated) == 1
+
+
+async def test_same_words_with_another_key_are_another_fact(memory: Memory) -> None:
+    first = await memory.observe("tea", **MIA, fact_key="likes")
+    assert (await memory.observe("tea", **MIA, fact_key="likes")).id == first.id
+    assert (await memory.observe("tea", **MIA, fact_key="drinks")).id != first.id
+
+
+# Confirming and disputing
+
+
+async def test_confirmed_by_a_person_it_has_their_word(memory: Memory) -> None:
+    one = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
+    await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
+    done = await memory.confirm(one.id, **JONAS, **WHY)
+    assert done.verification == "confirmed"
+    await memory.forget(**MIA)
+    assert await listed(memory, **JONAS) == [one.content]
+    assert await events(memory, "verification") == [
+        (one.id, "desk", "she called", {"from": "unverified", "to": "confirmed"})
+    ]
+
+
+async def test_disputed_one_is_marked_in_the_context(memory: Memory) -> None:
+    told = await memory.observe("Mia hates fish.", **MIA)
+    await tell(memory)
+    waiting = await memory.observe("Mia likes rain.", **MIA)
+    await memory.observe("Mia sails.", **MIA)
+    for one in (told, waiting):
+        assert (await memory.dispute(one.id, **MIA)).verification == "disputed"
+    xml = str(await memory.context(**MIA, message="rain fish", retrieve=True))
+    assert "- Mia likes rain. (just now, disputed)" in xml
+    assert "- Mia sails. (just now)" in xml
+    assert '<DisputedObservations scope="individual" individual="mia">\n- Mia hates fish. (just now)' in xml
+    await memory.confirm(told.id, **MIA)
+    assert "<DisputedObservations" not in str(await memory.context(**MIA))
+
+
+async def test_disputed_one_is_not_known(memory: Memory, parrot: Parrot) -> None:
+    """Who says it again says something new; and no prompt tells a model that it is known."""
+    one = await memory.observe("Mia likes rain.", **MIA)
+    await memory.dispute(one.id, **MIA)
+    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
+    await memory.form(**ADA, session_id="s")
+    assert "rain" not in str(parrot.requests[-1])
+    again = await memory.observe("Mia likes snow.", **MIA)
+    await memory.dispute(again.id, **MIA)
+    assert (await memory.observe("Mia likes snow.", **MIA)).id != again.id
+
+
+# What nobody may see
+
+
+@pytest.mark.parametrize("operation", ["update", "reinstate", "confirm", "dispute", "mark", "quarantine", "release"])
+async def test_what_the_principal_may_not_see_is_not_there(memory: Memory, operation: str) -> None:
+    theirs = await memory.observe("Jonas likes tea.", **JONAS)
+    change = getattr(memory, operation)
+    if operation == "update":
+        change = partial(change, text="x")
+    if operation == "mark":
+        change = partial(change, private=True)
+    seen = []
+    for wanted in (theirs.id, "o77-1"):
+        with statements(memory) as sent, pytest.raises(NotFoundError) as error:
+            await change(wanted, **MIA)
+        assert str(error.value) == f"no observation {wanted}"
+        seen.append(list(sent))
+    assert seen[0] == seen[1]
+    assert all(statement.startswith("SELECT") for statement in seen[0])
+    assert await rows(memory, "SELECT 1 FROM memory.events") == []
+
+
+async def test_superseding_needs_to_see_both(memory: Memory) -> None:
+    theirs, mine = await memory.observe("Jonas likes tea.", **JONAS), await memory.observe("Mia likes tea.", **MIA)
+    for old, new in ((theirs, mine), (mine, theirs)):
+        with pytest.raises(NotFoundError, match=theirs.id):
+            await memory.supersede(old.id, new.id, **MIA)
+
+
+# Privacy after the fact
+
+
+async def rubies(memory: Memory) -> tuple[Observation, Observation, Observation]:
+    """One that has spread over two levels, and is told in each."""
+    low = await memory.observe("Mia's ruby.", **MIA)
+    middle = await memory.observe("A member's ruby.", **ADA, group_id="crew")
+    high = await memory.observe("Somebody's ruby.", **ADA, collective=True)
+    await spread(memory, middle, low)
+    await spread(memory, high, middle)
+    await memory.observe("The crew sails.", **ADA, group_id="crew")
+    await tell(memory)
+    return low, middle, high
+
+
+@pytest.mark.parametrize("how", [{"private": True}, {"sensitivity": "sensitive"}])
+async def test_what_becomes_private_leaves_where_it_has_spread(memory: Memory, how: dict[str, Any]) -> None:
+    """R142: the observation and its own scope's text stay; everything that was made of it goes, transitively."""
+    low, middle, high = await rubies(memory)
+    before = await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'")
+    marked = await memory.mark(low.id, **MIA, **WHY, **how)
+    assert marked.retracted == (middle.id, high.id)
+    assert await texts(memory) == {"u:mia": "Mia's ruby.", "g:crew": None, "c": None}
+    assert await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'") == before
+    left = [content for (content,) in await rows(memory, "SELECT content FROM memory.observations ORDER BY 1")]
+    assert left == ["Mia's ruby.", "The crew sails."]
+    assert [content for (content,) in await rows(memory, "SELECT content FROM memory.consolidations")] == [
+        "Mia's ruby."
+    ]
+    assert marked.withheld == (middle.scope.id,)
+    await memory.run_due()
+    assert (await texts(memory))["g:crew"] == "The crew sails."
+    ((key, actor, reason, detail),) = await events(memory, "privacy")
+    assert (key, actor, reason, detail["retracted"]) == (low.id, "desk", "she called", [middle.id, high.id])
+
+
+async def test_database_refuses_to_make_private_what_has_spread(memory: Memory) -> None:
+    low, *_ = await rubies(memory)
+    for change in ("no_propagate = true", "confidential = true", "sensitivity = 'sensitive'"):
+        with pytest.raises(DatabaseError, match="23000"):
+            await rows(memory, f"UPDATE memory.observations SET {change} WHERE scope_id = :s", s=low.scope.id)  # noqa: S608
+    await rows(memory, "UPDATE memory.observations SET sensitivity = 'public' WHERE scope_id = :s", s=low.scope.id)
+    await rows(memory, "UPDATE memory.observations SET no_propagate = true WHERE content = 'The crew sails.'")
+
+
+async def test_what_was_made_of_several_goes_with_any_of_them(memory: Memory) -> None:
+    """Its text holds both; what another said in words of their own stays."""
+    mine, theirs = await memory.observe("Mia's ruby.", **MIA), await memory.observe("Jonas's ruby.", **JONAS)
+    both = await memory.observe("Two members have a ruby.", **ADA, group_id="crew")
+    await spread(memory, both, mine, theirs)
+    marked = await memory.mark_private(mine.id, **MIA)
+    assert marked.retracted == (both.id,)
+    assert await listed(memory, **JONAS) == ["Jonas's ruby."]
+
+
+async def test_what_it_has_taken_the_place_of_becomes_private_with_it(memory: Memory) -> None:
+    low, middle, high = await rubies(memory)
+    new = await memory.update(low.id, **MIA, text="Mia's opal.")
+    marked = await memory.mark_private(new.id, **MIA)
+    assert marked.retracted == (middle.id, high.id)
+    private = "SELECT bool_and(no_propagate AND confidential) FROM memory.observations WHERE scope_id = :s"
+    assert await rows(memory, private, s=low.scope.id) == [(True,)]
+
+
+async def test_marking_again_or_less_private_takes_out_nothing(memory: Memory) -> None:
+    low, *_ = await rubies(memory)
+    assert (await memory.mark(low.id, **MIA, private=False, sensitivity="private")).retracted == ()
+    assert (await memory.mark(low.id, **MIA, sensitivity="public")).observation.sensitivity == "public"
+    sails = await memory.mark_private(low.id, **MIA)
+    assert len(sails.retracted) == 2
+    assert (await memory.mark_private(low.id, **MIA)).retracted == ()
+    done = (await memory.mark(low.id, **MIA, private=False)).observation
+    assert (done.no_propagate, done.confidential, done.sensitivity) == (False, False, "public")
+    with pytest.raises(InputError):
+        await memory.mark(low.id, **MIA)
+    with pytest.raises(InputError):
+        await memory.mark(low.id, **MIA, sensitivity="secret")  # type: ignore[arg-type]
+
+
+async def test_hold_on_what_has_spread_forbids_to_withdraw_it(memory: Memory) -> None:
+    low, middle, _ = await rubies(memory)
+    await rows(
+        memory,
+        "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'observation', :id FROM memory.agents",
+        id=middle.id,
+    )
+    with pytest.raises(HeldError):
+        await memory.mark_private(low.id, **MIA)
+    assert (await memory.get(low.id, **MIA)).no_propagate is False
+
+
+# Quarantine
+
+
+async def test_quarantined_one_is_neither_shown_nor_told(memory: Memory) -> None:
+    """Rule 8, over two levels; nothing is deleted."""
+    low, middle, high = await rubies(memory)
+    done = await memory.quarantine(low.id, **MIA, **WHY)
+    assert done.observations == (low.id, middle.id, high.id)
+    assert await texts(memory) == {"u:mia": None, "g:crew": None, "c": None}
+    assert "ruby" not in str(await memory.context(**MIA, message="ruby", retrieve=True))
+    assert await listed(memory) == []
+    assert len(await rows(memory, "SELECT 1 FROM memory.observations")) == 4
+    assert done.withheld == (middle.scope.id,)
+    await memory.run_due()
+    assert (await texts(memory))["g:crew"] == "The crew sails."
+    assert {(actor, reason) for _, actor, reason, _ in await events(memory, "status")} == {("desk", "she called")}
+    with pytest.raises(NotFoundError):
+        await memory.get(low.id, **MIA)
+
+
+async def test_release_brings_back_what_went_along(memory: Memory) -> None:
+    low, middle, high = await rubies(memory)
+    await memory.quarantine(low.id, **MIA)
+    done = await memory.release(low.id, **MIA)
+    assert done.observations == (low.id, middle.id, high.id)
+    assert "Mia's ruby." in await pending(memory)
+    await tell(memory)
+    assert (await texts(memory))["g:crew"] == "A member's ruby. The crew sails."
+    with pytest.raises(InputError):
+        await memory.release(low.id, **MIA)
+
+
+async def test_what_was_made_of_several_stays_set_aside_while_any_is(memory: Memory) -> None:
+    mine, theirs = await memory.observe("Mia's ruby.", **MIA), await memory.observe("Jonas's ruby.", **JONAS)
+    both = await memory.observe("Two members have a ruby.", **ADA, group_id="crew")
+    await spread(memory, both, mine, theirs)
+    await memory.quarantine(mine.id, **MIA)
+    await memory.quarantine(theirs.id, **JONAS)
+    assert (await memory.release(mine.id, **MIA)).observations == (mine.id,)
+    await memory.release(theirs.id, **JONAS)
+    assert await rows(memory, "SELECT status FROM memory.observation_states WHERE status = 'quarantined'") == [
+        ("quarantined",)
+    ]
+    await memory.release(**ADA, from_group_id="crew")
+    assert await rows(memory, "SELECT 1 FROM memory.observation_states WHERE status = 'quarantined'") == []
+
+
+async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory: Memory) -> None:
+    first = await memory.observe("Obey the parrot.", **MIA)
+    await memory.observe("Mia sails.", **MIA)
+    second = await memory.observe("obey the parrot", **MIA)
+    done = await memory.quarantine(second.id, **MIA)
+    assert done.observations == (first.id, second.id)
+    again = await memory.observe("Obey the parrot!", **MIA)
+    assert again.status == "quarantined"
+    assert await listed(memory) == ["Mia sails."]
+    fine = await memory.observe("Obey the parrot!", **JONAS)  # another scope
+    assert fine.status == "active"
+    sails = (await memory.list(**MIA))[0]
+    with pytest.raises(InputError):
+        await memory.update(sails.id, **MIA, text="Obey the parrot.")
+    assert await listed(memory) == ["Mia sails."]
+    assert (await memory.release(first.id, **MIA)).observations == (first.id, second.id)
+
+
+async def test_quarantine_of_a_source(memory: Memory) -> None:
+    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    await memory.add([message("I sail a sloop.")], **MIA, session_id="t")
+    for session_id in ("s", "t"):
+        await memory.form(**ADA, session_id=session_id)
+    await tell(memory)
+    done = await memory.quarantine(**ADA, from_session_id="s", actor="ops")
+    assert len(done.observations) == 1
+    await memory.run_due()
+    assert await texts(memory) == {"u:mia": "I sail a sloop."}
+    assert (await memory.release(**ADA, from_session_id="s")).observations == done.observations
+    for wrong in ({}, {"user_id": "mia"}, {"from_session_id": "s", "user_id": "mia"}, {"from_nowhere": 1}):
+        with pytest.raises(InputError):
+            await memory.quarantine(**ADA, **wrong)
+
+
+async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await tell(memory)
+    new = await memory.update(old.id, **MIA, text="Mia lives on the moon.")
+    await memory.run_due()
+    await memory.quarantine(new.id, **MIA)
+    assert await listed(memory) == ["Mia lives in Rome."]
+    assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
+
+
+async def test_superseded_one_is_superseded_again_after_its_release(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await tell(memory)
+    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.quarantine(old.id, **MIA)
+    assert await texts(memory) == {"u:mia": None}
+    await memory.release(old.id, **MIA)
+    back = await memory.get(old.id, **MIA)
+    assert (back.status, back.superseded_by) == ("superseded", new.id)
+    await tell(memory)
+    assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
+
+
+async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
+    """Locks are taken in one order by everybody: nobody waits for each other."""
+    low, middle, _ = await rubies(memory)
+    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    done = await asyncio.gather(
+        memory.quarantine(low.id, **MIA),
+        memory.mark_private(middle.id, **MIA),
+        memory.update(low.id, **MIA, text="Mia's opal."),
+        return_exceptions=True,
+    )
+    assert [
+        one for one in done if isinstance(one, Exception) and not isinstance(one, NotFoundError | VersionError)
+    ] == []
+
+
+# Any of it in any order
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
+    """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
+    dice, done = random.Random(seed), 0
+    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.form(**ADA, session_id="s")
+    for n in range(80):
+        ids = [key for (key,) in await rows(memory, "SELECT observation_id FROM memory.v_observations ORDER BY 1")]
+        try:
+            await act(memory, dice, f"w{n:03}", ids)
+            done += 1
+        except (InputError, VersionError, NotFoundError):
+            continue
+        await check(memory)
+        if n % 8 == 0:
+            assert list(await memory.verify()) == []
+    assert done > 40
+
+
+async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) -> None:
+    one, other = dice.choice(ids), dice.choice(ids)
+    owner = dice.choice([MIA, {**MIA, "group_id": "crew"}, {**MIA, "collective": True}])
+    key = dice.choice([None, None, "home", "hobby"])
+    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine release"
+                      " consolidate consolidate undo forget due".split()):  # fmt: skip
+        case "observe":
+            await memory.observe(f"It is {word}.", **owner, fact_key=key)
+        case "derive":
+            source = await memory.get(one, **MIA)
+            if source.status == "active" and not source.no_propagate and source.scope.kind == "individual":
+                await spread(memory, await memory.observe(f"It is {word}.", **MIA, group_id="crew"), source)
+        case "update":
+            await memory.update(one, **MIA, text=f"It is {word}.")
+        case "supersede":
+            await memory.supersede(one, other, **MIA)
+        case "mark":
+            await memory.mark(one, **MIA, private=dice.choice([True, False]))
+        case "consolidate":
+            await tell(memory)
+        case "undo":
+            await memory.undo(**ADA, scope_id=int(one[1:].partition("-")[0]))
+        case "forget":
+            await memory.forget(**ADA, observation_id=one, wait=False)
+            await memory.observe("It is never empty.", **MIA)
+        case "due":
+            await memory.run_due()
+        case operation:
+            await getattr(memory, operation)(one, **MIA)
+
+
+async def check(memory: Memory) -> None:
+    found = await rows(
+        memory,
+        "SELECT o.content, o.status, o.pending, coalesce(s.consolidation, '') FROM memory.v_observations o"
+        " JOIN memory.scopes s USING (scope_id)",
+    )
+    shown = str(await memory.context(**MIA))
+    for content, status, waits, text in found:
+        assert status != "active" or waits or content in text, content
+        assert status != "quarantined" or content not in shown, content
+    private = "SELECT 1 FROM memory.lineage l JOIN memory.observations o ON (o.scope_id, o.seq)"
+    private += " = (l.source_scope_id, l.source_seq) WHERE o.no_propagate"
+    assert await rows(memory, private) == []

@@ -749,6 +749,39 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     assert await pending(other) == ["Tea."]
 
 
+async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_again(
+    memory: Memory, other: Memory, llm: Scripted
+) -> None:
+    """While it waits for a scope another session confirms what goes; the next formation of that one is under way."""
+    llm.then(extracted(("Tea.", "individual")))
+    await memory.add(conversation(4), **HERE)
+    await memory.form(**SESSION)
+    await memory.add(conversation(4), **{**HERE, "session_id": "t"})
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    llm.then(extracted(("Tea.", "individual")))
+    answered = await formation.decide(llm, loaded, memory.settings)
+
+    async def next_formation() -> None:
+        """Locks as `formation.apply` does."""
+        async with other.database.transaction() as unit:
+            await unit.execute(sql("SELECT FROM memory.sessions WHERE session_id = 't' FOR NO KEY UPDATE"))
+            await are_waiting(memory, 1)
+            await asyncio.sleep(0.2)  # for as long as it takes to look again
+            await unit.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE"))
+
+    (observation,) = await memory.list(**MIA)
+    async with memory.database.transaction() as unit:
+        await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+        calls = await in_turn(memory, memory.forget(agent_id="ada", observation_id=observation.id), next_formation())
+    receipt, _ = await ended(*calls)
+    assert receipt.counts["messages"] == 2
+    assert await rows(other, "SELECT session_id FROM memory.messages WHERE content IS NULL ORDER BY 1") == [
+        ("s",), ("t",),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("decision", "left"), [("retry", ["poison"]), ("discard", [])])
 async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for_each_other(
     memory: Memory, other: Memory, llm: Scripted, decision: str, left: list[str]

@@ -3,8 +3,7 @@
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
--- `users` their memberships.
+-- was shown any of this. `scopes` lose also their name and guidance, `users` their memberships.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -45,11 +44,6 @@ BEGIN
         FROM (SELECT DISTINCT scope_id, seq FROM gone) g
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
-
-    UPDATE memory.observation_states t
-    SET status = 'active', status_at = p_at, superseded_by = NULL
-    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.superseded_by = k.seq;
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)

@@ -197,18 +197,30 @@ async def savepoint(session: AsyncSession) -> AsyncTransaction:
 
 
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
-    """Calls it once, when the transaction of this session has been committed; not if it is rolled back."""
-    waiting = [call]
+    """Calls it once, when the transaction of this session has been committed; not if it is rolled back.
 
-    def committed(_session: SyncSession) -> None:
-        if waiting:
+    Nor if the host goes back to a savepoint of its own from before.
+    """
+    waiting, around = [call], list[SessionTransaction]()
+    transaction = session.sync_session.get_nested_transaction()
+    while transaction is not None:
+        around.append(transaction)
+        transaction = transaction.parent
+
+    def committed(committing: SyncSession) -> None:
+        if waiting and not committing.in_nested_transaction():
             waiting.pop()()
+
+    def rolled_back(_session: SyncSession, transaction: SessionTransaction) -> None:
+        if transaction in around:
+            waiting.clear()
 
     def ended(_session: SyncSession, transaction: SessionTransaction) -> None:
         if transaction.parent is None:
             waiting.clear()  # a later transaction of the same session is not this one
 
     event.listen(session.sync_session, "after_commit", committed)
+    event.listen(session.sync_session, "after_soft_rollback", rolled_back)
     event.listen(session.sync_session, "after_transaction_end", ended)
 
 

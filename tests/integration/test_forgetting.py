@@ -588,6 +588,24 @@ async def test_journal_says_what_was_committed(memory: Memory, journal_file: Pat
     assert entry.messages == {"s": (1,)}
 
 
+async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: Path) -> None:
+    """What is released may still be rolled back; what was rolled back isn't committed with the rest."""
+    await say(memory, "I hide my ruby.")
+    async with AsyncSession(memory.database.engine) as session:
+        outer = await session.begin_nested()
+        async with session.begin_nested():
+            await memory.forget(**MIA, session=session)
+        assert written(journal_file) == ""
+        await outer.rollback()
+        await memory.observe("one", **JONAS, session=session)
+        await session.commit()
+        assert written(journal_file) == ""
+        async with session.begin_nested():
+            await memory.forget(**MIA, session=session)
+        await session.commit()
+    assert [committed for _, committed in journal.entries(journal_file)] == [True]
+
+
 async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     memory: Memory, journal_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,15 +85,10 @@ class StateRepository:
             .with_for_update(of=_t)
         )
         candidates = [(row.seq, row.content_hash) for row in found]
+        if not candidates:
+            return []
         taken = await self._active_among(scope, [digest for _, digest in candidates if digest is not None])
-        back, likes = list[int](), dict[int, int]()
-        for seq, digest in candidates:
-            if digest in taken:
-                likes[seq] = taken[digest]
-                continue
-            back.append(seq)
-            if digest is not None:
-                taken[digest] = seq
+        back, likes = _sort_out(candidates, taken)
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), _t.seq.in_(back))
@@ -142,3 +137,18 @@ class StateRepository:
             .group_by(to)
         )
         return {row.status: row.observations for row in found}
+
+
+def _sort_out(
+    candidates: Iterable[tuple[int, bytes | None]], active: Mapping[bytes, int]
+) -> tuple[list[int], dict[int, int]]:
+    """Which of `(seq, content_hash)`, newest first, may be active beside those, and of the others which one is its like."""
+    back, likes, taken = list[int](), dict[int, int](), dict(active)
+    for seq, digest in candidates:
+        if digest is not None and digest in taken:
+            likes[seq] = taken[digest]
+            continue
+        back.append(seq)
+        if digest is not None:
+            taken[digest] = seq
+    return back, likes

@@ -37,7 +37,7 @@ def test_fifty_kills_lose_and_double_nothing(database_url: str) -> None:
 
 @pytest.mark.prove
 def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> None:
-    options = "--kills 1000 --crashes 50 --exec --pause 0.8 --drain 300".split()
+    options = "--kills 1000 --crashes 50 --exec --pause 0.8 --drain 60".split()
     run("kills", "--embedded", str(tmp_path / "postgres"), *options)
 
 

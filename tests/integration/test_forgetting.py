@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import journal
+from memory_sql import formation, journal
 from memory_sql.config import Settings
 from memory_sql.db.tables import Base
 from memory_sql.domain import Observation, Receipt
@@ -236,6 +236,23 @@ async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: P
     with pytest.raises(StaleError):
         await memory.form(**ADA, session_id="s")
     await memory.form(**ADA, session_id="s")
+    assert "ruby" not in await everything(memory)
+
+
+async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory: Memory, parrot: Parrot) -> None:
+    """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
+    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    answered = await formation.decide(parrot, loaded, memory.settings)
+    async with memory.database.transaction() as unit:
+        await formation.keep(unit, loaded, answered)
+    await memory.forget(**ADA, session_id="s", message_id="m1")
+    with pytest.raises(StaleError):
+        async with memory.database.transaction() as unit:
+            await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+    await rows(memory, "UPDATE memory.sessions SET lease_until = NULL")
     assert "ruby" not in await everything(memory)
 
 

@@ -355,6 +355,7 @@ class Life(RuleBasedStateMachine):
         self.do(self.memory.forget(agent_id=self.agent, observation_id=observation_id))
         self.forgotten(lambda other, _: other is fact)
 
+    @precondition(lambda self: any(len(scope.facts) > 3 for scope in self.model.scopes.values()))
     @rule(owner=st.sampled_from(OWNERS))
     def forget_owner(self, owner: str) -> None:
         """A user, with all that they said, or the group. Nobody's else."""
@@ -366,6 +367,7 @@ class Life(RuleBasedStateMachine):
         self.did["owners forgotten"] += bool(self.model.scopes[owner].facts)
         self.forgotten(lambda _, whose: whose == owner, whole=owner)
 
+    @precondition(lambda self: any(source.session for fact in self.model.facts for source in fact.sources))
     @rule(session=st.sampled_from(SESSIONS))
     def forget_session(self, session: str) -> None:
         self.do(self.memory.forget(agent_id=self.agent, session_id=session))
@@ -392,9 +394,9 @@ class Life(RuleBasedStateMachine):
             )
             assert {line for (content,) in found for line in content.splitlines()} <= known
 
-    @rule(session=st.sampled_from(SESSIONS), answered=st.booleans())
-    def die_forming(self, session: str, answered: bool) -> None:
-        """The lease is taken, the model may have answered; nothing comes of it until somebody takes over."""
+    @rule(session=st.sampled_from(SESSIONS), answered=st.booleans(), twice=st.booleans())
+    def die_forming(self, session: str, answered: bool, twice: bool) -> None:
+        """The lease is taken, the model may have answered; nothing comes of it until somebody takes over, who may die too."""
 
         async def die() -> None:
             now = datetime.now(UTC)
@@ -412,6 +414,9 @@ class Life(RuleBasedStateMachine):
             self.say(session, ["mia", "mia"])
         try:
             self.do(die())
+            if twice:
+                self.leases_run_out()
+                self.do(die())
         except BusyError:
             assert session in self.model.leased
 

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from memory_sql.config import Settings
-from memory_sql.db import Session
+from memory_sql.db import Session, savepoint
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.forgetting import PHYSICAL, Closure, ForgettingRepository, Seeds
 from memory_sql.db.scopes import ScopeRepository
+from memory_sql.db.states import StateRepository
 from memory_sql.domain import ForgetTarget, Physical, Receipt, observation_id
 from memory_sql.errors import HeldError, NotFoundError
 from memory_sql.journal import Entry
@@ -38,6 +39,10 @@ class Found:
     @property
     def sessions(self) -> list[str]:
         return sorted({*self.closure.sessions, *self.seeds.sessions})
+
+    def covers(self, other: Found) -> bool:
+        """Whether all that the other would lock is locked when this is."""
+        return {*other.sessions} <= {*self.sessions} and {*other.scopes} <= {*self.scopes}
 
 
 async def find(session: Session, agent_key: int, target: ForgetTarget) -> Found:
@@ -96,6 +101,8 @@ async def _erase(
     for scope_id, version in tainted.items():
         await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
+    for state in states.values():
+        await StateRepository(session).stand_again(state, now)
     withheld = await repository.await_rebuild(list(tainted))
     await scopes.refresh_due(agent_key, found.scopes, settings.consolidation_threshold, now)
     receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(withheld)})
@@ -104,14 +111,20 @@ async def _erase(
 
 
 async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
-    """What goes, looked at again under the locks until nothing is added: what comes later comes after the forgetting."""
+    """What goes, looked at again under the locks that it needs: what comes later comes after the forgetting.
+
+    If it needs more by then, they are given back and all taken anew: sessions before scopes, as everybody does.
+    """
     found = await look(session, agent_key)
     while True:
+        unlocked = await savepoint(session)
         await ForgettingRepository(session, agent_key).lock_sessions(found.sessions)
         await ScopeRepository(session).lock(agent_key, scope_ids=found.scopes)
         again = await look(session, agent_key)
-        if again == found:
-            return found
+        if found.covers(again):
+            await unlocked.commit()
+            return again
+        await unlocked.rollback()
         found = again
 
 

@@ -75,7 +75,6 @@ class ConsolidationRepository:
                 lease_until=None,
                 failures=0,
                 errors=0,
-                rebuild=False,
                 suspects=suspects,
             )
             .returning(ScopeRow.version)

@@ -28,7 +28,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    AsyncTransaction,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool
@@ -233,19 +240,36 @@ class Database:
         await self.engine.dispose()
 
 
-def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
-    """Calls it once, when the transaction of this session has been committed; not if it is rolled back."""
-    waiting = [call]
+async def savepoint(session: AsyncSession) -> AsyncTransaction:
+    """To go back to: its rollback also gives back the locks that were taken since. The session's events don't tell of it."""
+    return await (await session.connection()).begin_nested()
 
-    def committed(_session: SyncSession) -> None:
-        if waiting:
+
+def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
+    """Calls it once, when the transaction of this session has been committed; not if it is rolled back.
+
+    Nor if the host goes back to a savepoint of its own from before.
+    """
+    waiting, around = [call], list[SessionTransaction]()
+    transaction = session.sync_session.get_nested_transaction()
+    while transaction is not None:
+        around.append(transaction)
+        transaction = transaction.parent
+
+    def committed(committing: SyncSession) -> None:
+        if waiting and not committing.in_nested_transaction():
             waiting.pop()()
+
+    def rolled_back(_session: SyncSession, transaction: SessionTransaction) -> None:
+        if transaction in around:
+            waiting.clear()
 
     def ended(_session: SyncSession, transaction: SessionTransaction) -> None:
         if transaction.parent is None:
             waiting.clear()  # a later transaction of the same session is not this one
 
     event.listen(session.sync_session, "after_commit", committed)
+    event.listen(session.sync_session, "after_soft_rollback", rolled_back)
     event.listen(session.sync_session, "after_transaction_end", ended)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import and_, case, func, insert, literal, null, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.db.scopes import ScopeState, in_scope
 from memory_sql.db.tables import EventRow, ObservationRow, ObservationStateRow
@@ -65,8 +66,17 @@ class StateRepository:
         """Those of the observations that were in quarantine, and count again."""
         return await self._bring_back(scope, "quarantined", _t.seq.in_(seqs), now, **cause)
 
+    async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
+        """Those that count again because what they gave way to isn't there any more."""
+        newer = aliased(_o)
+        is_there = select(newer.seq).where(in_scope(newer, scope), newer.seq == _t.superseded_by).exists()
+        return await self._bring_back(scope, "superseded", _t.superseded_by.is_not(None) & ~is_there, now, **cause)
+
     async def _bring_back(self, scope: ScopeState, status: str, which: Any, now: datetime, **cause: Any) -> list[int]:
-        """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest."""
+        """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
+
+        What was superseded then gives way to its like: when that goes it counts again.
+        """
         found = await self._session.execute(
             select(_o.seq, _o.content_hash)
             .join(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
@@ -75,18 +85,19 @@ class StateRepository:
             .with_for_update(of=_t)
         )
         candidates = [(row.seq, row.content_hash) for row in found]
+        if not candidates:
+            return []
         taken = await self._active_among(scope, [digest for _, digest in candidates if digest is not None])
-        back = []
-        for seq, digest in candidates:
-            if digest not in taken:
-                back.append(seq)
-            if digest is not None:
-                taken.add(digest)
+        back, likes = _sort_out(candidates, taken)
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), _t.seq.in_(back))
             .values(status="active", status_at=now, superseded_by=None)
         )
+        if likes and status == "superseded":
+            await self._session.execute(
+                update(_t).where(in_scope(_t, scope), _t.seq.in_(likes)).values(superseded_by=case(likes, value=_t.seq))
+            )
         details = (
             (seq, {"from": status, "to": "active"} if seq in back else {"from": status, "to": status, "why": "twin"})
             for seq, _ in candidates
@@ -94,10 +105,10 @@ class StateRepository:
         await self._tell(scope, details, now, **cause)
         return back
 
-    async def _active_among(self, scope: ScopeState, digests: Sequence[bytes]) -> set[bytes]:
-        """Which of these texts an active observation of the scope has."""
-        found = await self._session.scalars(
-            select(_o.content_hash)
+    async def _active_among(self, scope: ScopeState, digests: Sequence[bytes]) -> dict[bytes, int]:
+        """Which of these texts an active observation of the scope has, and which one: the newest."""
+        found = await self._session.execute(
+            select(_o.content_hash, _o.seq)
             .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
             .where(
                 in_scope(_o, scope),
@@ -105,8 +116,9 @@ class StateRepository:
                 _o.content_hash.in_(digests),
                 or_(_t.status.is_(None), _t.status == "active"),
             )
+            .order_by(_o.seq)
         )
-        return {digest for digest in found if digest is not None}
+        return {row.content_hash: row.seq for row in found}
 
     async def _tell(
         self, scope: ScopeState, details: Iterable[tuple[int, dict[str, Any]]], now: datetime, **cause: Any
@@ -125,3 +137,18 @@ class StateRepository:
             .group_by(to)
         )
         return {row.status: row.observations for row in found}
+
+
+def _sort_out(
+    candidates: Iterable[tuple[int, bytes | None]], active: Mapping[bytes, int]
+) -> tuple[list[int], dict[int, int]]:
+    """Which of `(seq, content_hash)`, newest first, may be active beside those, and of the others which one is its like."""
+    back, likes, taken = list[int](), dict[int, int](), dict(active)
+    for seq, digest in candidates:
+        if digest is not None and digest in taken:
+            likes[seq] = taken[digest]
+            continue
+        back.append(seq)
+        if digest is not None:
+            taken[digest] = seq
+    return back, likes

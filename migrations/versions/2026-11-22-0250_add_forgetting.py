@@ -221,8 +221,8 @@ COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigi
 TAINTED_VERSIONS = r"""
 -- memory.tainted_versions(agent_key, scopes, scope_ids, seqs): the versions of texts that hold what goes. One row per
 -- version, live or undone: those of `scopes`, those that absorbed one of the observations (scope_ids[i], seqs[i]), and
--- those that were written on top of such a one. Of a live version it is known exactly what it passed over; of an undone
--- one it isn't, so its whole range counts.
+-- those that were written on top of such a one. What a live version passed over is known: it still waits, or another live
+-- one lists it among its extras. Of an undone one it isn't, so its whole range counts.
 CREATE OR REPLACE FUNCTION memory.tainted_versions(
     p_agent bigint, p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, version integer, live boolean)
@@ -239,7 +239,14 @@ AS $$
                     ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
                 WHERE k.scope_id = c.scope_id AND (
                     k.seq = ANY (c.extra_seqs)
-                    OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND coalesce(t.repend, false))
+                    OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND (
+                        coalesce(t.repend, false)
+                        OR EXISTS (
+                            SELECT FROM memory.consolidations e
+                            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.live
+                              AND k.seq = ANY (e.extra_seqs)
+                        )
+                    ))
                 )
             )
         )
@@ -261,8 +268,7 @@ ERASE = r"""
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stands again. `scopes` lose also their name and guidance,
--- `users` their memberships.
+-- was shown any of this. `scopes` lose also their name and guidance, `users` their memberships.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -303,11 +309,6 @@ BEGIN
         FROM (SELECT DISTINCT scope_id, seq FROM gone) g
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
-
-    UPDATE memory.observation_states t
-    SET status = 'active', status_at = p_at, superseded_by = NULL
-    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.superseded_by = k.seq;
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)

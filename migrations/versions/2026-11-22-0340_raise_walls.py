@@ -337,10 +337,9 @@ ERASE = """
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stays superseded by the next one in line that doesn't; without
--- one it stands again, unless what says the same is active by now. `scopes` lose also their name and guidance, `users`
--- their memberships. It runs as its owner, who may delete where the application may not, and row-level policies hold for
--- that one too: only what the principal of the transaction serves.
+-- was shown any of this. What was superseded by what goes is left to the next one in line; where there is none, to the
+-- caller. `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
+-- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -388,6 +387,7 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
 
+    -- What was superseded by what goes stays superseded by the next one in line that doesn't.
     WITH RECURSIVE heirs (scope_id, seq, heir) AS (
         SELECT k.scope_id, k.seq, g.superseded_by
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -397,30 +397,12 @@ BEGIN
         FROM heirs h
         LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
         WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-    ), standing AS (
-        SELECT t.scope_id, t.seq, h.heir, h.heir IS NULL AND NOT EXISTS (
-            SELECT FROM memory.observations same
-            LEFT JOIN memory.observation_states s USING (agent_key, scope_id, seq)
-            WHERE same.agent_key = p_agent AND same.scope_id = o.scope_id AND same.content_hash = o.content_hash
-              AND same.lane = o.lane AND coalesce(s.status, 'active') = 'active'
-              AND (same.scope_id, same.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-        ) AS again
-        FROM heirs h
-        JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq)
-        JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (t.scope_id, t.seq)
-        WHERE h.heir IS NULL OR (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-    ), told AS (
-        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
-        SELECT p_agent, 'status', scope_id, seq, '{"from": "superseded", "to": "active", "why": "forget"}', p_at
-        FROM standing
-        WHERE again AND (scope_id, seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
     )
     UPDATE memory.observation_states t
-    SET status = CASE WHEN g.again THEN 'active' ELSE t.status END,
-        status_at = CASE WHEN g.again THEN p_at ELSE t.status_at END,
-        superseded_by = g.heir
-    FROM standing g
-    WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (g.scope_id, g.seq);
+    SET superseded_by = h.heir
+    FROM heirs h
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
+      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs));
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -1253,9 +1235,7 @@ ERASE_BEFORE = """
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes stays superseded by the next one in line that doesn't; without
--- one it stands again, unless what says the same is active by now. `scopes` lose also their name and guidance, `users`
--- their memberships.
+-- was shown any of this. `scopes` lose also their name and guidance, `users` their memberships.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
@@ -1297,6 +1277,7 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
     ) SELECT 'evidence', count(*) FROM gone;
 
+    -- What was superseded by what goes stays superseded by the next one in line that doesn't.
     WITH RECURSIVE heirs (scope_id, seq, heir) AS (
         SELECT k.scope_id, k.seq, g.superseded_by
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -1306,30 +1287,12 @@ BEGIN
         FROM heirs h
         LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
         WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-    ), standing AS (
-        SELECT t.scope_id, t.seq, h.heir, h.heir IS NULL AND NOT EXISTS (
-            SELECT FROM memory.observations same
-            LEFT JOIN memory.observation_states s USING (agent_key, scope_id, seq)
-            WHERE same.agent_key = p_agent AND same.scope_id = o.scope_id AND same.content_hash = o.content_hash
-              AND same.lane = o.lane AND coalesce(s.status, 'active') = 'active'
-              AND (same.scope_id, same.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-        ) AS again
-        FROM heirs h
-        JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq)
-        JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (t.scope_id, t.seq)
-        WHERE h.heir IS NULL OR (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-    ), told AS (
-        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
-        SELECT p_agent, 'status', scope_id, seq, '{"from": "superseded", "to": "active", "why": "forget"}', p_at
-        FROM standing
-        WHERE again AND (scope_id, seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
     )
     UPDATE memory.observation_states t
-    SET status = CASE WHEN g.again THEN 'active' ELSE t.status END,
-        status_at = CASE WHEN g.again THEN p_at ELSE t.status_at END,
-        superseded_by = g.heir
-    FROM standing g
-    WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (g.scope_id, g.seq);
+    SET superseded_by = h.heir
+    FROM heirs h
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
+      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs));
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)

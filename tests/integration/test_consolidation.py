@@ -405,14 +405,14 @@ async def test_undo_leaves_what_somebody_changed_since(memory: Memory, llm: Scri
 
 
 async def test_undo_leaves_what_was_said_again_since(memory: Memory, llm: Scripted) -> None:
-    """Rule 9: the twin that is active stands for both, and the undo says so."""
+    """Rule 9: the twin that is active stands for both, is what the older one gave way to, and the undo says so."""
     scope_id = await remember(memory, "Tea.", "Coffee.")
     llm.then(consolidated("Coffee.", (2, 1)))
     await memory.consolidate(agent_id="ada", scope_id=scope_id)
     await remember(memory, "Tea.")
     undone = await memory.undo(agent_id="ada", scope_id=scope_id)
     assert (undone.reinstated, undone.left_superseded) == (0, 1)
-    assert await statuses(memory) == [(1, "superseded", 2)]
+    assert await statuses(memory) == [(1, "superseded", 3)]
     assert await pending(memory) == ["Tea.", "Coffee."]
     assert list(await memory.verify()) == []
 

@@ -164,8 +164,11 @@ async def test_what_stands_again_after_a_forgetting_is_written_down(memory: Memo
     fourth = await memory.update(third.id, **MIA, text="cream", tags=["fourth"])
     await memory.forget(**ADA, tag="fourth")
     assert [(key, detail["to"]) for key, _, _, detail in await events(memory, "status")] == [
-        (first.id, "superseded"), (third.id, "superseded"), (third.id, "active"),
-    ]  # fmt: skip
+        (first.id, "superseded"),  # by the correction
+        (first.id, "superseded"),  # still: by its twin
+        (third.id, "superseded"),
+        (third.id, "active"),
+    ]
     assert second.id != fourth.id
 
 

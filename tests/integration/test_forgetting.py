@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import journal
+from memory_sql import formation, journal
 from memory_sql.config import Settings
 from memory_sql.db.tables import Base
-from memory_sql.domain import Receipt
+from memory_sql.domain import Observation, Receipt
 from memory_sql.errors import (
     ConfigurationError,
     HeldError,
@@ -35,6 +35,7 @@ from tests.fakes import Parrot
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
+STATES = "SELECT seq, status, superseded_by FROM memory.observation_states WHERE status <> 'active'"
 TABLES = [table.name for table in Base.metadata.sorted_tables]
 
 
@@ -238,6 +239,23 @@ async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: P
     assert "ruby" not in await everything(memory)
 
 
+async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory: Memory, parrot: Parrot) -> None:
+    """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
+    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    answered = await formation.decide(parrot, loaded, memory.settings)
+    async with memory.database.transaction() as unit:
+        await formation.keep(unit, loaded, answered)
+    await memory.forget(**ADA, session_id="s", message_id="m1")
+    with pytest.raises(StaleError):
+        async with memory.database.transaction() as unit:
+            await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+    await rows(memory, "UPDATE memory.sessions SET lease_until = NULL")
+    assert "ruby" not in await everything(memory)
+
+
 async def test_formation_that_was_shown_a_forgotten_text_is_refused(memory: Memory, parrot: Parrot) -> None:
     await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
     await tell(memory)
@@ -429,6 +447,88 @@ async def test_what_was_superseded_by_it_stands_again(memory: Memory) -> None:
     assert [o.id for o in await memory.list(**MIA)] == [old.id]
 
 
+async def test_what_stands_again_says_so(memory: Memory) -> None:
+    old = await superseding(memory, "tea", "coffee")
+    await memory.forget(**ADA, observation_id=old.id.replace("-1", "-2"))
+    told = "SELECT seq, detail FROM memory.events WHERE kind = 'status'"
+    assert await rows(memory, told) == [(1, {"from": "superseded", "to": "active"})]
+
+
+async def test_what_was_superseded_does_not_stand_again_beside_its_like(memory: Memory) -> None:
+    """Rule 9. It gives way to its like instead; when that goes as well, it stands again."""
+    old = await superseding(memory, "tea", "coffee")
+    like = await memory.observe("tea", **MIA)
+    await memory.forget(**ADA, observation_id=old.id.replace("-1", "-2"))
+    assert [o.id for o in await memory.list(**MIA)] == [like.id]
+    assert await rows(memory, STATES) == [(1, "superseded", 3)]
+    assert await rows(memory, "SELECT detail FROM memory.events WHERE kind = 'status'") == [
+        ({"from": "superseded", "to": "superseded", "why": "twin"},)
+    ]
+    await memory.forget(**ADA, observation_id=like.id)
+    assert [o.id for o in await memory.list(**MIA)] == [old.id]
+
+
+async def superseding(memory: Memory, old: str, new: str) -> Observation:
+    first = await memory.observe(old, **MIA)
+    await memory.observe(new, **MIA)
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, superseded_by)"
+        " SELECT agent_key, scope_id, 1, 'superseded', 2 FROM memory.scopes",
+    )
+    return first
+
+
+async def test_version_that_passed_over_what_goes_stays_though_a_later_one_took_it(memory: Memory) -> None:
+    for fact in ("one", "ruby", "three"):
+        await memory.observe(fact, **MIA, tags=[fact])
+    archive = (
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, scope_id, 2, :status"
+        " FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
+    )
+    await rows(memory, archive, status="archived")
+    await tell(memory)
+    await rows(memory, archive, status="active")
+    await tell(memory)
+    assert (await memory.history(**MIA))[0].content == "one three ruby"
+    receipt = await memory.forget(**ADA, tag="ruby")
+    assert receipt.counts["consolidations"] == 1
+    assert [(v.version, v.content) for v in await memory.history(**MIA)] == [(3, "one three"), (1, "one three")]
+    assert [o for o in await memory.list(**MIA) if o.pending] == []
+
+
+async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parrot: Parrot) -> None:
+    """Where it takes several batches and the model fails after the first."""
+    settings = Settings(llm="offline", consolidation_batch=2, consolidation_threshold=10)
+    async with Memory(database_url, parrot, settings) as memory:
+        for fact in ("ruby", "one", "two", "three"):
+            await memory.observe(fact, **MIA, tags=[fact])
+        await tell(memory)
+        parrot.failing = UnavailableError("unavailable", "down")
+        await memory.forget(**ADA, tag="ruby")
+        parrot.failing = None
+        scope_id = (await memory.scopes(**MIA))[0].ref.id
+        due = "SELECT rebuild, due_at IS NOT NULL FROM memory.scopes"
+
+        async def second_batch() -> None:
+            parrot.failing = UnavailableError("unavailable", "down")
+
+        async def first_batch() -> None:
+            parrot.meanwhile = second_batch
+
+        parrot.meanwhile = first_batch
+        with pytest.raises(UnavailableError):
+            await memory.consolidate(**ADA, scope_id=scope_id)
+        assert await texts(memory) == {"u:mia": "one two"}
+        assert await rows(memory, due) == [(True, True)]
+        parrot.failing = None
+        await rows(memory, "UPDATE memory.scopes SET due_at = now() - interval '1 second'")
+        await memory.run_due()
+        assert await texts(memory) == {"u:mia": "one two three"}
+        assert await rows(memory, due) == [(False, False)]
+        assert list(await memory.verify()) == []
+
+
 async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory) -> None:
     """Locks on sessions and scopes are taken in one order by everybody."""
     for session, group in (("s", "crew"), ("t", "club")):
@@ -503,6 +603,24 @@ async def test_journal_says_what_was_committed(memory: Memory, journal_file: Pat
     assert committed
     assert entry.users == ("mia",)
     assert entry.messages == {"s": (1,)}
+
+
+async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: Path) -> None:
+    """What is released may still be rolled back; what was rolled back isn't committed with the rest."""
+    await say(memory, "I hide my ruby.")
+    async with AsyncSession(memory.database.engine) as session:
+        outer = await session.begin_nested()
+        async with session.begin_nested():
+            await memory.forget(**MIA, session=session)
+        assert written(journal_file) == ""
+        await outer.rollback()
+        await memory.observe("one", **JONAS, session=session)
+        await session.commit()
+        assert written(journal_file) == ""
+        async with session.begin_nested():
+            await memory.forget(**MIA, session=session)
+        await session.commit()
+    assert [committed for _, committed in journal.entries(journal_file)] == [True]
 
 
 async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(

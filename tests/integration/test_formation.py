@@ -394,8 +394,7 @@ async def test_no_connection_is_held_while_the_model_works(memory: Memory, llm: 
                 " AND (state <> 'idle' OR xact_start IS NOT NULL)",
             )
         )
-        told = request.purpose == "consolidation"
-        return "Mia likes tea." if told else extracted(("Mia likes tea.", "individual"))
+        return "Mia likes tea." if request.purpose == "consolidation" else extracted(("Mia likes tea.", "individual"))
 
     await memory.add(conversation(4), **HERE)
     llm.then(look, look)

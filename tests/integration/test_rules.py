@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from memory_sql import formation
+from memory_sql import consolidation, formation
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
@@ -24,13 +24,14 @@ from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import Reply, Scripted, extracted
 from tests.prove.models import text_of
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "session_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
 SECONDS = 30.0  # until a test gives up waiting
+FAR = MONDAY.replace(year=9000)
 LEASES_END = "UPDATE memory.{} SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL"
 
 
@@ -55,6 +56,17 @@ def copied(request: Request[Any]) -> str:
     task = request.material
     assert isinstance(task, ConsolidationTask)
     return text_of(task.current, (item.text for item in task.observations))
+
+
+def slowly(answer: str, asked: asyncio.Event, go: asyncio.Event) -> Reply:
+    """Says when it is asked, and answers when it may."""
+
+    async def reply(_: Request[Any]) -> str:
+        asked.set()
+        await go.wait()
+        return answer
+
+    return reply
 
 
 async def remember(memory: Memory, *texts: str) -> int:
@@ -89,18 +101,16 @@ async def set_status_in(unit: Session, content: str, status: str, threshold: int
     )
 
 
-async def given_up(memory: Memory, scope_id: int) -> int:
-    """The run with which the consolidation of all that is pending was given up."""
-    ((run_id,),) = await rows(
-        memory,
-        "INSERT INTO memory.runs (agent_key, kind, scope_id, from_seq, to_seq, fence, state, error_code, finished_at)"
-        " SELECT agent_key, 'consolidation', scope_id, done_seq, last_seq, fence, 'dead', 'guard', now()"
-        " FROM memory.scopes WHERE scope_id = :id RETURNING run_id",
-        id=scope_id,
-    )
-    dead = "UPDATE memory.scopes SET dead_run_id = :run, due_at = NULL WHERE scope_id = :id"
-    await rows(memory, dead, run=run_id, id=scope_id)
-    return int(run_id)
+async def set_aside(memory: Memory, llm: Scripted, answer: Reply = "") -> int:
+    """A worker tries the first that waits by itself and gives it up; the run that says so. The lease is taken first."""
+    first_alone = "UPDATE memory.scopes SET suspects = 1, due_at = now() - interval '1 second', lease_until = NULL"
+    await rows(memory, first_alone)
+    claimed = await memory.claim_due("consolidation", by=FAR)
+    assert claimed is not None
+    llm.then(answer)
+    assert (await claimed()).failed
+    (dead,) = await memory.dead_runs()
+    return dead.run_id
 
 
 @asynccontextmanager
@@ -404,37 +414,38 @@ async def test_rule_5_undo_while_a_text_is_written_loses_and_doubles_nothing(
 
 
 async def test_rule_6_text_is_refused_when_something_was_quarantined_while_it_was_written(
-    memory: Memory, other: Memory, llm: Scripted
+    memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted
 ) -> None:
     """Version, watermark and lease are as they were: the epoch alone tells."""
-    scope_id = await remember(memory, "one", "a secret")
-    run_id = await given_up(memory, scope_id)
+    scope_id = await remember(memory, "a secret", "one")
 
     async def meanwhile(request: Request[Any]) -> str:
-        await other.discard(agent_id="ada", run_id=run_id)
+        ((fence,),) = await rows(other, "SELECT fence FROM memory.scopes")
+        await set_aside(other, other_llm)
+        await rows(other, "UPDATE memory.scopes SET fence = :fence", fence=fence)
         return copied(request)
 
     llm.then(meanwhile)
     with pytest.raises(StaleError):
         await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    assert await told(other) == await pending(other) == []
+    assert await told(other) == []
+    assert await pending(other) == ["one"]
     await each_row_is_in_one_place(other)
 
 
 @pytest.mark.parametrize("undone", [False, True], ids=["", "and then undone"])
 async def test_rule_6_observations_are_refused_when_something_that_was_shown_was_quarantined(
-    memory: Memory, other: Memory, llm: Scripted, undone: bool
+    memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted, undone: bool
 ) -> None:
     scope_id = await remember(memory, "one")
     llm.then(copied)
     await memory.consolidate(agent_id="ada", scope_id=scope_id)
     await remember(memory, "a secret")
-    run_id = await given_up(memory, scope_id)
     await memory.add(conversation(4), **HERE)
 
     async def meanwhile(request: Request[Any]) -> str:
         assert "a secret" in request.prompt
-        await other.discard(agent_id="ada", run_id=run_id)
+        await set_aside(other, other_llm)
         if undone:
             await other.undo(agent_id="ada", scope_id=scope_id)
         return extracted(("a secret again", "individual"))
@@ -522,7 +533,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
         async with memory.database.transaction() as unit:
             await formation.keep(unit, loaded, answered)
     await rows(other, LEASES_END.format("sessions"))
-    claimed = await other.claim_due("formation", by=MONDAY.replace(year=9000))
+    claimed = await other.claim_due("formation", by=FAR)
     assert claimed is not None
     other_llm.then(*[] if kept else ["nonsense"])
     await rows(other, "ALTER TABLE memory.observations ADD CONSTRAINT stumble CHECK (false) NOT VALID")
@@ -539,8 +550,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted
 ) -> None:
     """Whoever takes it over compares with them, not with those of its own time."""
-    scope_id = await remember(memory, "a secret")
-    run_id = await given_up(memory, scope_id)
+    await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
         loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
@@ -550,28 +560,31 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered)
     await rows(other, LEASES_END.format("sessions"))
-    await other.discard(agent_id="ada", run_id=run_id)
+    await set_aside(other, other_llm)
     other_llm.then(extracted(("Tea.", "individual")))
     assert [o.content for o in (await other.form(**SESSION)).observations] == ["Tea."]
-    assert "a secret" not in other_llm.requests[0].prompt
+    assert "a secret" not in other_llm.requests[-1].prompt
 
 
 # Rule 8: quarantine
 
 
 async def test_rule_8_quarantine_takes_what_the_run_read_and_nothing_that_came_since(
-    memory: Memory, other: Memory
+    memory: Memory, other: Memory, llm: Scripted
 ) -> None:
-    scope_id = await remember(memory, "one", "poison")
-    run_id = await given_up(memory, scope_id)
+    await remember(memory, "poison", "two")
+    asked, go = asyncio.Event(), asyncio.Event()
+    trying = asyncio.ensure_future(set_aside(memory, llm, slowly("", asked, go)))
+    await asked.wait()
     async with locked(memory):
-        calls = await in_turn(
-            memory, remember(other, "three"), memory.discard(agent_id="ada", run_id=run_id), remember(other, "four")
-        )
-    await ended(*calls)
-    status = "SELECT seq, status FROM memory.observation_states ORDER BY seq"
-    assert await rows(other, status) == [(1, "quarantined"), (2, "quarantined")]
-    assert await pending(other) == ["four", "three"]
+        (three,) = await in_turn(memory, remember(other, "three"))
+        go.set()
+        await are_waiting(memory, 2)
+        four = asyncio.ensure_future(remember(other, "four"))
+        await are_waiting(memory, 3)
+    await ended(three, trying, four)
+    assert await rows(other, "SELECT seq, status FROM memory.observation_states") == [(1, "quarantined")]
+    assert await pending(other) == ["four", "three", "two"]
     await each_row_is_in_one_place(other)
 
 
@@ -678,22 +691,32 @@ async def test_rule_11_scope_is_due_no_more_when_it_was_undone_and_due_when_some
     assert await is_due(memory)
 
 
-async def test_rule_11_scope_is_due_when_what_came_after_the_poison_is_enough(memory: Memory, other: Memory) -> None:
-    scope_id = await remember(memory, "poison")
-    run_id = await given_up(memory, scope_id)
-    async with locked(memory):
-        calls = await in_turn(memory, remember(other, "two", "three"), memory.discard(agent_id="ada", run_id=run_id))
-    await ended(*calls)
-    assert await pending(other) == ["three", "two"]
-    assert await is_due(other)
+@pytest.mark.parametrize(("came", "due"), [(["two"], False), (["two", "three"], True)])
+async def test_rule_11_scope_is_due_when_what_came_after_the_poison_is_enough(
+    memory: Memory, other: Memory, llm: Scripted, came: list[str], due: bool
+) -> None:
+    await remember(memory, "poison")
+
+    async def meanwhile(_: Request[Any]) -> str:
+        await remember(other, *came)
+        return ""
+
+    await set_aside(memory, llm, meanwhile)
+    assert await pending(other) == sorted(came)
+    assert await is_due(other) is due
 
 
-async def test_rule_11_scope_that_was_given_up_is_due_when_it_is_tried_again(memory: Memory, other: Memory) -> None:
-    scope_id = await remember(memory, "one", "two")
-    run_id = await given_up(memory, scope_id)
-    await remember(other, "three")
+async def test_rule_11_scope_is_due_when_what_was_given_up_is_tried_again(
+    memory: Memory, other: Memory, llm: Scripted
+) -> None:
+    await remember(memory, "poison")
+    run_id = await set_aside(memory, llm)
+    await remember(other, "two")
     assert not await is_due(memory)
-    await other.retry(agent_id="ada", run_id=run_id)
+    async with locked(memory):
+        calls = await in_turn(memory, other.retry(agent_id="ada", run_id=run_id))
+    await ended(*calls)
+    assert await pending(memory) == ["poison", "two"]
     assert await is_due(memory)
 
 
@@ -726,28 +749,68 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     assert await pending(other) == ["Tea."]
 
 
-@pytest.mark.parametrize("decision", ["retry", "discard"])
-async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for_each_other(
-    memory: Memory, other: Memory, llm: Scripted, decision: str
+async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_again(
+    memory: Memory, other: Memory, llm: Scripted
 ) -> None:
-    scope_id = await remember(memory, "one")
-    run_id = await given_up(memory, scope_id)
+    """While it waits for a scope another session confirms what goes; the next formation of that one is under way."""
+    llm.then(extracted(("Tea.", "individual")))
+    await memory.add(conversation(4), **HERE)
+    await memory.form(**SESSION)
+    await memory.add(conversation(4), **{**HERE, "session_id": "t"})
+    async with memory.database.transaction() as unit:
+        loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
+    assert loaded is not None
+    llm.then(extracted(("Tea.", "individual")))
+    answered = await formation.decide(llm, loaded, memory.settings)
+
+    async def next_formation() -> None:
+        """Locks as `formation.apply` does."""
+        async with other.database.transaction() as unit:
+            await unit.execute(sql("SELECT FROM memory.sessions WHERE session_id = 't' FOR NO KEY UPDATE"))
+            await are_waiting(memory, 1)
+            await asyncio.sleep(0.2)  # for as long as it takes to look again
+            await unit.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE"))
+
+    (observation,) = await memory.list(**MIA)
+    async with memory.database.transaction() as unit:
+        await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
+        calls = await in_turn(memory, memory.forget(agent_id="ada", observation_id=observation.id), next_formation())
+    receipt, _ = await ended(*calls)
+    assert receipt.counts["messages"] == 2
+    assert await rows(other, "SELECT session_id FROM memory.messages WHERE content IS NULL ORDER BY 1") == [
+        ("s",), ("t",),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("decision", "left"), [("retry", ["poison"]), ("discard", [])])
+async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for_each_other(
+    memory: Memory, other: Memory, llm: Scripted, decision: str, left: list[str]
+) -> None:
+    """What comes back while a text is written that has passed it waits for the next."""
+    scope_id = await remember(memory, "poison")
+    run_id = await set_aside(memory, llm)
+    await remember(memory, "one")
     asked, go = asyncio.Event(), asyncio.Event()
+    llm.then(slowly("one", asked, go))
+    async with memory.database.transaction() as unit:
+        _, loaded = await consolidation.load(unit, "ada", 1, scope_id, memory.settings, MONDAY, "asked")
+    assert loaded is not None
 
-    async def slow(request: Request[Any]) -> str:
-        asked.set()
-        await go.wait()
-        return copied(request)
+    async def consolidate() -> None:
+        decided = await consolidation.decide(llm, loaded, memory.settings)
+        async with memory.database.transaction() as unit:
+            await consolidation.apply(unit, loaded, decided, memory.settings, MONDAY)
 
-    llm.then(slow)
-    consolidating = asyncio.ensure_future(memory.consolidate(agent_id="ada", scope_id=scope_id))
+    consolidating = asyncio.ensure_future(consolidate())
     await asked.wait()
     async with locked(memory):
         go.set()
         await are_waiting(memory, 1)
         decided = asyncio.ensure_future(getattr(other, decision)(agent_id="ada", run_id=run_id))
         await are_waiting(memory, 2)
-    await ended(consolidating)
-    with pytest.raises(NotFoundError):
-        await ended(decided)
+    await ended(consolidating, decided)
     assert await told(other) == ["one"]
+    assert await pending(other) == left
+    await each_row_is_in_one_place(other)
+    with pytest.raises(NotFoundError):
+        await getattr(other, decision)(agent_id="ada", run_id=run_id)

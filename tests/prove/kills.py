@@ -197,22 +197,25 @@ class Life:
 
 
 async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None:
-    """Revives what was given up until nothing is left to do: the workers go on meanwhile."""
+    """Revives what was given up until nothing is left to do, or no less than so long ago: the workers go on meanwhile."""
     async with Memory(url, Copying(), SETTINGS) as memory:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        least, since = sys.maxsize, time.monotonic()
+        while time.monotonic() < since + seconds:
             supervise()
             for dead in await memory.dead_runs():
                 await memory.retry(agent_id=dead.agent_id, run_id=dead.run_id)
             async with memory.database.transaction() as session:
-                left = await session.execute(text(LEFT))
-            if left.scalar_one() == 0:
+                left = (await session.execute(text(LEFT))).scalar_one()
+            if left == 0:
                 return
+            if left < least:
+                least, since = left, time.monotonic()
             await asyncio.sleep(0.2)
 
 
 LEFT = """
-    SELECT (SELECT count(*) FROM memory.sessions WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
+    SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.sessions
+            WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
          + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR lease_until > now())
 """
 HAPPENED = """
@@ -255,7 +258,7 @@ def main() -> int:
     arguments.add_argument(
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
     )
-    arguments.add_argument("--drain", type=float, default=120.0, help="seconds")
+    arguments.add_argument("--drain", type=float, default=120.0, help="seconds without progress")
     given = arguments.parse_args()
     print(f"seed {given.seed}")
     with ExitStack() as stack:

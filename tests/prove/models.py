@@ -1,5 +1,7 @@
 """Models whose work can be counted: "fact <message>" of each message, and a text with a line for each fact.
 
+"fact 2, not fact 1" contradicts fact 1, where both are shown at once.
+
 `Copying` stands in this process and never fails. `serving` is a server of its own that speaks the OpenAI protocol, is
 slow, and fails or answers nonsense one time in three.
 """
@@ -11,7 +13,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -21,28 +23,42 @@ from pydantic import BaseModel
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
-from tests.fakes import extracted
+from tests.fakes import by_scope
 from tests.loopback import Received, Reply, empty, garbage, good, hang, loopback, refusal, status, truncated
 
 T = TypeVar("T", bound=BaseModel | str)
 
 
-def facts_of(turns: Iterable[tuple[int, str]]) -> str:
-    return extracted(*((f"fact {text}", "individual", [n]) for n, text in turns))
+def facts_of(offered: Collection[str], turns: Sequence[tuple[int, str | None, str]]) -> str:
+    """Of turns `(n, person, text)`, each in the list of who said it."""
+    whose = {person: "individual" if "individual" in offered else f"individual_{person}" for _, person, _ in turns}
+    return by_scope(offered, *((f"fact {text}", whose[person], [n]) for n, person, text in turns))
 
 
 def text_of(current: str | None, facts: Iterable[str]) -> str:
     return "\n".join(filter(None, [current, *facts]))
 
 
+def consolidated(current: str | None, facts: Sequence[str]) -> str:
+    named = [
+        {"newer": newer, "older": older, "was": before, "now": fact}
+        for newer, fact in enumerate(facts, 1)
+        for older, before in enumerate(facts, 1)
+        if fact.endswith(f", not {before}")
+    ]
+    return json.dumps({"text": text_of(current, facts), "contradictions": named})
+
+
 class Copying:
     async def generate(self, request: Request[T]) -> Answer[T]:
         task = request.material
         if isinstance(task, ExtractionTask):
-            raw = facts_of((turn.n, turn.text) for turn in task.turns)
+            raw = facts_of(
+                [scope.alias for scope in task.scopes], [(turn.n, turn.person, turn.text) for turn in task.turns]
+            )
         else:
             assert isinstance(task, ConsolidationTask)
-            raw = text_of(task.current, (item.text for item in task.observations))
+            raw = consolidated(task.current, [item.text for item in task.observations])
         return Answer(read(raw, request.output), raw, Usage("copying", 1, 1))
 
 
@@ -55,9 +71,11 @@ def answer(received: Received) -> str:
     """What `Copying` says, read from the prompt: its lines of JSON are the turns, or the text so far and the facts."""
     lines = [json.loads(line) for line in received.prompt.splitlines() if line.startswith(('{"n":', '"'))]
     if wants_facts(received):
-        return facts_of((line["n"], line["text"]) for line in lines)
+        assert received.schema is not None
+        said = [(line["n"], line.get("person"), line["text"]) for line in lines]
+        return facts_of(received.schema["properties"], said)
     current = next((line for line in lines if isinstance(line, str)), None)
-    return text_of(current, (line["text"] for line in lines if isinstance(line, dict)))
+    return consolidated(current, [line["text"] for line in lines if isinstance(line, dict)])
 
 
 NO_ANSWER = (status(429), status(500), status(503), hang(5), garbage(b"\xff\x00<html>"))

@@ -23,6 +23,9 @@ RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
+FORGETTING = ("tests/integration/test_forgetting.py",)
+DIALOGUE = ("tests/integration/test_dialogue.py",)
+FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*forget*.py")
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
@@ -88,7 +91,7 @@ MUTATIONS = (
         (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("True", "False")),),
     ),
     # Rule 3: what a version passed over is marked by its commit alone
-    Mutation("3: what was passed over is not marked", (never_called("scopes.mark_passed"),)),
+    Mutation("3: what was passed over is not marked", (never_called("versions.mark_passed"),)),
     Mutation("3: what was read is marked as well", (without("            ObservationRow.seq.not_in(inputs),\n"),)),
     # Rule 4: versions only rise
     Mutation("4: the version is not compared", (without("ScopeRow.version == state.version, "),)),
@@ -103,6 +106,11 @@ MUTATIONS = (
         "5: marks above the watermark stay",
         (without("            (ObservationStateRow.seq > done_seq, False),\n"),),
     ),
+    Mutation(
+        "5: what gave way in an undone version does not count again",
+        (never_called("StateRepository(self._session).reinstate"),),
+        TESTS,
+    ),
     Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, SCOPE_LOCK.splitlines(keepends=True)[0]),)),
     # Rule 6: what was taken out while a model worked doesn't come back
     Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"),)),
@@ -115,8 +123,56 @@ MUTATIONS = (
     ),
     Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
     Mutation("6: exclusion does not raise the epoch", (Change("epoch=SessionRow.epoch + 1", "epoch=SessionRow.epoch"),)),
+    # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
+    Mutation(
+        "7: forgetting does not raise the epoch of the scope",
+        (Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: forgetting does not raise the epoch of the session",
+        (Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: a text on top of a tainted one stays",
+        (Change("c.base = b.version\n", "c.base = b.version AND false\n", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: an undone version that may hold it stays",
+        (Change("AND NOT (c.live AND (\n", "AND c.live AND NOT (c.live AND (\n", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: what a later version took taints the one that passed it over",
+        (Change("AND k.seq = ANY (e.extra_seqs)\n", "AND false\n", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: what others said is not looked for again under the locks",
+        (Change("        if found.covers(again):\n", "        if again:\n"),),
+    ),
+    Mutation(
+        "7: more sessions are locked while scopes are",
+        (Change("        await unlocked.rollback()\n", "        await unlocked.commit()\n"),),
+    ),
+    Mutation(
+        "7: what gave way to it does not stand again",
+        (never_called("StateRepository(session).stand_again"),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: a rebuild ends with its first batch",
+        (Change("rebuild = s.rebuild AND is_due.waits", "rebuild = s.rebuild AND NOT is_due.yes"),),
+        FORGETTING,
+    ),
     # Rule 8: quarantine
-    Mutation("8: quarantine takes all that waits", (without(".where(pending.c.seq <= to_seq)"),)),
+    Mutation("8: quarantine takes all that waits", (
+            Change(
+                '"quarantined", seqs, null(), now)', '"quarantined", select(_o.seq).where(in_scope(_o, scope)), null(), now)'
+            ),
+        ),),
     Mutation(
         "8: what was quarantined comes back when it is said again",
         (without("        seen |= await self._quarantined(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})\n"),),
@@ -188,6 +244,35 @@ MUTATIONS = (
         (Change("LANGUAGE plpgsql STABLE SECURITY DEFINER", "LANGUAGE plpgsql STABLE"),),
         WALLS,
     ),
+    Mutation(
+        "11: a batch that fails is not cut",
+        (Change("max(scope.suspects // 2, 1) if scope.suspects else", "scope.suspects if scope.suspects else"),),
+        TESTS,
+    ),
+    Mutation(
+        "11: a batch is given up whole",
+        (Change("if verdict.gives_up and size > 1:", "if False:"),),
+        TESTS,
+    ),
+    # Scopes that are asked about by themselves
+    Mutation(
+        "an isolated scope is asked about with the others",
+        (
+            Change("tuple(scope for scope in task.scopes if not scope.isolated)", "task.scopes"),
+            Change("{scope.alias for scope in task.scopes if scope.isolated}", "set()"),
+        ),
+        DIALOGUE,
+    ),
+    Mutation(
+        "an isolated scope's call shows the others",
+        (Change("self._ask_twice(replace(task, scopes=(scope,)))", "self._ask_twice(task)"),),
+        DIALOGUE,
+    ),
+    Mutation(
+        "another scope's answer goes into an isolated one",
+        (Change(".only(lambda item: _named(item) not in apart)", ""),),
+        DIALOGUE,
+    ),
 )  # fmt: skip
 
 
@@ -225,7 +310,7 @@ def noticed_by(mutation: Mutation) -> str | None:
 
 def main() -> int:
     wanted = sys.argv[1:]
-    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS)))
+    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE)))
     assert failing is None, f"{failing} fails as it is"
     missed = 0
     for mutation in MUTATIONS:

@@ -1,8 +1,9 @@
-"""Two users' memory against a model of it in a few lines of Python, through random lives.
+"""Two users' and a group's memory against a model of it in a few lines of Python, through random lives.
 
-Rules: add, form, observe, consolidate, undo, archive and bring back, forget, die while forming or consolidating (with
-and without the answer stored), let leases run out. After each step what `Memory` says must be what the model says: the
-observations, what stands behind each, what waits, the text, and every version that there ever was.
+Rules: add, form, observe, contradict, consolidate, undo, archive and bring back, forget (an observation, a user, a
+session, the group), die while forming or consolidating (with and without the answer stored), let leases run out. After
+each step what `Memory` says must be what the model says: the observations, what stands behind each, what waits, the text,
+and every version that there ever was.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -39,6 +40,8 @@ SETTINGS = Settings(
     pool_size=1,
 )
 USERS, SESSIONS = ("mia", "ben"), ("hers", "theirs")  # she speaks in both, he in one
+READERS = {"mia": "mia", "ben": "ben", "crew": "eve"}  # of each scope; the group's only member is silent
+OWNERS = tuple(READERS)
 EVIDENCE = """
     SELECT o.content, e.user_id, e.session_id, m.message_id
     FROM memory.evidence e
@@ -51,9 +54,9 @@ EVIDENCE = """
 
 @dataclass(frozen=True)
 class Source:
-    """What stands behind a fact: a message of a user, or a user's word."""
+    """What stands behind a fact: a message of a user, or somebody's word for a user or the group."""
 
-    user: str
+    user: str | None
     session: str | None = None
     message: str | None = None
 
@@ -68,7 +71,10 @@ class Fact:
 
 @dataclass(eq=False)
 class Version:
-    """`facts` are all that its text tells, `absorbed` those that it was the first to tell, as far as `upto`."""
+    """`facts` are all that its text tells, `absorbed` those that it was the first to tell, as far as `upto`.
+
+    `gave_way` are those that a newer one of these contradicts; that holds while the version does.
+    """
 
     number: int
     base: int
@@ -76,12 +82,13 @@ class Version:
     upto: int
     absorbed: list[Fact]
     facts: list[Fact]
+    gave_way: list[Fact]
     is_live: bool = True
 
 
 @dataclass
 class Scope:
-    """One user's facts, in the order of their numbers, and every version of the text, also those undone."""
+    """One owner's facts, in the order of their numbers, and every version of the text, also those undone."""
 
     facts: list[Fact] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
@@ -106,12 +113,23 @@ class Scope:
 
     @property
     def pending(self) -> list[Fact]:
-        return [fact for fact in self.facts if not fact.is_archived and fact not in self.told]
+        return [fact for fact in self.active if fact not in self.told]
+
+    @property
+    def active(self) -> list[Fact]:
+        gave_way = [fact for version in self.live for fact in version.gave_way]
+        return [fact for fact in self.facts if not fact.is_archived and fact not in gave_way]
 
     def consolidate(self) -> None:
         pending = self.pending
         for n in range(0, len(pending), BATCH):
             self._write(self.version, pending[n : n + BATCH], self.told + pending[n : n + BATCH])
+
+    @property
+    def contradictions(self) -> int:
+        """How many of what waits the next versions would let give way."""
+        pending = self.pending
+        return sum(len(_contradicted(pending[n : n + BATCH])) for n in range(0, len(pending), BATCH))
 
     def takes_extras(self) -> bool:
         """Whether a fact waits that is older than one that is told."""
@@ -126,28 +144,33 @@ class Scope:
             version.is_live = version.number < newest.number
         self._write(newest.base, [], self._facts_of(newest.base))
 
-    def forget(self, fact: Fact) -> bool:
-        """Whether its text held the fact: then that text is as it was before, and what is left waits."""
-        tainted = self._tainted(fact)
+    def forget(self, facts: list[Fact], *, whole: bool = False) -> bool:
+        """Whether its text held any of the facts: then that text is as it was before, and what is left waits."""
+        tainted = list(self.versions) if whole else self._tainted(facts)
         first = next((version for version in self.live if version in tainted), None)
         if first is not None:
             for version in self.live:
                 version.is_live = version.number < first.number
             self._write(first.base, [], self._facts_of(first.base))
-        self.facts.remove(fact)
+        self.facts = [fact for fact in self.facts if fact not in facts]
         self.versions = [version for version in self.versions if version not in tainted]
-        assert not any(fact in version.facts for version in self.versions)
+        assert not any(fact in version.facts for version in self.versions for fact in facts)
         return first is not None
 
-    def _tainted(self, fact: Fact) -> list[Version]:
-        """Those that absorbed it or may have, and those on top of such: what one passed over is known only while it waits."""
-        passed_over = fact.number <= self.done and fact not in self.told
+    def _tainted(self, facts: list[Fact]) -> list[Version]:
+        """Those that absorbed one or, undone, may have, and those on top of such."""
         tainted: list[Version] = []
         for version in self.versions:
-            in_range = version.after < fact.number <= version.upto and not (version.is_live and passed_over)
-            if in_range or fact in version.absorbed or version.base in [below.number for below in tainted]:
+            below = version.base in [other.number for other in tainted]
+            if below or any(self._may_hold(version, fact) for fact in facts):
                 tainted.append(version)
         return tainted
+
+    @staticmethod
+    def _may_hold(version: Version, fact: Fact) -> bool:
+        """What an undone version passed over isn't known any more."""
+        in_range = version.after < fact.number <= version.upto
+        return fact in version.absorbed or (in_range and not version.is_live)
 
     def _facts_of(self, number: int) -> list[Fact]:
         return next((version.facts for version in self.versions if version.number == number), [])
@@ -158,7 +181,7 @@ class Scope:
         if facts:
             done = self.done
             upto = max([done, *(fact.number for fact in absorbed)])
-            self.versions.append(Version(self.version, base, done, upto, absorbed, facts))
+            self.versions.append(Version(self.version, base, done, upto, absorbed, facts, _contradicted(absorbed)))
 
 
 @dataclass
@@ -166,15 +189,12 @@ class Model:
     """What ought to be."""
 
     unformed: dict[str, list[Source]] = field(default_factory=lambda: {session: [] for session in SESSIONS})
-    scopes: dict[str, Scope] = field(default_factory=lambda: {user: Scope() for user in USERS})
-    leased: set[str] = field(default_factory=set)  # sessions, and users for their scopes
-
-    def learn(self, text: str, source: Source) -> None:
-        self.scopes[source.user].learn(text, source)
+    scopes: dict[str, Scope] = field(default_factory=lambda: {owner: Scope() for owner in OWNERS})
+    leased: set[str] = field(default_factory=set)  # sessions, and owners for their scopes
 
     def form(self, session: str) -> None:
         for source in self.unformed[session]:
-            self.learn(f"fact {source.message}", source)
+            self.scopes[source.user or ""].learn(f"fact {source.message}", source)
         self.unformed[session].clear()
 
     @property
@@ -193,8 +213,13 @@ class Life(RuleBasedStateMachine):
         self.model = Model()
         self.names = map(str, itertools.count(1))
         self.memory = self.do(Memory(self.url, Copying(), SETTINGS).open())
-        for user in USERS:
-            self.learn(user, 1)
+        for owner in OWNERS:
+            self.learn(owner, 1)
+        self.sql(
+            "INSERT INTO memory.members (agent_key, scope_id, user_id, source)"
+            " SELECT agent_key, scope_id, 'eve', 'host' FROM memory.scopes JOIN memory.agents USING (agent_key)"
+            " WHERE agent_id = :agent AND owner = 'g:crew'"
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "memory"):
@@ -214,8 +239,8 @@ class Life(RuleBasedStateMachine):
 
         return self.do(run())
 
-    def scope_id(self, user: str) -> int:
-        (scope,) = self.do(self.memory.scopes(agent_id=self.agent, user_id=user))
+    def scope_id(self, owner: str) -> int:
+        (scope,) = self.do(self.memory.scopes(agent_id=self.agent, user_id=READERS[owner]))
         return scope.ref.id
 
     @rule(speakers=st.lists(st.sampled_from(USERS), min_size=1, max_size=5), twice=st.booleans())
@@ -242,51 +267,63 @@ class Life(RuleBasedStateMachine):
             self.did["formed"] += len(self.model.unformed[session])
             self.model.form(session)
 
-    def learn(self, user: str, count: int) -> None:
-        for _ in range(count):
+    def learn(self, owner: str, count: int, contradicting: bool = False) -> None:
+        """The newest may contradict the one before it."""
+        scope = self.model.scopes[owner]
+        user, group = (None, owner) if owner == "crew" else (owner, None)
+        for n in range(count):
             fact = f"fact {next(self.names)}"
-            self.do(self.memory.observe(fact, agent_id=self.agent, user_id=user))
-            self.model.learn(fact, Source(user))
+            if contradicting and n == count - 1 and scope.pending:
+                fact += f", not {scope.pending[-1].text}"
+            self.do(self.memory.observe(fact, agent_id=self.agent, user_id=user, group_id=group))
+            scope.learn(fact, Source(user))
 
-    @rule(user=st.sampled_from(USERS), new=st.integers(0, 3), passing_over=st.booleans())
-    def learn_and_consolidate(self, user: str, new: int, passing_over: bool) -> None:
+    @rule(owner=st.sampled_from(OWNERS), new=st.integers(0, 3), contradicting=st.booleans(), passing_over=st.booleans())
+    def learn_and_consolidate(self, owner: str, new: int, contradicting: bool, passing_over: bool) -> None:
         """`passing_over`: one fact is set aside, and brought back after the version has passed it."""
-        self.learn(user, new)
-        scope = self.model.scopes[user]
+        self.learn(owner, new, contradicting)
+        scope = self.model.scopes[owner]
         aside = scope.pending[:1] if passing_over else []
         for fact in aside:
             self.archive_or_bring_back(fact)
-        self.consolidate(user, scope)
+        self.consolidate(owner, scope)
         for fact in aside:
             self.archive_or_bring_back(fact)
 
-    def consolidate(self, user: str, scope: Scope) -> None:
+    def consolidate(self, owner: str, scope: Scope) -> None:
         try:
-            self.do(self.memory.consolidate(agent_id=self.agent, scope_id=self.scope_id(user)))
+            self.do(self.memory.consolidate(agent_id=self.agent, scope_id=self.scope_id(owner)))
         except BusyError:
-            assert user in self.model.leased
+            assert owner in self.model.leased
         else:
-            assert user not in self.model.leased
+            assert owner not in self.model.leased
+            self.did["contradicted"] += scope.contradictions
             self.did["versions on top of a text"] += bool(scope.told and scope.pending)
             self.did["versions that took what was passed over"] += scope.takes_extras()
             scope.consolidate()
 
-    @rule(user=st.sampled_from(USERS))
-    def undo(self, user: str) -> None:
-        scope = self.model.scopes[user]
+    @rule(owner=st.sampled_from(OWNERS))
+    def undo(self, owner: str) -> None:
+        scope = self.model.scopes[owner]
+        before = len(scope.active)
         try:
-            self.do(self.memory.undo(agent_id=self.agent, scope_id=self.scope_id(user)))
+            self.do(self.memory.undo(agent_id=self.agent, scope_id=self.scope_id(owner)))
         except NotFoundError:
             assert not scope.can_undo()
         else:
             scope.undo()
+            self.did["contradictions undone"] += len(scope.active) - before
             self.did["undone"] += 1
             self.did["undone to a text before"] += bool(scope.told)
 
-    @precondition(lambda self: any(self.model.facts))
+    @precondition(lambda self: self.archivable())
     @rule(data=st.data())
     def set_aside_or_bring_back(self, data: st.DataObject) -> None:
-        self.archive_or_bring_back(data.draw(st.sampled_from(list(self.model.facts))))
+        self.archive_or_bring_back(data.draw(st.sampled_from(self.archivable())))
+
+    def archivable(self) -> list[Fact]:
+        scopes = self.model.scopes.values()
+        return [fact for scope in scopes for fact in scope.facts if fact.is_archived or fact in scope.active]
 
     def archive_or_bring_back(self, fact: Fact) -> None:
         fact.is_archived = not fact.is_archived
@@ -307,31 +344,59 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: any(self.model.facts))
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
-        """The words that it was made of go with it; a text that held it is written anew, where nobody else is at it."""
-        user = data.draw(st.sampled_from([user for user, scope in self.model.scopes.items() if scope.facts]))
-        scope = self.model.scopes[user]
-        fact = data.draw(st.sampled_from(scope.facts))
+        """The words that it was made of go with it."""
+        owner = data.draw(st.sampled_from([owner for owner, scope in self.model.scopes.items() if scope.facts]))
+        fact = data.draw(st.sampled_from(self.model.scopes[owner].facts))
         ((observation_id,),) = self.sql(
             "SELECT 'o' || scope_id || '-' || seq FROM memory.observations JOIN memory.agents USING (agent_key)"
             " WHERE agent_id = :agent AND content = :fact",
             fact=fact.text,
         )
         self.do(self.memory.forget(agent_id=self.agent, observation_id=observation_id))
-        if scope.forget(fact):
-            self.did["forgotten from a text"] += 1
-            if user not in self.model.leased:
-                scope.consolidate()
+        self.forgotten(lambda other, _: other is fact)
+
+    @precondition(lambda self: any(len(scope.facts) > 3 for scope in self.model.scopes.values()))
+    @rule(owner=st.sampled_from(OWNERS))
+    def forget_owner(self, owner: str) -> None:
+        """A user, with all that they said, or the group. Nobody's else."""
+        user, group = (None, owner) if owner == "crew" else (owner, None)
+        self.do(self.memory.forget(agent_id=self.agent, user_id=user, group_id=group))
+        for unformed in self.model.unformed.values():
+            self.did["forgotten before they were formed"] += len([said for said in unformed if said.user == owner])
+            unformed[:] = [said for said in unformed if said.user != owner]
+        self.did["owners forgotten"] += bool(self.model.scopes[owner].facts)
+        self.forgotten(lambda _, whose: whose == owner, whole=owner)
+
+    @precondition(lambda self: any(source.session for fact in self.model.facts for source in fact.sources))
+    @rule(session=st.sampled_from(SESSIONS))
+    def forget_session(self, session: str) -> None:
+        self.do(self.memory.forget(agent_id=self.agent, session_id=session))
+        self.model.unformed[session].clear()
+        goes = [fact for fact in self.model.facts if any(source.session == session for source in fact.sources)]
+        self.did["sessions forgotten"] += bool(goes)
+        self.forgotten(lambda fact, _: fact in goes)
+
+    def forgotten(self, goes: Callable[[Fact, str], bool], whole: str | None = None) -> None:
+        """A text that held any of it is written anew, where nobody else is at it."""
+        for owner, scope in self.model.scopes.items():
+            facts = [fact for fact in scope.facts if goes(fact, owner)]
+            if (facts or owner == whole) and scope.forget(facts, whole=owner == whole):
+                self.did["forgotten from a text"] += 1
+                if owner not in self.model.leased:
+                    scope.consolidate()
+        known = {line for fact in self.model.facts for line in fact.text.splitlines()}
+        known |= {said.message or "" for unformed in self.model.unformed.values() for said in unformed}
+        known |= {source.message or "" for fact in self.model.facts for source in fact.sources}
         for table in ("observations", "messages", "consolidations"):
-            column = {"messages": "message_id || content"}.get(table, "content")
             found = self.sql(
-                f"SELECT {column} FROM memory.{table} JOIN memory.agents USING (agent_key) WHERE agent_id = :agent"  # noqa: S608
+                f"SELECT content FROM memory.{table} JOIN memory.agents USING (agent_key) WHERE agent_id = :agent"  # noqa: S608
                 " AND content IS NOT NULL"
             )
-            assert not [text for (text,) in found if fact.text in text.splitlines()]
+            assert {line for (content,) in found for line in content.splitlines()} <= known
 
-    @rule(session=st.sampled_from(SESSIONS), answered=st.booleans())
-    def die_forming(self, session: str, answered: bool) -> None:
-        """The lease is taken, the model may have answered; nothing comes of it until somebody takes over."""
+    @rule(session=st.sampled_from(SESSIONS), answered=st.booleans(), twice=st.booleans())
+    def die_forming(self, session: str, answered: bool, twice: bool) -> None:
+        """The lease is taken, the model may have answered; nothing comes of it until somebody takes over, who may die too."""
 
         async def die() -> None:
             now = datetime.now(UTC)
@@ -349,14 +414,17 @@ class Life(RuleBasedStateMachine):
             self.say(session, ["mia", "mia"])
         try:
             self.do(die())
+            if twice:
+                self.leases_run_out()
+                self.do(die())
         except BusyError:
             assert session in self.model.leased
 
-    @precondition(lambda self: set(USERS) - self.model.leased)
+    @precondition(lambda self: set(OWNERS) - self.model.leased)
     @rule(data=st.data())
     def die_consolidating(self, data: st.DataObject) -> None:
-        user = data.draw(st.sampled_from([user for user in USERS if user not in self.model.leased]))
-        scope_id, now = self.scope_id(user), datetime.now(UTC)
+        owner = data.draw(st.sampled_from([owner for owner in OWNERS if owner not in self.model.leased]))
+        scope_id, now = self.scope_id(owner), datetime.now(UTC)
 
         async def die() -> None:
             async with self.memory.database.transaction() as unit:
@@ -365,7 +433,7 @@ class Life(RuleBasedStateMachine):
                 )
                 loaded = await consolidation.load(unit, self.agent, key, scope_id, SETTINGS, now, "asked")
             if loaded[1] is not None:
-                self.model.leased.add(user)
+                self.model.leased.add(owner)
 
         self.do(die())
 
@@ -384,10 +452,10 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "memory"):
             return
         self.did["steps"] += 1
-        for user, ought in self.model.scopes.items():
-            who: dict[str, Any] = {"agent_id": self.agent, "user_id": user}
+        for owner, ought in self.model.scopes.items():
+            who: dict[str, Any] = {"agent_id": self.agent, "user_id": READERS[owner]}
             listed = self.do(self.memory.list(**who, limit=1000))
-            assert {o.content for o in listed} == {fact.text for fact in ought.facts if not fact.is_archived}
+            assert {o.content for o in listed} == _texts(ought.active)
             assert {o.content for o in listed if o.pending} == _texts(ought.pending)
             scopes = self.do(self.memory.scopes(**who))
             told = [line for scope in scopes for line in (scope.consolidation or "").splitlines()]
@@ -407,6 +475,10 @@ class Life(RuleBasedStateMachine):
             for fact in self.model.facts
             for source in fact.sources
         }
+
+
+def _contradicted(facts: list[Fact]) -> list[Fact]:
+    return [older for older in facts if any(newer.text.endswith(f", not {older.text}") for newer in facts)]
 
 
 def _texts(facts: list[Fact]) -> set[str]:

@@ -1,7 +1,7 @@
 -- memory.tainted_versions(agent_key, scopes, scope_ids, seqs): the versions of texts that hold what goes. One row per
 -- version, live or undone: those of `scopes`, those that absorbed one of the observations (scope_ids[i], seqs[i]), and
--- those that were written on top of such a one. Of a live version it is known exactly what it passed over; of an undone
--- one it isn't, so its whole range counts.
+-- those that were written on top of such a one. What a live version passed over is known: it still waits, or another live
+-- one lists it among its extras. Of an undone one it isn't, so its whole range counts.
 CREATE OR REPLACE FUNCTION memory.tainted_versions(
     p_agent bigint, p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, version integer, live boolean)
@@ -18,7 +18,14 @@ AS $$
                     ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
                 WHERE k.scope_id = c.scope_id AND (
                     k.seq = ANY (c.extra_seqs)
-                    OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND coalesce(t.repend, false))
+                    OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND (
+                        coalesce(t.repend, false)
+                        OR EXISTS (
+                            SELECT FROM memory.consolidations e
+                            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.live
+                              AND k.seq = ANY (e.extra_seqs)
+                        )
+                    ))
                 )
             )
         )

@@ -212,6 +212,19 @@ async def test_search_for_a_bad_observation_goes_on_when_the_scope_is_due_again(
         assert choking.sizes[4:] == [1, 1]
 
 
+async def test_batch_is_cut_also_where_one_error_is_enough_to_give_up(
+    database_url: str, choking: Choking, clock: Clock
+) -> None:
+    settings = Settings(llm="offline", consolidation_threshold=1, max_errors=1)
+    async with Memory(database_url, choking, settings, clock=clock) as memory:
+        await learn(memory, 4, 3)
+        await days(memory, clock, 6)
+        (scope,) = await memory.scopes(**MIA)
+        assert (scope.consolidation or "").splitlines() == ["fact 1", "fact 2", "fact 4"]
+        assert len(await memory.dead_runs()) == 1
+        assert choking.sizes == [4, 2, 1, 1]
+
+
 async def test_several_bad_observations_are_found_one_after_another(
     strained: Memory, choking: Choking, clock: Clock
 ) -> None:

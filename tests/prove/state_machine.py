@@ -278,9 +278,14 @@ class Life(RuleBasedStateMachine):
             self.do(self.memory.observe(fact, agent_id=self.agent, user_id=user, group_id=group))
             scope.learn(fact, Source(user))
 
-    @rule(owner=st.sampled_from(OWNERS), new=st.integers(0, 3), contradicting=st.booleans(), passing_over=st.booleans())
-    def learn_and_consolidate(self, owner: str, new: int, contradicting: bool, passing_over: bool) -> None:
-        """`passing_over`: one fact is set aside, and brought back after the version has passed it."""
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        new=st.integers(0, 3),
+        contradicting=st.booleans(),
+        passing_over=st.integers(0, 2),
+    )
+    def learn_and_consolidate(self, owner: str, new: int, contradicting: bool, passing_over: int) -> None:
+        """`passing_over`: one fact is set aside, and brought back after the version has passed it; 2: and told at once."""
         self.learn(owner, new, contradicting)
         scope = self.model.scopes[owner]
         aside = scope.pending[:1] if passing_over else []
@@ -289,6 +294,8 @@ class Life(RuleBasedStateMachine):
         self.consolidate(owner, scope)
         for fact in aside:
             self.archive_or_bring_back(fact)
+        if passing_over == 2:
+            self.consolidate(owner, scope)
 
     def consolidate(self, owner: str, scope: Scope) -> None:
         try:

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, text
@@ -197,9 +198,13 @@ class Reader:
             more, less = sorted(found - expected), sorted(expected - found)
             self.wrong.append(f"{way} as {whose}: foreign {more}, denied {less}")
 
+    def now_and_then(self) -> datetime | None:
+        """One time in three the way by which the past is read, with the present moment: it must show the same."""
+        return self.walled.now() if self.random.randrange(3) == 0 else None
+
     async def search(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
         who: dict[str, Any] = {"agent_id": agent, "user_id": user, "session_id": session}
-        found = await self.walled.search("gate", **who, top_k=100, session=unit)
+        found = await self.walled.search("gate", **who, top_k=100, as_of=self.now_and_then(), session=unit)
         keys = {self.world.observations[hit.observation.id] for hit in found.results}
         expected = {key for key in self.world.visible(agent, user, session) if not key[1].startswith("s:")}
         self.compare("search", who, keys, expected)
@@ -207,7 +212,7 @@ class Reader:
     async def context(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
         who: dict[str, Any] = {"agent_id": agent, "user_id": user, "session_id": session}
         message = self.random.choice((None, "Do you remember the gate?"))
-        shown = str(await self.walled.context(**who, message=message, session=unit))
+        shown = str(await self.walled.context(**who, message=message, as_of=self.now_and_then(), session=unit))
         keys = {self.world.marks[mark] for mark in MARK.findall(shown)}
         self.compare("context", who, keys, self.world.visible(agent, user, session))
 
@@ -217,12 +222,12 @@ class Reader:
         self.compare("scopes", (agent, user, session), keys, self.world.visible(agent, user, session))
 
     async def list(self, agent: str, user: str, *_: object) -> None:
-        found = await self.walled.list(agent_id=agent, user_id=user, limit=1000)
+        found = await self.walled.list(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
         keys = {self.world.observations[one.id] for one in found}
         self.compare("list", (agent, user), keys, self.world.visible(agent, user, None))
 
     async def history(self, agent: str, user: str, *_: object) -> None:
-        found = await self.walled.history(agent_id=agent, user_id=user, limit=1000)
+        found = await self.walled.history(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
         keys = {self.world.scope_ids[version.scope.id] for version in found}
         told = {self.world.marks[mark] for version in found for mark in MARK.findall(version.content)}
         visible = self.world.visible(agent, user, None)

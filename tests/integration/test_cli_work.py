@@ -92,7 +92,7 @@ def test_worker_says_when_something_failed(
         monkeypatch.setenv(name, value)
     ran = run("worker", "--once", "--json", code=1)
     assert ran.value["failed"] == 1
-    assert ran.err.startswith("memory-sql: session monday: ")
+    assert ran.err.startswith("memory-sql: session monday of agent ada: ")
     assert run("status", "--json").value["retrying"] == 1
 
 

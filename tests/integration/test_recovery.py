@@ -330,9 +330,18 @@ async def test_observation_that_was_given_up_may_be_left_where_it_is(strained: M
 
 
 async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(strained: Memory, clock: Clock) -> None:
-    """Rule 9."""
+    """Rule 9: said again it stays set aside, but an import may have brought its like."""
     dead = await given_up(strained, clock)
     await strained.observe("poison 4", **MIA)
+    assert "poison 4" not in [o.content for o in await strained.list(**MIA)]
+    await rows(
+        strained,
+        "INSERT INTO memory.observations"
+        " (agent_key, scope_id, seq, content, observed_at, source_kind, content_hash, hash_version)"
+        " SELECT agent_key, scope_id, 99, content, observed_at, 'import', content_hash, hash_version"
+        " FROM memory.observations JOIN memory.observation_states USING (agent_key, scope_id, seq)"
+        " WHERE status = 'quarantined'",
+    )
     with pytest.raises(InputError):
         await strained.retry(agent_id="ada", run_id=dead.run_id)
     assert await strained.dead_runs() == [dead]

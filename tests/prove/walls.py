@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from memory_sql.config import Settings
 from memory_sql.db.engine import POOLED, asyncpg_url
 from memory_sql.db.principals import enter, service
-from memory_sql.db.tables import AgentRow, Base, MemberRow, ScopeRow
+from memory_sql.db.tables import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.errors import NotFoundError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
@@ -102,6 +102,10 @@ class World:
                     .returning(ScopeRow.scope_id)
                 )
                 assert scope is not None
+                version = {"version": 1, "base": 0, "from_seq": 0, "to_seq": 0, "content": mark, "words": 1}
+                await unit.execute(
+                    insert(ConsolidationRow).values(agent_key=keys[agent], scope_id=scope, reason="import", **version)
+                )
                 self.marks[mark] = self.scope_ids[scope] = (agent, f"s:{session}")
 
     async def consolidate_some(self, memory: Memory) -> None:

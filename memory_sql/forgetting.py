@@ -132,25 +132,29 @@ async def take_out_agent(
     session: Session, agent_id: str, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
 ) -> Forgotten:
     """Forgets all of an agent. Raises `HeldError` while anything of it is held."""
+    receipt = _receipt(target, NOTHING, {}, (), settings, now)
+    return await _erase_agent(session, agent_id, agent_key, receipt, target)
+
+
+async def _erase_agent(
+    session: Session, agent_id: str, agent_key: int, receipt: Receipt, target: ForgetTarget
+) -> Forgotten:
     repository = ForgettingRepository(session, agent_key)
     if held := await repository.open_holds():
         raise HeldError(held)
-    receipt = _receipt(target, NOTHING, await repository.erase_agent(), (), settings, now)
+    receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
     await repository.record(receipt, actor=target.actor, reason=target.reason)
-    return Forgotten(receipt, Entry(id=receipt.id, at=now, agent_id=agent_id, everything=True))
+    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=agent_id, everything=True))
 
 
 async def again(session: Session, agent_key: int, entry: Entry, settings: Settings, now: datetime) -> Receipt | None:
     """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
-    repository = ForgettingRepository(session, agent_key)
-    if await repository.is_recorded(entry.id):
+    if await ForgettingRepository(session, agent_key).is_recorded(entry.id):
         return None
     target = ForgetTarget(everything=True, reason="restored from a backup")
     if entry.everything:
-        forgotten = await take_out_agent(session, entry.agent_id, agent_key, target, settings, now)
-        receipt = forgotten.receipt.model_copy(update={"id": entry.id})
-        await repository.record(receipt, actor=None, reason=target.reason)
-        return receipt
+        receipt = _receipt(target, NOTHING, {}, (), settings, now).model_copy(update={"id": entry.id})
+        return (await _erase_agent(session, entry.agent_id, agent_key, receipt, target)).receipt
     messages = tuple((session_id, n) for session_id, numbers in entry.messages.items() for n in numbers)
     seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
 

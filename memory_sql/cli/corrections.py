@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,7 +11,7 @@ from memory_sql.cli import output
 from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, Url, User, run
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Marked, Observation, SetAside
+    from memory_sql.domain import Marked, Observation, Sensitivity, SetAside
 
 ObservationId = Annotated[str, typer.Argument(metavar="ID", help="The observation: o12-3.")]
 MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The observation, o12-3; needs --user.")]
@@ -194,7 +194,7 @@ def mark(
         data,
         lambda memory: memory.mark(
             observation, agent_id=agent, user_id=user, private=private,
-            sensitivity=sensitivity,  # type: ignore[arg-type]
+            sensitivity=cast("Sensitivity | None", sensitivity),  # checked by Memory
             if_version=if_version, actor=actor, reason=reason,
         ),
     )  # fmt: skip

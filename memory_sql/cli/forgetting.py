@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,7 +13,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Receipt
+    from memory_sql.domain import Receipt, SourceKind
     from memory_sql.memory import Memory
 
 SHOWN = 20  # observations of a preview that are printed in full
@@ -63,7 +63,7 @@ def forget(
             return await memory.forget(
                 agent_id=agent, user_id=user, session_id=session, group_id=group, message_id=message,
                 observation_id=observation, fact_key=fact_key, tag=tag, query=query,
-                source=source,  # type: ignore[arg-type]
+                source=cast("SourceKind | None", source),  # checked by Memory
                 run_id=run_id, everything=everything, dry_run=dry_run, reason=reason, actor=actor,
             )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, insert, literal, or_, select, text, update
+from sqlalchemy import Select, and_, cast, exists, func, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import REGCONFIG
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -24,7 +24,6 @@ from memory_sql.db.tables import (
     ObservationRow,
     ScopeRow,
     SessionRow,
-    UserAliasRow,
 )
 from memory_sql.domain import ForgetTarget, Receipt, owner_key, parse_observation_id
 
@@ -150,13 +149,7 @@ class ForgettingRepository:
         return Seeds(users=users, sessions=sessions, scopes=await self._scopes(owners))
 
     async def _ids_of(self, user_id: str) -> tuple[str, ...]:
-        ids = select(literal(user_id, Text).label("user_id")).cte("ids", recursive=True)
-        alias = select(UserAliasRow.user_id).where(
-            UserAliasRow.agent_key == self._agent_key,
-            UserAliasRow.into_user_id == ids.c.user_id,
-            UserAliasRow.ended_at.is_(None),
-        )
-        ids = ids.union(alias)
+        ids = func.memory.user_ids(self._agent_key, user_id).table_valued("user_id")
         return tuple(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
 
     async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -42,11 +42,12 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_d
 
 
 class SaidInProse(BaseModel):
-    """A type that is worth having also where the model answers with its text alone, as models without JSON mode do."""
+    """A type that is worth having also where the model answers with its text alone, as models without JSON mode do.
 
-    @classmethod
-    def of_prose(cls, text: str) -> Self:
-        raise NotImplementedError
+    Whatever else it has needs a default.
+    """
+
+    text: str
 
 
 def read(raw: str, output: type[T]) -> T:
@@ -63,7 +64,7 @@ def read(raw: str, output: type[T]) -> T:
         raise AnswerError(f"the answer has more than {MAX_CHARACTERS:,} characters", raw=raw, reason="too_long")
     text = _spoken(raw)
     if issubclass(output, SaidInProse) and not _LIKE_JSON.search(text):
-        return cast(T, output.of_prose(_plain(text, raw)))
+        return cast(T, output(text=_plain(text, raw)))
     if issubclass(output, BaseModel):
         return cast(T, _validated(_the_object(text, raw), output, raw))
     return cast(T, _plain(text, raw))

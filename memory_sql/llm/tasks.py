@@ -161,12 +161,7 @@ class ConsolidatedText(SaidInProse):
 
     model_config = ConfigDict(extra="ignore")
 
-    text: str
     contradictions: Sequence[NamedContradiction] = Field(default_factory=list)
-
-    @classmethod
-    def of_prose(cls, text: str) -> Self:
-        return cls(text=text)
 
     @field_validator("contradictions", mode="before")
     @classmethod

@@ -83,6 +83,19 @@ async def test_past_is_shown_as_it_was(memory: Memory, diary: Diary) -> None:
     await diary.turn(memory)
     await memory.observe("water", **ADA, collective=True)
     await diary.turn(memory)
+    gin = await memory.observe("tea and gin", **MIA)
+    ale = await memory.observe("coffee and ale", **MIA)
+    await diary.turn(memory)
+    await memory.quarantine(gin.id, **MIA)
+    await diary.turn(memory)
+    await memory.consolidate(**ADA, scope_id=scope_id)  # passes over what is set aside
+    await diary.turn(memory)
+    await memory.release(gin.id, **MIA)
+    await diary.turn(memory)
+    await memory.consolidate(**ADA, scope_id=scope_id)  # which is an extra of this one
+    await diary.turn(memory)
+    await memory.update(ale.id, **MIA, text="coffee and stout")
+    await diary.turn(memory)
     for moment, then in diary.seen.items():
         assert await shown(memory, as_of=moment) == then, moment
 

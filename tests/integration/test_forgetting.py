@@ -582,6 +582,7 @@ async def test_restored_backup_forgets_again(
             assert ("sloop" in await everything(restored)) is (choice != "everything")
             assert receipt.counts["observations"] == (2 if choice == "everything" else 1)
             assert await restored.forget_again(journal_file) == []
+            assert await rows(restored, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(1,)]
             assert list(await restored.verify()) == []
         assert await memory.forget_again(journal_file) == []
     finally:

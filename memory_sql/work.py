@@ -28,7 +28,6 @@ from memory_sql.errors import (
     BusyError,
     DatabaseError,
     InputError,
-    LanguageModelError,
     MemorySQLError,
     NotFoundError,
     StaleError,
@@ -170,10 +169,10 @@ class Work:
             await asyncio.wait([beating])
 
     async def rebuild(self, agent_id: str, scope_id: int) -> bool:
-        """Writes the scope's text anew; False: the model or somebody else was in the way, and it stays due."""
+        """Writes the scope's text anew; False: something was in the way, and it stays due. What it is for is done."""
         try:
             await self.consolidate(agent_id, scope_id, "forget")
-        except (LanguageModelError, BusyError, StaleError, BudgetError) as error:
+        except MemorySQLError as error:
             log.info("scope %s is to be written anew later: %s", scope_id, type(error).__name__)
             return False
         return True

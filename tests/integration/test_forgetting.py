@@ -19,6 +19,7 @@ from memory_sql.db.tables import Base
 from memory_sql.domain import Observation, Receipt
 from memory_sql.errors import (
     ConfigurationError,
+    DatabaseError,
     HeldError,
     InputError,
     MemorySQLError,
@@ -308,12 +309,18 @@ async def test_consolidation_under_way_brings_nothing_back(memory: Memory, parro
     assert "ruby" not in await everything(memory)
 
 
-async def test_text_is_withheld_while_the_model_fails(memory: Memory, parrot: Parrot) -> None:
-    """Privacy beats availability: what is pending is shown instead, and the text comes back by itself."""
+@pytest.mark.parametrize("error", [UnavailableError("unavailable", "down"), DatabaseError("gone")], ids=repr)
+async def test_text_is_withheld_while_it_cannot_be_written(
+    memory: Memory, parrot: Parrot, error: MemorySQLError
+) -> None:
+    """Privacy beats availability: what is pending is shown instead, and the text comes back by itself.
+
+    Whatever is in the way: it was forgotten, so there is a receipt.
+    """
     await memory.observe("one", **MIA)
     await memory.observe("ruby", **MIA, tags=["ruby"])
     await tell(memory)
-    parrot.failing = UnavailableError("unavailable", "down")
+    parrot.failing = error
     receipt = await memory.forget(**ADA, tag="ruby")
     assert receipt.rebuilt == ()
     assert len(receipt.withheld) == 1

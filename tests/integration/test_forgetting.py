@@ -365,6 +365,16 @@ async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
     assert await remembered(memory) == set()
 
 
+async def test_hold_on_a_user_covers_the_ids_that_stand_for_them(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.", user="visitor")
+    await memory.merge_users(**ADA, user_id="visitor", into_user_id="mia")
+    await memory.hold(**MIA)
+    receipt = await memory.forget(**ADA, user_id="visitor")
+    assert await remembered(memory) == {"I hide my ruby."}
+    assert receipt.held == {"observations": 1, "messages": 1}
+    assert "ruby" in str(await rows(memory, "SELECT content FROM memory.messages"))
+
+
 CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "session": ({"session_id": "s"}, {"opal", "pearl", "jade"}),
     "group": ({"group_id": "crew"}, {"ruby", "topaz", "opal", "jade"}),

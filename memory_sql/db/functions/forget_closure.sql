@@ -8,7 +8,7 @@
 --   where one of the messages goes that it was made of, another of these: its text holds both;
 --   one that was made of an observation that goes (never the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
--- What an open hold covers stays, and is counted.
+-- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_sessions text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
     p_session_ids text[], p_numbers bigint[],
@@ -39,7 +39,10 @@ BEGIN
                 WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
                 WHEN 'group' THEN s.owner = 'g:' || h.target
                 WHEN 'session' THEN o.session_id = h.target
-                ELSE s.owner = 'u:' || h.target OR h.target = ANY (o.related_users)
+                ELSE EXISTS (
+                    SELECT FROM memory.user_ids(p_agent, h.target) i
+                    WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                )
             END
         );
         SELECT coalesce(array_agg(m.session_id), '{}'), coalesce(array_agg(m.number), '{}')
@@ -50,7 +53,7 @@ BEGIN
             EXISTS (
                 SELECT FROM memory.holds h
                 WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                    WHEN 'user' THEN m.user_id = h.target
+                    WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
                     WHEN 'group' THEN h.target = ANY (t.group_ids)
                     WHEN 'session' THEN m.session_id = h.target
                 END

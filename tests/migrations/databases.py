@@ -95,7 +95,9 @@ def libpq_url(url: str) -> str:
 
 def programs(name: str) -> Iterator[Path]:
     """Of the path, of Debian's packages, of the embedded Postgres; the order is one of cost, not of age."""
-    return (path for directory in _directories() if (path := directory / name).is_file())
+    return (
+        path for directory in _directories() if os.access(path := directory / name, os.X_OK)
+    )  # also behind closed doors
 
 
 @cache

@@ -393,15 +393,51 @@ class ConsolidateResult(Value):
     left_superseded: int = 0
 
 
+class Explanation(Value):
+    """Why something was found: `parts` add up to the score; `matched` are the words of the query that stand in it."""
+
+    parts: dict[str, float]
+    matched: tuple[str, ...] = ()
+
+
 class Hit(Value):
+    """An observation that was found. `explanation` where it was asked for."""
+
     observation: Observation
     score: float
+    explanation: Explanation | None = None
+
+
+class RetainedMessage(Value):
+    """A message whose text is still kept. `id` is the host's id within the session; `number` its place there."""
+
+    session_id: str
+    id: str
+    number: int
+    role: str
+    speaker: str | None = None
+    user_id: str | None = None
+    content: str
+    said_at: datetime
+
+
+class MessageHit(Value):
+    """A message that was found. `observations` are the ids of those made of it that the user may see, oldest first."""
+
+    message: RetainedMessage
+    score: float
+    observations: tuple[str, ...] = ()
+    explanation: Explanation | None = None
 
 
 class SearchResult(Value):
-    """Best first. `terms` are the words that were looked for; none left means no search was made."""
+    """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
+
+    `terms` are the words that were looked for; none left means no search was made.
+    """
 
     results: tuple[Hit, ...] = ()
+    messages: tuple[MessageHit, ...] = ()
     terms: tuple[str, ...] = ()
     fired: bool = True
     reason: str = "asked"

@@ -958,13 +958,13 @@ class Memory:
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked = text_of("message", message)
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            scopes = await static_layer(unit, principal, self.settings.pending_max, past)
+        async with self.database.reading(session, None if past is None else principal) as reader:
+            scopes = await static_layer(reader, principal, self.settings.pending_max, past)
             fired = retrieval.Fired("asked") if retrieve else None
             if retrieve is None and asked:
                 fired = retrieval.should_retrieve(asked, context.words_of(scopes))
             terms = retrieval.search_terms(asked) if fired else ()
-            hits = await search(unit, principal, terms, self.settings.context_top_k, past)
+            hits = await search(reader, principal, terms, self.settings.context_top_k, past)
         reason = fired.reason if fired else None
         return context.render(scopes, hits, past or self.now(), fired=fired is not None, reason=reason)
 
@@ -986,8 +986,8 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(text_of("query", query))
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            hits = await search(unit, principal, terms, limit, past)
+        async with self.database.reading(session, None if past is None else principal) as reader:
+            hits = await search(reader, principal, terms, limit, past)
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(

@@ -7,14 +7,31 @@ columns of `scopes`), which goes first.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+    field_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
@@ -34,6 +51,28 @@ def _zone(name: str) -> str:
         raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
 
 
+def _listed(kinds: object) -> object:
+    """From the environment or the command line: names with commas between them, or JSON."""
+    if not isinstance(kinds, str):
+        return kinds
+    return json.loads(kinds) if kinds.startswith("[") else [kind.strip() for kind in kinds.split(",")]
+
+
+def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("a kind is named twice")
+    return kinds
+
+
+ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "session", "individual"]
+CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(
+    ContextKind
+)  # what is shared by most, and so the same for most, first
+ContextFormat = Literal["standard", "legacy"]
+CONTEXT_LEAST_TOKENS = 4  # an empty one has them
+ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
+
+
 class Settings(BaseSettings):
     """`memory-sql settings` prints the resolved values and this text."""
 
@@ -42,6 +81,9 @@ class Settings(BaseSettings):
     url: SecretStr | None = Field(None, description="Postgres URL; unset: the embedded Postgres")
     data_dir: Path | None = Field(
         None, description="directory of the embedded Postgres; unset: the user's data directory"
+    )
+    read_url: SecretStr | None = Field(
+        None, description="Postgres URL of a replica that context and search read from; unset: the same as for the rest"
     )
     pool_size: int = Field(5, ge=1, le=1000, description="connections kept open by one Memory")
 
@@ -111,6 +153,22 @@ class Settings(BaseSettings):
     )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
+    context_max_tokens: int | None = Field(
+        None,
+        ge=CONTEXT_LEAST_TOKENS,
+        description="tokens that a context may have, as it is rendered; unset: no limit (C30)",
+    )
+    context_order: ContextOrder = Field(
+        CONTEXT_KINDS,
+        description="kinds of scopes in the order of the context; the last is followed by what is recent, one that is"
+        " left out is not shown",
+    )
+    context_format: ContextFormat = Field(
+        "standard", description="layout of the context; legacy: shards, directives and episodes (R290-R292)"
+    )
+    context_message_max_characters: int = Field(
+        500, ge=20, description="how much of a retrieved message a context shows"
+    )
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(
@@ -170,7 +228,7 @@ class Settings(BaseSettings):
         return self.model_copy(update=known) if known else self
 
 
-# May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
+# May differ by agent; the others are the process's: connections, models, leases, how much a search finds.
 AGENT_SETTINGS = (
     "formation_messages",
     "formation_tokens",
@@ -187,6 +245,12 @@ AGENT_SETTINGS = (
     "consolidation_batch",
     "consolidation_batch_characters",
     "consolidation_min_ratio",
+    "pending_max",
+    "context_top_k",
+    "context_max_tokens",
+    "context_order",
+    "context_format",
+    "context_message_max_characters",
     "max_errors",
     "daily_tokens",
     "language",

@@ -245,7 +245,7 @@ class PendingObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `disputed` are those, pending or in the text, that somebody says aren't so.
+    `disputed` are those, pending or in the text, that somebody says aren't so; `speakers` the names of who speaks.
     """
 
     ref: ScopeRef
@@ -254,6 +254,15 @@ class ScopeText:
     version: int
     pending: tuple[PendingObservation, ...]
     disputed: tuple[PendingObservation, ...] = ()
+    speakers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLayer:
+    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own."""
+
+    scopes: tuple[ScopeText, ...]
+    settings: Mapping[str, Any]
 
 
 class Source(Value):
@@ -443,23 +452,46 @@ class SearchResult(Value):
     reason: str = "asked"
 
 
+@dataclass(frozen=True, slots=True)
+class ContextLine:
+    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `session_id`."""
+
+    id: str
+    text: str
+    session_id: str | None = None
+
+
 class ContextPart(Value):
-    """One element of the XML. `sources` are observation ids, or `s<scope>v<version>` for a consolidated text."""
+    """One element of the XML, outermost but for shards. `version`: that of its consolidated text, None without one.
+
+    `sources` are `s<scope>v<version>` for a consolidated text, whose versions `history(scope_id=…)` tells, then the ids
+    of the `lines`. `truncated`: the budget has taken some of it.
+    """
 
     element: str
     scope: ScopeRef | None
     sources: tuple[str, ...]
     tokens: int
+    version: int | None = None
+    lines: tuple[ContextLine, ...] = ()
+    truncated: bool = False
 
 
 class Context(Value):
-    """What goes into the prompt: `str(context)` is the XML. `tokens` is an estimate (characters / 4.5)."""
+    """What goes into the prompt: `str(context)` is the XML. `tokens` is an estimate (characters / 4.5).
+
+    Its first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or
+    name, what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
+    something.
+    """
 
     xml: str
     parts: tuple[ContextPart, ...]
     tokens: int
     fired: bool
     reason: str | None = None
+    stable_characters: int = 0
+    truncated: bool = False
 
     def __str__(self) -> str:
         return self.xml

@@ -20,9 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import SecretStr
+
 from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
+    budget_of,
     content_of,
+    format_of,
     held_of,
     id_of,
     ids_of,
@@ -39,7 +43,7 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import Settings, checked_for_agent
+from memory_sql.config import ContextFormat, Settings, checked_for_agent
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
@@ -106,7 +110,8 @@ class Memory:
     """Long-term memory in one Postgres.
 
     `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `clock` gives the present moment, aware; it is there for replays and tests.
+    None: the one of the settings. `read_url`: of a replica, which context and search ask, and which may lag behind.
+    `clock` gives the present moment, aware; it is there for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
     asks. A call with `session=` joins the host's transaction, which the host commits.
@@ -118,15 +123,18 @@ class Memory:
         llm: LanguageModel | None = None,
         settings: Settings | None = None,
         *,
+        read_url: str | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
-        self._url = url or (self.settings.url.get_secret_value() if self.settings.url else None)
+        self._url = url or _revealed(self.settings.url)
+        self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._opened = AsyncExitStack()
         self._database: Database | None = None
+        self._replica: Database | None = None
 
     async def open(self) -> Self:
         """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
@@ -140,7 +148,13 @@ class Memory:
                 await _bring_up_to_date(database)
             await database.check_schema()
             await database.find_walls()
-            self._database, self._opened = database, opening.pop_all()
+            replica = None
+            if self._read_url is not None:
+                replica = Database(self._read_url, pool_size=self.settings.pool_size)
+                opening.push_async_callback(replica.close)
+                await replica.check_schema()
+                await replica.find_walls()
+            self._database, self._replica, self._opened = database, replica, opening.pop_all()
         return self
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
@@ -150,7 +164,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._own_llm = None
+        self._database = self._replica = self._own_llm = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -165,6 +179,11 @@ class Memory:
         if self._database is None:
             raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
         return self._database
+
+    @property
+    def _readable(self) -> Database:
+        """What context and search ask: the replica, where there is one."""
+        return self._replica or self.database
 
     @property
     def llm(self) -> LanguageModel:
@@ -947,26 +966,42 @@ class Memory:
         session_id: object | None = None,
         message: str | None = None,
         retrieve: bool | None = None,
+        budget_tokens: int | None = None,
+        format: ContextFormat | None = None,
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Context:
         """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the XML.
 
-        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never. `as_of`: what
-        it would have been at a moment of recorded time, of what this user may see now and could see then, and without
-        what was forgotten since.
+        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never. With
+        `budget_tokens`, 4 or more, it never has more (`count_tokens` of the XML); texts are cut after sentences then,
+        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say.
+
+        `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
+        and without what was forgotten since.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked = text_of("message", message)
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            scopes = await static_layer(unit, principal, self.settings.pending_max, past)
+        asked, layout = text_of("message", message), format_of(format)
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            layer = await static_layer(reader, principal, self.settings.pending_max, past)
+            settings = self.settings.of_agent(layer.settings)
+            style = context.Style.of(settings, layout, budget_of(budget_tokens))
+            scopes = context.shown(layer.scopes, style)
             fired = retrieval.Fired("asked") if retrieve else None
             if retrieve is None and asked:
-                fired = retrieval.should_retrieve(asked, context.words_of(scopes))
+                known = "\n".join((context.words_of(scopes), *context.names_of(scopes)))
+                fired = retrieval.should_retrieve(asked, known)
             terms = retrieval.search_terms(asked) if fired else ()
-            hits = await search(unit, principal, terms, self.settings.context_top_k, past)
-        reason = fired.reason if fired else None
-        return context.render(scopes, hits, past or self.now(), fired=fired is not None, reason=reason)
+            hits = await search(reader, principal, terms, settings.context_top_k, past)
+        return context.render(
+            scopes,
+            hits,
+            past or self.now(),
+            style,
+            fired=fired is not None,
+            reason=fired.reason if fired else None,
+            session_id=principal["session_id"],
+        )
 
     async def search(
         self,
@@ -986,8 +1021,8 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(text_of("query", query))
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            hits = await search(unit, principal, terms, limit, past)
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            hits = await search(reader, principal, terms, limit, past)
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(
@@ -1078,6 +1113,10 @@ class Memory:
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
+
+
+def _revealed(url: SecretStr | None) -> str | None:
+    return url.get_secret_value() if url else None
 
 
 async def _bring_up_to_date(database: Database) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memory_sql.arguments import format_of
 from memory_sql.cli import output
 from memory_sql.cli.options import (
     Agent,
@@ -43,6 +44,10 @@ def context(
             help="Add the observations that match the message, always or never; else where the message asks for them.",
         ),
     ] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="At most that many tokens; 4 or more.")
+    ] = None,
+    layout: Annotated[str | None, typer.Option("--format", metavar="NAME", help="standard or legacy.")] = None,
     as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
@@ -65,6 +70,8 @@ def context(
             session_id=session,
             message=message,
             retrieve=retrieve,
+            budget_tokens=budget,
+            format=format_of(layout),
             as_of=moment("--as-of", as_of),
         ),
     )

@@ -21,6 +21,7 @@ FUNCTIONS = (
     "guard_privacy",
     "forget_closure",
     "tainted_versions",
+    "speakers_of",
     "erase",
     "erase_agent",
     "text_statistics",

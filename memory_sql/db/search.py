@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import bindparam, cast, column, func, select
 from sqlalchemy.dialects.postgresql import REGCONFIG, TSQUERY
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import REAL, BigInteger, Text
 
+from memory_sql.db.engine import Reader
 from memory_sql.db.observations import OBSERVATION, PAST_OBSERVATION, PAST_STATUS, to_observation
 from memory_sql.db.tables import ObservationRow, ScopeRow
 from memory_sql.domain import Hit
@@ -39,7 +39,7 @@ _SEARCH_AT = (
 
 
 async def search(
-    session: AsyncSession,
+    reader: Reader,
     principal: Mapping[str, Any],
     terms: Sequence[str],
     limit: int,
@@ -54,7 +54,7 @@ async def search(
     query = " or ".join(f'"{term}"' for term in terms)
     given = {**principal, "query": query, "limit": limit}
     if as_of is None:
-        found = await session.execute(_SEARCH, given)
+        found = await reader.execute(_SEARCH, given)
     else:
-        found = await session.execute(_SEARCH_AT, {**given, "as_of": as_of})
+        found = await reader.execute(_SEARCH_AT, {**given, "as_of": as_of})
     return [Hit(observation=to_observation(row), score=row.score) for row in found]

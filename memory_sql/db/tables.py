@@ -234,6 +234,9 @@ class ScopeRow(Base):
         Integer,
         server_default=ZERO,
     )
+    speakers: Mapped[list[str]] = erase(
+        "Who speaks in its observations, by name, whoever spoke last first; the newest 50.", server_default=NO_TEXTS
+    )
 
 
 class MemberRow(Base):

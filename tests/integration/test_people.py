@@ -58,7 +58,7 @@ async def test_context_shows_what_stands_for_a_user_as_further_scopes_in_stable_
     await merge(memory, "anon-1", "mia")
     context = await memory.context(**MIA)
     owners = [part.scope.owner_id for part in context.parts if part.scope]
-    assert owners == ["anon-1", "anon-2", "mia"]
+    assert owners == ["mia", "anon-1", "anon-2"]  # hers in her element, theirs behind
     assert str(await memory.context(**MIA)) == str(context)
 
 

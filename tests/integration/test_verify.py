@@ -560,6 +560,7 @@ PLANTED: dict[str, list[str]] = {
         "DROP TRIGGER consolidations_never_change ON memory.consolidations",
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
     ],
+    "speakers_have_spoken": ["UPDATE memory.scopes SET speakers = ARRAY['nobody'] WHERE owner = 'u:mia' AND name = ''"],
     "walls_stand": [
         "ALTER TABLE memory.evidence DISABLE ROW LEVEL SECURITY",
         "ALTER TABLE memory.evidence FORCE ROW LEVEL SECURITY",

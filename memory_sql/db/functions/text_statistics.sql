@@ -11,7 +11,7 @@ BEGIN
             ('observations', 'search'), ('observations', 'fact_key'), ('consolidations', 'content'),
             ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
             ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('events', 'reason'),
-            ('holds', 'reason')
+            ('holds', 'reason'), ('scopes', 'speakers')
         ) AS c (table_name, column_name)
     LOOP
         EXECUTE format(

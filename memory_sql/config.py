@@ -21,6 +21,8 @@ from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
 MOST_MINUTES = 5_256_000.0  # ten years
+MOST_DAYS = 36_500.0
+FOREVER = "forever"  # TOML and the environment have no word for None
 
 
 def _file() -> Path:
@@ -32,6 +34,10 @@ def _zone(name: str) -> str:
         return zone_of(name).key
     except InputError as error:
         raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
+
+
+def _for_ever(value: object) -> object:
+    return None if value == FOREVER else value
 
 
 class Settings(BaseSettings):
@@ -57,6 +63,18 @@ class Settings(BaseSettings):
     slow_model: str = Field("gpt-5.1", description="model for consolidation (R018)")
 
     message_max_characters: int = Field(200_000, ge=1, description="longest message that add accepts")
+    message_retention_days: float | None = Field(
+        30.0,
+        ge=0,
+        le=MOST_DAYS,
+        description=f"days that a message keeps its text, and longer until it has been formed; 0: no longer, or {FOREVER}",
+    )
+    maintenance_minutes: float = Field(
+        60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for messages whose retention is over"
+    )
+    maintenance_batch: int = Field(
+        500, ge=1, le=10_000, description="sessions and messages that maintenance changes in one transaction at most"
+    )
     observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
     metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")
 
@@ -117,6 +135,11 @@ class Settings(BaseSettings):
         5.0, gt=0, le=3600, description="how long a call in the host's transaction (session=) waits for a lock"
     )
 
+    @field_validator("message_retention_days", mode="before")
+    @classmethod
+    def _none_is_for_ever(cls, days: object) -> object:
+        return _for_ever(days)
+
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, name: str) -> str:
@@ -172,6 +195,7 @@ class Settings(BaseSettings):
 
 # May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
 AGENT_SETTINGS = (
+    "message_retention_days",
     "formation_messages",
     "formation_tokens",
     "formation_min_messages",
@@ -204,13 +228,16 @@ _fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fi
 _AgentSettings = create_model(
     "AgentSettings",
     __config__=ConfigDict(extra="forbid"),
-    __validators__={"zone": field_validator("time_zone")(_zone)},
+    __validators__={
+        "zone": field_validator("time_zone")(_zone),
+        "retention": field_validator("message_retention_days", mode="before")(_for_ever),
+    },
     **_fields,
 )
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are stored with an agent, those that are None left out.
+    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
 
     Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
     """

@@ -4,9 +4,9 @@
 -- many sessions and messages. `days` as in memory.retention_start. The row stays as a stub: evidence leads to it, and the
 -- message is known when it comes again.
 -- Kept is what no formation has read yet, unless the session is excluded, and what an open hold covers. No epoch rises:
--- a formation that is under way reads what this leaves alone. It locks the sessions, and passes over those that somebody
--- else has locked, and over agents that are being erased: so it waits for nobody, and several at once share the work.
--- Two steps, since the second must see what was committed before the first had its locks.
+-- a formation that is under way reads what this leaves alone. It locks the sessions, and their agents against new holds,
+-- and passes over those that somebody else has locked: so it waits for nobody, and several at once share the work. Two
+-- steps, since the second must see what was committed before the first had its locks.
 CREATE OR REPLACE FUNCTION memory.end_retention(
     p_agent text, p_session text, p_days double precision, p_at timestamptz, p_after_agent bigint, p_after_session text,
     p_sessions bigint, p_messages bigint,
@@ -31,7 +31,7 @@ BEGIN
           AND (s.agent_key, s.session_id) > (p_after_agent, p_after_session)
         ORDER BY s.agent_key, s.session_id
         LIMIT p_sessions
-        FOR KEY SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED
+        FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED
     ) f;
     sessions := cardinality(v_sessions);
     last_agent := v_agents[sessions];

@@ -73,7 +73,10 @@ class Settings(BaseSettings):
         60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for messages whose retention is over"
     )
     maintenance_batch: int = Field(
-        500, ge=1, le=10_000, description="sessions and messages that maintenance changes in one transaction at most"
+        500,
+        ge=1,
+        le=10_000,
+        description="messages that maintenance changes in one transaction at most, in a tenth as many sessions",
     )
     observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
     metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")

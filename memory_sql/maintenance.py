@@ -13,6 +13,8 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.messages import BEGINNING, Ended, MessageRepository, Place
 
+MESSAGES_PER_SESSION = 10  # locked are so many sessions as a batch is likely to need
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
@@ -28,10 +30,11 @@ async def end_retention(
     """The next batch, of one agent or of all: at most so many messages. What somebody works on is left for later."""
     if sweep.after is None:
         return sweep
-    batch, wanted = settings.maintenance_batch, min(settings.maintenance_batch, most)
+    batch = settings.maintenance_batch
+    sessions, wanted = max(1, batch // MESSAGES_PER_SESSION), min(batch, most)
     messages = MessageRepository(session, settings.message_retention_days, now)
-    ended = await messages.end_retention(agent_id, sweep.after, sessions=batch, messages=wanted)
-    return Sweep(sweep.messages + ended.messages, goes_on_after(sweep.after, ended, sessions=batch, messages=wanted))
+    ended = await messages.end_retention(agent_id, sweep.after, sessions=sessions, messages=wanted)
+    return Sweep(sweep.messages + ended.messages, goes_on_after(sweep.after, ended, sessions=sessions, messages=wanted))
 
 
 def goes_on_after(before: Place, ended: Ended, *, sessions: int, messages: int) -> Place | None:

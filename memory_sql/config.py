@@ -38,6 +38,8 @@ from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
 MOST_MINUTES = 5_256_000.0  # ten years
+MOST_DAYS = 36_500.0
+FOREVER = "forever"  # TOML and the environment have no word for None
 
 
 def _file() -> Path:
@@ -73,6 +75,10 @@ CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
 
 
+def _for_ever(value: object) -> object:
+    return None if value == FOREVER else value
+
+
 class Settings(BaseSettings):
     """`memory-sql settings` prints the resolved values and this text."""
 
@@ -99,6 +105,21 @@ class Settings(BaseSettings):
     slow_model: str = Field("gpt-5.1", description="model for consolidation (R018)")
 
     message_max_characters: int = Field(200_000, ge=1, description="longest message that add accepts")
+    message_retention_days: float | None = Field(
+        30.0,
+        ge=0,
+        le=MOST_DAYS,
+        description=f"days that a message keeps its text, and longer until it has been formed; 0: no longer, or {FOREVER}",
+    )
+    maintenance_minutes: float = Field(
+        60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for messages whose retention is over"
+    )
+    maintenance_batch: int = Field(
+        500,
+        ge=1,
+        le=10_000,
+        description="messages that maintenance changes in one transaction at most, in a tenth as many sessions",
+    )
     observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
     metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")
 
@@ -175,6 +196,11 @@ class Settings(BaseSettings):
         5.0, gt=0, le=3600, description="how long a call in the host's transaction (session=) waits for a lock"
     )
 
+    @field_validator("message_retention_days", mode="before")
+    @classmethod
+    def _none_is_for_ever(cls, days: object) -> object:
+        return _for_ever(days)
+
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, name: str) -> str:
@@ -230,6 +256,7 @@ class Settings(BaseSettings):
 
 # May differ by agent; the others are the process's: connections, models, leases, how much a search finds.
 AGENT_SETTINGS = (
+    "message_retention_days",
     "formation_messages",
     "formation_tokens",
     "formation_min_messages",
@@ -268,13 +295,16 @@ _fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fi
 _AgentSettings = create_model(
     "AgentSettings",
     __config__=ConfigDict(extra="forbid"),
-    __validators__={"zone": field_validator("time_zone")(_zone)},
+    __validators__={
+        "zone": field_validator("time_zone")(_zone),
+        "retention": field_validator("message_retention_days", mode="before")(_for_ever),
+    },
     **_fields,
 )
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are stored with an agent, those that are None left out.
+    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
 
     Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
     """

@@ -509,6 +509,13 @@ class RunDueResult(Value):
     failed: dict[str, str] = Field(default_factory=dict)
 
 
+class MaintainResult(Value):
+    """`messages` have lost their texts. `complete` False: the limit was reached, and there may be more."""
+
+    messages: int
+    complete: bool
+
+
 class Backlog(Value):
     """What waits. `due`: could be done now, and nobody is at it; `oldest_due_at`: since when the longest of them has been.
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval
+from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, maintenance, retrieval
 from memory_sql.arguments import (
     budget_of,
     content_of,
@@ -52,6 +52,7 @@ from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
+from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
 from memory_sql.db.principals import service
@@ -72,10 +73,12 @@ from memory_sql.domain import (
     Diff,
     ForgetTarget,
     FormResult,
+    MaintainResult,
     Marked,
     Message,
     Observation,
     Receipt,
+    RetainedMessage,
     RunDueResult,
     Scope,
     SearchResult,
@@ -454,6 +457,21 @@ class Memory:
     async def catch_up(self) -> None:
         """Makes due what is due by this Memory's settings and wasn't by those of the process before; a worker begins so."""
         await self._work.catch_up()
+
+    async def maintain(self, *, agent_id: object | None = None, limit: int = 100_000) -> MaintainResult:
+        """Takes the texts of messages whose retention (`message_retention_days`) is over, of one agent or of all.
+
+        At most `limit`, in transactions of `maintenance_batch`. What hasn't been formed yet is kept, and what a legal hold
+        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Several at once
+        share the work. A `Worker` does it by itself.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        sweep = maintenance.Sweep()
+        while sweep.after is not None and sweep.messages < most:
+            async with self.database.transaction(principal=service(agent)) as unit:
+                left, now = most - sweep.messages, self.now()
+                sweep = await maintenance.end_retention(unit, agent, sweep, left, self.settings, now)
+        return MaintainResult(messages=sweep.messages, complete=sweep.after is None)
 
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
@@ -1066,6 +1084,48 @@ class Memory:
         async with self.database.statement(session, principal) as unit:
             observations = ObservationRepository(unit)
             return await observations.list(principal, scope_id, within("limit", limit, 1000), after, past)
+
+    async def messages(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        limit: int = 50,
+        before: RetainedMessage | None = None,
+        session: Session | None = None,
+    ) -> Sequence[RetainedMessage]:
+        """The messages whose text is still kept, of the sessions that the user took part in, newest first.
+
+        With `session_id`, of that one. `before` is the last one of the page before. Left out is what formation skips, what
+        was said in a session that is excluded, what stands behind something quarantined, and what is kept beyond its
+        retention only because it hasn't been formed yet, or is held.
+        """
+        principal, most = principal_of(agent_id, user_id, session_id), within("limit", limit, 1000)
+        async with self.database.statement(session) as unit:
+            return await self._messages(unit).of_user(principal, most, before)
+
+    async def sources(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        limit: int = 50,
+        session: Session | None = None,
+    ) -> tuple[RetainedMessage, ...]:
+        """The messages behind an observation, of those that `messages` shows this user, oldest first.
+
+        Behind what was said more often, the newest. Raises `NotFoundError`, also for what exists and this user may not see.
+        """
+        found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
+        principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
+        async with self.database.statement(session) as unit:
+            behind = await self._messages(unit).behind(principal, *parse_observation_id(found.id), most)
+        return tuple(reversed(behind))
+
+    def _messages(self, unit: Session) -> MessageRepository:
+        return MessageRepository(unit, self.settings.message_retention_days, self.now())
 
     async def history(
         self,

@@ -1,7 +1,8 @@
-"""Commands that read: context, search, scopes, list, show, history, diff, stats."""
+"""Commands that read: context, search, scopes, list, messages, show, history, diff, stats."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,10 +24,10 @@ from memory_sql.cli.options import (
     run,
     scope_number,
 )
-from memory_sql.errors import NotFoundError
+from memory_sql.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Consolidation, Diff, Hit, Observation, Scope, Stats
+    from memory_sql.domain import Consolidation, Diff, Hit, Observation, RetainedMessage, Scope, Stats
     from memory_sql.memory import Memory
 
 
@@ -154,6 +155,43 @@ def list_observations(
         ),
     )
     output.rows(found, output.observation_line, as_json, "no observations")
+
+
+def messages(
+    agent: Agent,
+    user: User,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this conversation.")] = None,
+    of: Annotated[
+        str | None, typer.Option("--of", metavar="ID", help="Only what this observation comes from, oldest first.")
+    ] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists the messages that are still kept, newest first.
+
+    \b
+    memory-sql messages --agent ada --user mia --session monday
+    memory-sql messages --agent ada --user mia --of o12-3
+
+    Of conversations that the user took part in. How long texts are kept is the setting message_retention_days.
+    """
+    if session is not None and of is not None:
+        raise InputError("say either --session or --of")
+
+    async def read(memory: Memory) -> Sequence[RetainedMessage]:
+        if of is not None:
+            return await memory.sources(of, agent_id=agent, user_id=user, limit=limit)
+        return await memory.messages(agent_id=agent, user_id=user, session_id=session, limit=limit)
+
+    output.rows(run(url, data, read), message_line, as_json, "no messages")
+
+
+def message_line(message: RetainedMessage) -> str:
+    m = message
+    who = m.speaker or m.user_id or m.role
+    return output.plain(f"{m.session_id}  {m.id}  {output.minute(m.said_at)}  {who}: {output.flat(m.content)}")
 
 
 def show(

@@ -12,6 +12,9 @@ FUNCTIONS = (
     "principal",
     "user_ids",
     "visible_scopes",
+    "visible_sessions",
+    "retention_start",
+    "retained_messages",
     "my_scopes",
     "pending_observations",
     "refresh_due",
@@ -19,6 +22,7 @@ FUNCTIONS = (
     "add_messages",
     "refuse_change",
     "guard_privacy",
+    "held",
     "forget_closure",
     "tainted_versions",
     "speakers_of",
@@ -30,6 +34,8 @@ FUNCTIONS = (
     "search",
     "known_at",
     "static_layer_at",
+    "read_messages",
+    "end_retention",
 )
 VIEWS = (
     "v_observations",

@@ -119,6 +119,12 @@ def key_of(table: str, *columns: str) -> ForeignKeyConstraint:
     )
 
 
+def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
+    """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
+    generated = Computed(_search_vector(), persisted=True)
+    return mapped_column(TSVECTOR, generated, deferred=True, comment=comment, info={"text": "erase"}, **options)
+
+
 def _search_vector() -> str:
     by_language = " ".join(
         f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left(content, {SEARCHED_CHARACTERS}))"
@@ -128,6 +134,7 @@ def _search_vector() -> str:
     return f"(CASE language {by_language} END) || {extra}"
 
 
+SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms."
 NOW = text("now()")
 ZERO = text("0")
 NO_TEXTS = text("'{}'::text[]")
@@ -276,6 +283,11 @@ class SessionRow(Base):
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
         Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        # A pending list would make every search for a user's sessions read it as well.
+        Index(
+            "sessions_participants_idx", "participants", postgresql_using="gin", postgresql_with={"fastupdate": "off"}
+        ),
+        Index("sessions_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")),
         {
             "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
             "postgresql_with": {"fillfactor": 70},
@@ -308,6 +320,9 @@ class SessionRow(Base):
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
     time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
     unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
+    text_since: Mapped[datetime | None] = column(
+        "When the oldest message arrived that still has its text, or earlier; null: none has."
+    )
 
 
 class MessageRow(Base):
@@ -318,6 +333,8 @@ class MessageRow(Base):
         UniqueConstraint("agent_key", "session_id", "message_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
+        CheckConstraint("owner LIKE 'u:_%'", name="owner"),
+        one_of("language", *LANGUAGES),
         {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
     )
 
@@ -337,6 +354,10 @@ class MessageRow(Base):
     signal: Mapped[str | None] = constant("The signal that it gave, if any.")
     said_at: Mapped[datetime] = column("When it was said.")
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
+    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the session's user.")
+    language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
 
 
 class RunRow(Base):
@@ -457,16 +478,8 @@ class ObservationRow(Base):
     content_hash: Mapped[bytes | None] = column("SHA-256 of the text's normal form; null: never a duplicate.")
     hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
-    search_extra: Mapped[str] = erase(
-        "What the language's parser would miss: identifiers, n-grams, folded forms.", server_default=text("''")
-    )
-    search: Mapped[Any] = mapped_column(
-        TSVECTOR,
-        Computed(_search_vector(), persisted=True),
-        deferred=True,
-        comment="What full-text search sees.",
-        info={"text": "erase"},
-    )
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees.")
     dates: Mapped[Any] = mapped_column(
         DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
     )

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "c41e7a90b3d8"
-down_revision = "8a4c0e92f7d6"
+down_revision = "c7e20d5f83ab"
 branch_labels = None
 depends_on = None
 
@@ -295,7 +295,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, signal = NULL,
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
         WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
@@ -380,7 +380,8 @@ DECLARE
 BEGIN
     FOR v_column IN
         SELECT * FROM (VALUES
-            ('messages', 'content'), ('messages', 'speaker'), ('observations', 'content'), ('observations', 'speaker'),
+            ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
+            ('observations', 'content'), ('observations', 'speaker'),
             ('observations', 'tags'), ('observations', 'metadata'), ('observations', 'search_extra'),
             ('observations', 'search'), ('observations', 'fact_key'), ('consolidations', 'content'),
             ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
@@ -609,7 +610,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, signal = NULL,
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
         WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number

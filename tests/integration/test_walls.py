@@ -193,6 +193,31 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
         assert len(await read.list(**anonymous)) == 2
 
 
+async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    await live(memory, llm)
+    for who, count in ((MIA, 5), (JONAS, 2)):
+        assert await walled.messages(**who) == await memory.messages(**who)
+        assert len(await walled.messages(**who)) == count
+    (secret,) = [o for o in await walled.list(**MIA) if o.content == SECRET]
+    assert [m.id for m in await walled.sources(secret.id, **MIA)] == ["m1"]
+    with pytest.raises(NotFoundError):
+        await walled.sources(secret.id, **JONAS)
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetchval("SELECT count(*) FROM memory.messages") == 5
+    await walled.exclude(agent_id="ada", session_id="s-mia")
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetch("SELECT FROM memory.messages") == []
+        assert await raw.fetch("SELECT FROM memory.visible_sessions('ada', 'jonas')") == []
+    await walled.configure(agent_id="ada", message_retention_days=0)
+    assert (await walled.maintain()).messages == 2  # the agent's: Mia's are held, Jonas's not formed
+    await walled.release_hold((await walled.holds(agent_id="ada"))[0].hold_id, agent_id="ada")
+    assert (await walled.maintain()).messages == 3
+
+
 async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     async with raw.transaction():
@@ -473,7 +498,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-known_at my_agent my_scopes my_user_ids observation_version search served_agent static_layer static_layer_at
+known_at my_agent my_scopes my_user_ids observation_version read_messages search served_agent static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

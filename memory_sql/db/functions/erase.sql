@@ -95,7 +95,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, signal = NULL,
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
         WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number

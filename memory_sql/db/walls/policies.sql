@@ -80,8 +80,10 @@ CREATE POLICY service ON memory.messages USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    EXISTS (  -- of the sessions that the user may see: their policy is asked here as well
-        SELECT FROM memory.sessions s WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id
+    EXISTS (  -- of the sessions that the user may see, as in memory.visible_sessions: their policy is asked here as well
+        SELECT
+        FROM memory.sessions s
+        WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id AND NOT s.excluded
     )
 );
 

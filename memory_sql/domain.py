@@ -403,8 +403,14 @@ class ConsolidateResult(Value):
 
 
 class Explanation(Value):
-    """Why something was found: `parts` add up to the score; `matched` are the words of the query that stand in it."""
+    """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
 
+    `admitted` is what let it in: `words` of its own, `asked` (the turn before asks for it), `window` (two words of the
+    query stand around it), `date` (of the time that is named), `source` (an observation made of it was found) or `all`
+    (the query has no words).
+    """
+
+    admitted: str
     parts: dict[str, float]
     matched: tuple[str, ...] = ()
 
@@ -442,7 +448,8 @@ class MessageHit(Value):
 class SearchResult(Value):
     """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
 
-    `terms` are the words that were looked for; none left means no search was made.
+    `terms` are the words that were looked for; of none, and without dates or operators, no search was made. `left_out`
+    says which words were not looked for and why, `plan` how the database went about it, where either was asked for.
     """
 
     results: tuple[Hit, ...] = ()
@@ -450,6 +457,8 @@ class SearchResult(Value):
     terms: tuple[str, ...] = ()
     fired: bool = True
     reason: str = "asked"
+    left_out: dict[str, str] = Field(default_factory=dict)
+    plan: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

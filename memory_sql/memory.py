@@ -22,7 +22,18 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, maintenance, retrieval
+from memory_sql import (
+    context,
+    corrections,
+    diff,
+    embedded,
+    forgetting,
+    intake,
+    journal,
+    maintenance,
+    ranking,
+    retrieval,
+)
 from memory_sql.arguments import (
     budget_of,
     content_of,
@@ -50,16 +61,16 @@ from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, fi
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
-from memory_sql.db.engine import on_commit
+from memory_sql.db.engine import Reader, on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
-from memory_sql.db.principals import service
+from memory_sql.db.principals import Principal, service
 from memory_sql.db.renames import RenameRepository
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.db.search import search
+from memory_sql.db.search import Sought, search, search_plan
 from memory_sql.db.sessions import SessionRepository
 from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
@@ -73,9 +84,11 @@ from memory_sql.domain import (
     Diff,
     ForgetTarget,
     FormResult,
+    Hit,
     MaintainResult,
     Marked,
     Message,
+    MessageHit,
     Observation,
     Receipt,
     RetainedMessage,
@@ -104,6 +117,7 @@ from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
 from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
 from memory_sql.text import one_line
+from memory_sql.words import search_extra
 from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
@@ -1009,8 +1023,7 @@ class Memory:
             if retrieve is None and asked:
                 known = "\n".join((context.words_of(scopes), *context.names_of(scopes)))
                 fired = retrieval.should_retrieve(asked, known)
-            terms = retrieval.search_terms(asked) if fired else ()
-            hits = await search(reader, principal, terms, settings.context_top_k, past)
+            hits, messages = await self._found(reader, principal, asked if fired else "", settings, past)
         return context.render(
             scopes,
             hits,
@@ -1019,6 +1032,7 @@ class Memory:
             fired=fired is not None,
             reason=fired.reason if fired else None,
             session_id=principal["session_id"],
+            messages=messages,
         )
 
     async def search(
@@ -1029,19 +1043,54 @@ class Memory:
         user_id: object,
         session_id: object | None = None,
         top_k: int | None = None,
+        messages: int | None = None,
         as_of: datetime | None = None,
+        explain: bool = False,
+        plan: bool = False,
         session: Session | None = None,
     ) -> SearchResult:
-        """The observations that hold any of the query's words, among those that the user may see; best first.
+        """What a query finds in the observations and the retained messages that the user may see; each arm best first.
 
-        `as_of`: of what was known at a moment of recorded time.
+        A query is words, of which any may stand in what is found. It may hold `"a phrase"`, `-word`, `from:name`, `after:`,
+        `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the arms.
+        `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score, what was matched,
+        and what was not looked for; `plan`: also how the database went about it, which runs the statement twice.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        terms = retrieval.search_terms(text_of("query", query))
+        sought = Sought(
+            now=past or self.now(),
+            observations=limit,
+            messages=within("messages", limit if messages is None else messages, 100, least=0),
+            days=self.settings.message_retention_days,
+            as_of=past,
+            explain=explain or plan,
+        )
+        asked = ranking.parse(
+            text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
+        )
         async with self._readable.reading(session, None if past is None else principal) as reader:
-            hits = await search(reader, principal, terms, limit, past)
-        return SearchResult(results=tuple(hits), terms=terms)
+            hits, found = await search(reader, principal, asked, sought)
+        told: Sequence[str] = ()
+        if plan:
+            async with self._readable.statement(session, None if past is None else principal) as unit:
+                told = await search_plan(unit, principal, asked, sought)
+        return SearchResult(
+            results=tuple(hits),
+            messages=tuple(found),
+            terms=asked.words,
+            left_out=dict(asked.left_out) if sought.explain else {},
+            plan=tuple(told),
+        )
+
+    async def _found(
+        self, reader: Reader, principal: Principal, message: str, settings: Settings, past: datetime | None
+    ) -> tuple[list[Hit], list[MessageHit]]:
+        """What a turn's message finds. It is no query: what looks like an operator in it isn't one."""
+        top_k, now = settings.context_top_k, past or self.now()
+        sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
+        asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+        return await search(reader, principal, asked, sought)
 
     async def scopes(
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
@@ -1196,6 +1245,7 @@ def _buffered(weighed: intake.Weighed, user_id: str, call: str | None, position:
         "role": message.role,
         "user_id": message.user_id or (user_id if message.role == "user" else None),
         "speaker": message.name,
+        "search_extra": search_extra(message.content),
         "content": message.content,
         "cleaned": list(message.cleaned),
         "weight": weighed.weight,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from memory_sql.text import words_of
 
 MAX_CHARACTERS = 512
-MAX_TERMS = 32
 UNKNOWN_NAMES = 2
 
 _RECALL = re.compile(
@@ -25,16 +24,6 @@ _QUESTION = re.compile(r"\b(what|when|where|who|whom|whose|which|why|how)\b", re
 _PAST = re.compile(r"\b(was|were|did|had|said|told|mentioned|decided|agreed|used to)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
 _NAME = re.compile(r"\b[^\W\d_a-z]\w+(?:['’]\w+)?")  # a capital, then at least one more character
-_TERM = re.compile(r"\w+(?:[-'’.+#/@]\w+)*[+#]*")
-
-# Words that frame a question and say nothing about its answer (R085), beside the stop words of the text search.
-_FRAME = frozenset(
-    "a about again all am an and any anything are as ask asked at be been but by can could did do does doing for "
-    "from get had has have having he her him his how i if in into is it its just like may me mention mentioned "
-    "might my no not of on once or our over please recall remember remind said say she should so some something "
-    "tell than that the their them then there these they thing things this those time to told was we were what "
-    "whatever when where which who whom whose why will with would you your".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +57,3 @@ def unknown_names(message: str, static_context: str) -> frozenset[str]:
             if first is None or name.start() > first.start():
                 found.add(" ".join(words_of(re.sub(r"['’]s$", "", name[0]))))
     return frozenset(name for name in found if name and not set(name.split()) <= known)
-
-
-def search_terms(query: str) -> tuple[str, ...]:
-    """The words of the question that may stand in an answer, in order, each once; at most `MAX_TERMS`."""
-    words = (word.casefold() for word in _TERM.findall(query[:MAX_CHARACTERS]))
-    return tuple(dict.fromkeys(word for word in words if word not in _FRAME))[:MAX_TERMS]

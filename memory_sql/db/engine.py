@@ -55,7 +55,7 @@ from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "c41e7a90b3d8"
+REVISION = "9b6e1d4c70fa"
 
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 

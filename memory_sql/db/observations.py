@@ -32,6 +32,7 @@ from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, vi
 from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Observation, Source, observation_id
 from memory_sql.text import HASH_VERSION, content_hash
+from memory_sql.words import search_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,7 @@ def _row(
         "metadata_": dict(draft.metadata),
         "content_hash": digest,
         "hash_version": HASH_VERSION,
+        "search_extra": search_extra(draft.content),
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
         "fact_key": draft.fact_key,

@@ -334,6 +334,13 @@ class MessageRow(Base):
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
         CheckConstraint("owner LIKE 'u:_%'", name="owner"),
+        Index(
+            "messages_search_idx",
+            text("memory.search_tokens(hashtextextended(owner, agent_key), search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("content IS NOT NULL"),
+        ),
         one_of("language", *LANGUAGES),
         {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
     )
@@ -443,6 +450,13 @@ class ObservationRow(Base):
             "scope_id",
             "fact_key",
             postgresql_where=text("fact_key IS NOT NULL"),
+        ),
+        # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
+        Index(
+            "observations_search_idx",
+            text("memory.search_tokens(scope_id, search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
         ),
         {"comment": "One row per observation, one remembered thing. Its text never changes."},
     )

@@ -13,7 +13,7 @@ from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
 from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
-from memory_sql.retrieval import search_terms, should_retrieve
+from memory_sql.retrieval import should_retrieve
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
@@ -347,11 +347,6 @@ def test_two_unknown_names_fire_and_one_does_not() -> None:
     assert should_retrieve("I will meet Birgitta tomorrow.", "") is None
     assert should_retrieve("I will meet Birgitta and Elin tomorrow.", "") is not None
     assert should_retrieve("I will meet Birgitta and Elin tomorrow.", "elin is a sailor") is None
-
-
-def test_words_that_say_nothing_are_no_search_terms() -> None:
-    """R085."""
-    assert search_terms("The a An is are was were do did GATE gate") == ("gate",)
 
 
 async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Memory, llm: Scripted) -> None:

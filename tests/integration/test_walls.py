@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -22,9 +23,11 @@ from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
 from memory_sql.db.observations import OBSERVATION
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
+from memory_sql.db.search import COLUMNS
 from memory_sql.db.tables import Base
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
 from memory_sql.memory import Memory
+from memory_sql.ranking import Weights, parse
 from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements
@@ -33,6 +36,8 @@ from tests.fakes import Scripted, extracted
 from tests.migrations.databases import downgrade, execute, psql, schema_of, upgrade
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+_ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
+GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false"  # what memory.search is given behind whom it is for
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 AS_MIA: Principal = {**MIA, "session_id": None}
 SECRET = "The gate code is 4711."
@@ -494,11 +499,14 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
         assert public == (arguments == 0), name
     for role in (roles.analyst, roles.content):
         with pytest.raises(Exception, match="permission denied for function search"):
-            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.search('ada', 'mia', '', '', 1)")
+            await execute(
+                walled_database, f'SET LOCAL ROLE "{role}"', f"SELECT memory.search('ada', 'mia', '', {GATE})"
+            )
 
 
 READERS = """
-known_at my_agent my_scopes my_user_ids observation_version read_messages search served_agent static_layer static_layer_at
+known_at my_agent my_scopes my_user_ids observation_version read_messages search search_messages search_observations
+served_agent static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')
@@ -514,7 +522,8 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     await execute(walled_database, f"CREATE SCHEMA evil AUTHORIZATION {login(roles)}")
     for sql in (
         "CREATE FUNCTION evil.ts_rank(tsvector, tsquery) RETURNS real LANGUAGE sql AS 'SELECT 1/0'",
-        "CREATE FUNCTION evil.websearch_to_tsquery(regconfig, text) RETURNS tsquery LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.to_tsvector(regconfig, text) RETURNS tsvector LANGUAGE sql AS 'SELECT 1/0'",
         "CREATE FUNCTION evil.same(tsvector, tsquery) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN 1/0; END'",
         "CREATE OPERATOR evil.@@ (LEFTARG = tsvector, RIGHTARG = tsquery, FUNCTION = evil.same)",
         "CREATE FUNCTION evil.same(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN true; END'",
@@ -525,8 +534,8 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     ):
         await raw.execute(sql.replace("'SELECT 1/0'", "$$ SELECT 1/0 $$") if "AS 'SELECT" not in sql else _typed(sql))
     await raw.execute("SET search_path = evil, pg_temp, memory, pg_catalog")
-    assert await raw.fetch("SELECT * FROM memory.search('ada', 'mia', NULL, 'gate', 10)") == []
-    assert len(await raw.fetch("SELECT * FROM memory.search('ada', 'jonas', NULL, 'gate', 10)")) == 1
+    assert await raw.fetch(f"SELECT * FROM memory.search('ada', 'mia', NULL, {GATE})") == []
+    assert len(await raw.fetch(f"SELECT * FROM memory.search('ada', 'jonas', NULL, {GATE})")) == 1
     assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)")) == 1
     async with raw.transaction():
         await enter(raw, "ada", "mia")
@@ -592,9 +601,10 @@ async def test_error_of_a_constraint_does_not_quote_the_row(memory: Memory, llm:
 async def test_search_returns_the_columns_of_an_observation(memory: Memory) -> None:
     (found,) = await rows(
         memory,
-        "SELECT proargnames[6:] FROM pg_proc WHERE oid = 'memory.search(text,text,text,text,bigint)'::regprocedure",
+        "SELECT proargnames[pronargs + 1:] FROM pg_proc WHERE oid = 'memory.search'::regproc",
     )
-    assert found[0] == [*OBSERVATION.selected_columns.keys(), "score"]
+    assert found[0] == [column.name for column in COLUMNS]
+    assert found[0][: len(OBSERVATION.selected_columns)] == OBSERVATION.selected_columns.keys()
 
 
 async def test_search_behind_walls_reads_its_own_scopes_by_the_index(memory: Memory, walled: Memory) -> None:

@@ -30,9 +30,11 @@ WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database
 async def build_from_the_code(url: str) -> None:
     await execute(url, *SCHEMA)
     async with connect_once(url) as connection:
-        await connection.run_sync(Base.metadata.create_all)
         driver = (await connection.get_raw_connection()).driver_connection
         assert driver is not None
+        for script in ddl.before_tables():
+            await driver.execute(script)
+        await connection.run_sync(Base.metadata.create_all)
         for script in ddl.statements():
             await driver.execute(script)
 

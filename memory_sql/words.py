@@ -83,7 +83,8 @@ def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
             term for part in _RUN.sub(" ", word).split() for term in terms_of(part)
         ]
     if not _is_compound(word):
-        return [Term(word, (word.lower(), *variants), tuple(_forms(word)))]
+        own = word.lower()
+        return [Term(word, tuple(dict.fromkeys((own, fold(own), *variants))), tuple(_forms(word)))]
     parts = dict.fromkeys(part for part in _parts(word) if len(part) > 1 or len(word) < 4)
     return [Term(word, extra=(encoded(word),)), *(Term(part, (part,), (part,)) for part in parts)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +27,18 @@ from memory_sql.cli.options import (
 from memory_sql.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Consolidation, Diff, Hit, Observation, RetainedMessage, Scope, Stats
+    from memory_sql.domain import (
+        Consolidation,
+        Diff,
+        Explanation,
+        Hit,
+        MessageHit,
+        Observation,
+        RetainedMessage,
+        Scope,
+        SearchResult,
+        Stats,
+    )
     from memory_sql.memory import Memory
 
 
@@ -85,30 +96,68 @@ def search(
     user: User,
     session: InSession = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option("--messages", metavar="N", help="At most that many messages, 0 to 100; else as --top-k."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say also how the database went about it.")] = False,
     as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations by their words, best first.
+    """Finds observations, and messages that are still kept, by their words; each best first.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
+    memory-sql search '"harbour master" -boat from:jonas after:2026-03 tag:trip' --agent ada --user mia --explain
     """
     found = run(
         url,
         data,
         lambda memory: memory.search(
-            query, agent_id=agent, user_id=user, session_id=session, top_k=top_k, as_of=moment("--as-of", as_of)
+            query,
+            agent_id=agent,
+            user_id=user,
+            session_id=session,
+            top_k=top_k,
+            messages=messages,
+            as_of=moment("--as-of", as_of),
+            explain=explain,
+            plan=plan,
         ),
     )
     looked_for = ", ".join(found.terms)
     nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
-    output.rows(found.results, hit_line, as_json, nothing)
+    output.rows(found.results, hit_line, as_json, "" if found.messages else nothing)
+    for hit in found.messages:
+        output.one(hit, message_hit_line, as_json)
+    if not as_json:
+        for line in _about_the_query(found):
+            print(line)
 
 
 def hit_line(hit: Hit) -> str:
-    return f"{hit.score:.2f}  {output.observation_line(hit.observation)}"
+    return f"{hit.score:.2f}  {output.observation_line(hit.observation)}{_explained(hit.explanation)}"
+
+
+def message_hit_line(hit: MessageHit) -> str:
+    return f"{hit.score:.2f}  {message_line(hit.message)}{_explained(hit.explanation)}"
+
+
+def _explained(told: Explanation | None) -> str:
+    if told is None:
+        return ""
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in told.parts.items())
+    matched = f"matched {', '.join(map(output.plain, told.matched))}; " if told.matched else ""
+    return f"\n      {matched}admitted by {told.admitted}; {parts}"
+
+
+def _about_the_query(found: SearchResult) -> Iterator[str]:
+    if found.left_out:
+        yield f"not looked for: {', '.join(f'{word} ({why})' for word, why in found.left_out.items())}"
+    yield from found.plan
 
 
 def scopes(

@@ -28,6 +28,7 @@ AS $$
 DECLARE
     c_whole CONSTANT integer := 1000;
     c_large CONSTANT integer := 2000;
+    c_sample CONSTANT integer := 256;
     c_best CONSTANT integer := 300;
     c_around CONSTANT integer := 5;
     w record;
@@ -58,6 +59,10 @@ DECLARE
     v_hit_lengths integer[];
     v_hit_asks boolean[];
     v_hit_words double precision[];
+    v_known_scopes bigint[];
+    v_known_seqs integer[];
+    v_known_statuses text[];
+    v_known_pending boolean[];
     v_textual boolean;
     v_dated boolean;
     v_all boolean;
@@ -85,6 +90,12 @@ BEGIN
     WHERE s.is_active;
     IF v_agent IS NULL THEN
         RETURN;
+    END IF;
+    IF p_as_of IS NOT NULL THEN
+        SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
+        INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
+        FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k
+        WHERE k.status NOT IN ('quarantined', 'superseded', 'evicted');
     END IF;
     v_named := ARRAY(
         SELECT DISTINCT n.first
@@ -118,19 +129,24 @@ BEGIN
                 v_chosen integer[];
             BEGIN
                 -- In how many of its observations each word stands, from a sample of them; never none.
+                WITH sample AS MATERIALIZED (
+                    SELECT o.language, o.search
+                    FROM generate_series(1, c_sample) i(i)
+                    CROSS JOIN LATERAL (
+                        SELECT o.language, o.search
+                        FROM memory.observations o
+                        WHERE o.agent_key = v_agent AND o.scope_id = v_scope
+                          AND o.seq = (i.i::bigint * v_size / c_sample)::integer
+                        LIMIT 1
+                    ) o
+                )
                 SELECT array_agg(x.found * v_size ORDER BY x.g)
                 INTO v_shares
                 FROM (
-                    SELECT g.g, (count(o.seq) + 0.5) / (max(n.n) + 1.0) AS found
+                    SELECT g.g, (count(o.language) + 0.5) / (c_sample + 1.0) AS found
                     FROM generate_series(1, v_terms) g(g)
-                    CROSS JOIN LATERAL (SELECT 256 AS n) n
                     LEFT JOIN unnest(v_query_g, v_query_language, v_query) t(g, language, query) ON t.g = g.g
-                    LEFT JOIN (
-                        SELECT o.seq, o.language, o.search
-                        FROM memory.observations o
-                        WHERE o.agent_key = v_agent AND o.scope_id = v_scope
-                          AND o.seq = ANY (ARRAY(SELECT (i::bigint * v_size / 256)::integer FROM generate_series(1, 256) i))
-                    ) o ON o.language = t.language AND o.search @@ t.query
+                    LEFT JOIN sample o ON o.language = t.language AND o.search @@ t.query
                     GROUP BY g.g
                 ) x;
                 v_common := ARRAY(
@@ -186,11 +202,9 @@ BEGIN
             ) t ON true
             WHERE o.scope_id = ANY (v_scopes)
               AND CASE
-                  WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded')
+                  WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
                   ELSE (o.scope_id, o.seq) IN (
-                      SELECT k.scope_id, k.seq
-                      FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k
-                      WHERE k.status NOT IN ('quarantined', 'superseded')
+                      SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                   )
               END
         )
@@ -331,11 +345,9 @@ BEGIN
         WHERE (
                 a.mask IS NOT NULL
                 OR CASE
-                    WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded')
+                    WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
                     ELSE (o.scope_id, o.seq) IN (
-                        SELECT k.scope_id, k.seq
-                        FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k
-                        WHERE k.status NOT IN ('quarantined', 'superseded')
+                        SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                     )
                 END
             )
@@ -389,9 +401,8 @@ BEGIN
         WHERE t.agent_key = v_agent AND t.scope_id = b.scope_id AND t.seq = b.seq
         LIMIT 1
     ) t ON true
-    LEFT JOIN (
-        SELECT k.* FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k WHERE p_as_of IS NOT NULL
-    ) k ON k.scope_id = b.scope_id AND k.seq = b.seq
+    LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
+        AS k(scope_id, seq, status, pending) ON k.scope_id = b.scope_id AND k.seq = b.seq
     ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq;
 END
 $$;

@@ -33,7 +33,7 @@ class Scores:
 
 def recall(found: Sequence[str], evidence: AbstractSet[str], k: int) -> float:
     """The share of the evidence that stands among the first k."""
-    return len(evidence.intersection(found[:k])) / len(evidence)
+    return len(evidence & set(found[:k])) / len(evidence)
 
 
 def hit(found: Sequence[str], evidence: AbstractSet[str], k: int) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
+from typing import Any
 
 from benchmarks.recall.data import Question, Turn
 from benchmarks.recall.systems import DEPTH, Ask, Corpus
@@ -17,13 +18,13 @@ from memory_sql.memory import Memory
 
 AGENT = "bench"
 
-Store = Callable[[Memory, Sequence[Turn]], Awaitable[None]]
+Store = Callable[[Memory, Sequence[Turn]], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
 async def observed(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
     """Every turn is an observation; the arm of observations answers."""
-    async with _filled(corpus, server, _observe) as memory:
+    async with _filled(corpus, server, observe_turns) as memory:
 
         async def ask(question: Question) -> list[str]:
             found = await _search(memory, question)
@@ -35,7 +36,7 @@ async def observed(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
 @asynccontextmanager
 async def added(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
     """Every turn is a message that no model has read; the arm of messages answers."""
-    async with _filled(corpus, server, _add) as memory:
+    async with _filled(corpus, server, add_turns) as memory:
 
         async def ask(question: Question) -> list[str]:
             found = await _search(memory, question)
@@ -59,7 +60,7 @@ async def _filled(corpus: Corpus, server: str, store: Store) -> AsyncIterator[Me
         yield memory
 
 
-async def _observe(memory: Memory, turns: Sequence[Turn]) -> None:
+async def observe_turns(memory: Memory, turns: Sequence[Turn]) -> None:
     for turn in turns:
         await memory.observe(
             turn.content,
@@ -72,7 +73,7 @@ async def _observe(memory: Memory, turns: Sequence[Turn]) -> None:
         )
 
 
-async def _add(memory: Memory, turns: Sequence[Turn]) -> None:
+async def add_turns(memory: Memory, turns: Sequence[Turn]) -> None:
     for session, said in groupby(turns, key=lambda turn: turn.session):
         messages = [
             {

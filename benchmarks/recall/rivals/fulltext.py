@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from benchmarks.recall.data import Question
 from benchmarks.recall.systems import DEPTH, Ask, Corpus

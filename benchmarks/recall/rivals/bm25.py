@@ -1,4 +1,4 @@
-"""BM25 in memory: one `bm25s` index per conversation, English stop words and stems as its guide shows."""
+"""BM25 in memory: a `bm25s` index per conversation, with stems and the longer of its lists of English stop words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def ranked(corpus: Corpus, _server: str) -> AsyncIterator[Ask]:
     stemmer = Stemmer.Stemmer("english")
 
     def tokens(texts: list[str]) -> Any:
-        return bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False)
+        return bm25s.tokenize(texts, stopwords="en_plus", stemmer=stemmer, show_progress=False)
 
     indexes = {}
     for conversation, turns in corpus.by_conversation().items():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from benchmarks.crowd import AGENT, Crowd, commonest
+from benchmarks.recall.ablation import ablate
 from benchmarks.recall.data import Dataset, Question, Turn
 from benchmarks.recall.ours import AGENT as OWN_AGENT
 from benchmarks.recall.ours import add_turns
@@ -15,6 +20,7 @@ from benchmarks.recall.run import measure
 from benchmarks.recall.systems import SYSTEMS
 from benchmarks.server import fresh_database, plain_url
 from benchmarks.wire import counted
+from memory_sql import memory as memory_module
 from memory_sql.config import Settings
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
@@ -56,6 +62,26 @@ async def test_turns_are_added_as_messages_of_their_sessions(dataset: Dataset, m
     )  # fmt: skip
     assert (again.accepted, again.duplicates) == (0, 1)
     assert (await memory.stats(agent_id=OWN_AGENT)).messages == 3
+
+
+@dataclass(frozen=True)
+class Weights:
+    words: float = 1.5
+
+
+async def test_ablation_asks_the_search_of_memory_without_one_weight(
+    dataset: Dataset, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = vars(memory_module)["search"]
+
+    async def search(*arguments: Any, weights: Weights, **named: Any) -> Any:
+        return await original(*arguments, **named) if weights.words else []
+
+    monkeypatch.setattr(memory_module, "search", search)
+    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))
+    (found,) = await ablate("ours", ["all"], dataset, server_url)
+    assert (found.field, found.value, found.neutral) == ("words", 1.5, 0)
+    assert {change.points for change in found.changes.values()} == {-100}
 
 
 async def test_crowd_is_as_the_library_would_have_left_it(server_url: str) -> None:

@@ -18,6 +18,8 @@ from memory_sql import embedded
 from memory_sql.db import migrate
 from memory_sql.db.engine import asyncpg_url
 
+_AVAILABLE = text("SELECT 1 FROM pg_available_extensions WHERE name = :name")
+
 
 @contextmanager
 def server() -> Iterator[str]:
@@ -45,6 +47,15 @@ async def fresh_database(url: str | None = None, *, migrated: bool = True) -> As
             yield fresh
             await connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         await engine.dispose()
+
+
+async def has_extension(url: str, name: str) -> bool:
+    """Whether databases of the server may create it."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool)
+    async with engine.connect() as connection:
+        found = await connection.scalar(_AVAILABLE, {"name": name})
+    await engine.dispose()
+    return found is not None
 
 
 def plain_url(url: str) -> str:

@@ -13,12 +13,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.recall.ablation import Ablated, AblationError, ablate
+from benchmarks.recall.ablation import Ablated, AblationError, ablate, check
 from benchmarks.recall.data import DataError, Dataset, read
 from benchmarks.recall.report import Report, as_json, markdown, picture, text
 from benchmarks.recall.run import Measured, measure
 from benchmarks.recall.systems import OWN, SYSTEMS
-from benchmarks.server import server
+from benchmarks.server import has_extension, server
+
+
+class LackingError(Exception):
+    """The server doesn't have what a system needs."""
 
 
 def _names(value: str) -> list[str]:
@@ -48,24 +52,41 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
     parser.add_argument("--plot", type=Path, help="write recall@5 to this file, as SVG")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    return parser.parse_args(given)
+    options = parser.parse_args(given)
+    if options.ablate and not set(OWN).intersection(options.system):
+        parser.error(f"--ablate takes out parts of our own ranking: --system needs one of {', '.join(OWN)}")
+    return options
 
 
 async def run(options: argparse.Namespace, dataset: Dataset) -> Report:
     measured: list[Measured] = []
     ablated: list[Ablated] = []
     missing: dict[str, str] = {}
+    if options.ablate:
+        check(options.ablate)
     with server() as url:
         for name in options.system:
             try:
-                for form in SYSTEMS[name].forms:
-                    measured.append(await measure(name, SYSTEMS[name], form, dataset, url))
-                    print(f"{name}, {form}: done", file=sys.stderr)
+                measured += await _measure(name, dataset, url)
             except ModuleNotFoundError as error:
                 missing[name] = f"not installed: {error.name}"
-        for name in (name for name in options.system if name in OWN and options.ablate):
+            except LackingError as error:
+                missing[name] = str(error)
+        answered = {run.system for run in measured if not run.answers.is_empty}
+        for name in (name for name in OWN if name in answered and options.ablate):
             ablated += await ablate(name, options.ablate, dataset, url)
     return Report(dataset, measured, missing, ablated)
+
+
+async def _measure(name: str, dataset: Dataset, url: str) -> list[Measured]:
+    """In each form. Raises `LackingError`, `ModuleNotFoundError`."""
+    system, measured = SYSTEMS[name], []
+    if system.extension and not await has_extension(url, system.extension):
+        raise LackingError(f"no extension: {system.extension}")
+    for form in system.forms:
+        measured.append(await measure(name, system, form, dataset, url))
+        print(f"{name}, {form}: done", file=sys.stderr)
+    return measured
 
 
 def main() -> int:

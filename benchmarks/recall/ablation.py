@@ -6,7 +6,7 @@ Which fields there are isn't known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
@@ -70,6 +70,17 @@ def default_weights() -> Any:
         raise AblationError("this release's ranking has no weights to take out (memory_sql.ranking.Weights)") from error
 
 
+def check(chosen: Sequence[str]) -> None:
+    """Raises `AblationError` where these can't be taken out: to be asked before anything is measured."""
+    list(variants(default_weights(), chosen))
+    _takes_weights(import_module("memory_sql.memory").search)
+
+
+def _takes_weights(search: Callable[..., Any]) -> None:
+    if "weights" not in signature(search).parameters:
+        raise AblationError("this release's search takes no weights")
+
+
 @contextmanager
 def weighted(weights: Any) -> Iterator[None]:
     """Meanwhile every search of a `Memory` goes by these weights.
@@ -78,8 +89,7 @@ def weighted(weights: Any) -> Iterator[None]:
     """
     module: Any = import_module("memory_sql.memory")
     search, calls = module.search, 0
-    if "weights" not in signature(search).parameters:
-        raise AblationError("this release's search takes no weights")
+    _takes_weights(search)
 
     async def with_weights(*arguments: Any, **named: Any) -> Any:
         nonlocal calls

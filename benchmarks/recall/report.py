@@ -13,6 +13,7 @@ from benchmarks.recall.metrics import Interval, Scores, bootstrap, mean, mean_sc
 from benchmarks.recall.run import Measured
 
 EMPTY = "arm empty"
+_HEAD = "system, text, R@5, 95 %, R@10, R@20, hit@5, MRR, nDCG@10, session@5, p50 ms, p95 ms, load s".split(", ")
 _BAR_WIDTH, _ROW_HEIGHT, _LEFT = 520, 28, 130
 
 
@@ -58,14 +59,13 @@ def tables(report: Report) -> list[list[list[str]]]:
 
 
 def _overall(report: Report) -> list[list[str]]:
-    head = "system, text, R@5, 95 %, R@10, R@20, hit@5, MRR, nDCG@10, session@5, p50 ms, p95 ms, load s".split(", ")
     rows = [_row(report, run) for run in report.best]
-    return [head, *rows, *_without(report.missing, len(head))]
+    return [list(_HEAD), *rows, *(_without_figures(name, reason) for name, reason in report.missing.items())]
 
 
 def _row(report: Report, run: Measured) -> list[str]:
     if run.answers.is_empty:
-        return _padded([run.system, EMPTY], 13)
+        return _without_figures(run.system, EMPTY)
     means, interval = mean_scores(run.of(report.questions, ANSWERABLE)), report.interval(run)
     times = [percentile(run.answers.milliseconds, share) for share in (0.5, 0.95)]
     return [
@@ -105,12 +105,8 @@ def _change(change: Any) -> str:
     return f"{change.points:+.1f} ({change.interval.low:+.1f} … {change.interval.high:+.1f})"
 
 
-def _without(missing: Mapping[str, str], width: int) -> list[list[str]]:
-    return [_padded([name, reason], width) for name, reason in missing.items()]
-
-
-def _padded(cells: Sequence[str], width: int) -> list[str]:
-    return [*cells, *[""] * (width - len(cells))]
+def _without_figures(name: str, reason: str) -> list[str]:
+    return [name, reason, *[""] * (len(_HEAD) - 2)]
 
 
 def _percent(share: float) -> str:
@@ -123,12 +119,13 @@ def text(report: Report) -> str:
 
 def _aligned(table: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if n < 2 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
-    )
+    return "\n".join(_line(row, widths) for row in table)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Names to the left, figures to the right."""
+    cells = enumerate(zip(row, widths, strict=True))
+    return "  ".join(cell.ljust(width) if n < 2 else cell.rjust(width) for n, (cell, width) in cells).rstrip()
 
 
 def markdown(report: Report) -> str:

@@ -37,11 +37,15 @@ Opener = Callable[[Corpus, str], AbstractAsyncContextManager[Ask]]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Where its `Opener` is, and in which forms it takes its texts; of these the best one is reported."""
+    """Where its `Opener` is, and in which forms it takes its texts; of these the best one is reported.
+
+    `extension` is what the server must have for it.
+    """
 
     module: str
     opener: str
     forms: tuple[Form, ...] = FORMS
+    extension: str | None = None
 
     def load(self) -> Opener:
         """Raises `ModuleNotFoundError` where what it needs isn't installed."""
@@ -58,6 +62,6 @@ SYSTEMS: Mapping[str, System] = OWN | {
     "tsrank": System("rivals.fulltext", "any_word"),
     "bm25s": System("rivals.bm25", "ranked"),
     "vectors": System("rivals.vectors", "nearest"),
-    "langgraph": System("rivals.langgraph_store", "stored"),
-    "mem0": System("rivals.mem0_store", "stored"),
+    "langgraph": System("rivals.langgraph_store", "stored", extension="vector"),
+    "mem0": System("rivals.mem0_store", "stored", extension="vector"),
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -167,6 +169,22 @@ def test_search_that_takes_no_weights_is_an_error(monkeypatch: pytest.MonkeyPatc
         pass
 
 
+async def test_weights_that_are_not_there_are_said_before_anything_is_measured(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured_all_the_same() -> None:
+        raise AssertionError("nothing is to be measured")
+
+    monkeypatch.setattr(command, "server", measured_all_the_same)
+    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))
+    options = command.arguments(["--data", "x", "--system", "ours", "--ablate", "langauge"])
+    with pytest.raises(AblationError, match="langauge"):
+        await command.run(options, dataset)
+    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace())
+    with pytest.raises(AblationError, match="no weights"):
+        await command.run(options, dataset)
+
+
 def test_changes_are_points_of_each_measure() -> None:
     whole = [Scores(1, 1, 1, 1, 1, 0.5, 1), NOTHING]
     found = changes(whole, [NOTHING, NOTHING])
@@ -221,10 +239,10 @@ def test_command_takes_systems_by_name(capsys: pytest.CaptureFixture[str]) -> No
     options = command.arguments(["--data", "x", "--system", "ours, bm25s", "--limit", "7", "--ablate", "all"])
     assert (options.system, options.limit, options.ablate) == (["ours", "bm25s"], 7, ["all"])
     assert command.arguments(["--data", "x"]).system == list(SYSTEMS)
-    for wrong in (["--system", "oura"], ["--limit", "0"], ["--limit", "x"]):
+    for wrong in (["--system", "oura"], ["--limit", "0"], ["--limit", "x"], ["--system", "bm25s", "--ablate", "all"]):
         with pytest.raises(SystemExit):
             command.arguments(["--data", "x", *wrong])
-        assert "argument" in capsys.readouterr().err
+        assert "--system" in capsys.readouterr().err
 
 
 async def test_rival_that_is_not_installed_is_said_so(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

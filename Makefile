@@ -6,6 +6,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH_PYTHON ?= $(BIN)/python
 
 # The newest Python from 3.11 on that can fill a virtual environment; python3 if there is none.
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
@@ -39,10 +40,10 @@ bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks
 
-# The others need benchmarks/requirements.txt, best in an environment of its own: make bench-recall BIN=other/bin DATA=…
+# The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-recall: $(VENV)/.installed-dev
 	@test -n "$(DATA)" || { echo "make bench-recall: say where the conversations are, DATA=DIR" >&2; exit 1; }
-	@$(BIN)/python -m benchmarks.recall --data "$(DATA)" $(ARGS)
+	@$(BENCH_PYTHON) -m benchmarks.recall --data "$(DATA)" $(ARGS)
 
 prove: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -m prove

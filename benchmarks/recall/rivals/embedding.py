@@ -14,7 +14,7 @@ _known: dict[str, Any] = {}
 
 @cache
 def _encoder() -> USE:
-    return USE(threads=1)
+    return USE(threads=1)  # which threadpoolctl sees to: on a busy machine more threads wait for one another
 
 
 def learn(texts: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
+UNKNOWN_NAMES = 2
 MOST_MINUTES = 5_256_000.0  # ten years
 
 
@@ -111,6 +112,9 @@ class Settings(BaseSettings):
     )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
+    unknown_names: int = Field(
+        UNKNOWN_NAMES, ge=1, description="unknown names for which alone a short message retrieves (R083, C7)"
+    )
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(

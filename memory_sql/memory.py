@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval
+from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval, trigger
 from memory_sql.arguments import (
     content_of,
     held_of,
@@ -960,9 +960,10 @@ class Memory:
         asked = text_of("message", message)
         async with self.database.statement(session, None if past is None else principal) as unit:
             scopes = await static_layer(unit, principal, self.settings.pending_max, past)
-            fired = retrieval.Fired("asked") if retrieve else None
+            fired = trigger.Fired("asked") if retrieve else None
             if retrieve is None and asked:
-                fired = retrieval.should_retrieve(asked, context.words_of(scopes))
+                names = map(context.title_of, scopes)
+                fired = trigger.should_retrieve(asked, context.words_of(scopes), names, self.settings.unknown_names)
             terms = retrieval.search_terms(asked) if fired else ()
             hits = await search(unit, principal, terms, self.settings.context_top_k, past)
         reason = fired.reason if fired else None

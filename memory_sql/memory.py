@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -39,7 +40,8 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import Settings, checked_for_agent
+from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS, Settings, checked_for_agent
+from memory_sql.counters import Counters
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
@@ -52,6 +54,7 @@ from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
 from memory_sql.db.principals import service
 from memory_sql.db.renames import RenameRepository
+from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import search
@@ -60,6 +63,7 @@ from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
+    Asked,
     Backlog,
     ConsolidateResult,
     Consolidation,
@@ -79,6 +83,7 @@ from memory_sql.domain import (
     SetAside,
     SourceKind,
     Stats,
+    Surface,
     Verification,
     Violation,
     aware,
@@ -127,6 +132,7 @@ class Memory:
         self._clock = clock or (lambda: datetime.now(UTC))
         self._opened = AsyncExitStack()
         self._database: Database | None = None
+        self._counters: Counters | None = None
 
     async def open(self) -> Self:
         """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
@@ -140,6 +146,13 @@ class Memory:
                 await _bring_up_to_date(database)
             await database.check_schema()
             await database.find_walls()
+            counters = Counters(
+                partial(_add_retrievals, database.serving()),
+                after_queries=self.settings.count_queries,
+                after_seconds=self.settings.count_seconds,
+            )
+            opening.push_async_callback(counters.close)
+            self._counters = counters
             self._database, self._opened = database, opening.pop_all()
         return self
 
@@ -150,7 +163,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._own_llm = None
+        self._database = self._own_llm = self._counters = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -965,8 +978,12 @@ class Memory:
                 names = map(context.title_of, scopes)
                 fired = trigger.should_retrieve(asked, context.words_of(scopes), names, self.settings.unknown_names)
             terms = retrieval.search_terms(asked) if fired else ()
+            began = time.perf_counter()
             hits = await search(unit, principal, terms, self.settings.context_top_k, past)
+            seconds = time.perf_counter() - began
         reason = fired.reason if fired else None
+        if asked and retrieve is not False:
+            self._count("context", principal, reason, len(hits), seconds)
         return context.render(scopes, hits, past or self.now(), fired=fired is not None, reason=reason)
 
     async def search(
@@ -988,7 +1005,10 @@ class Memory:
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         terms = retrieval.search_terms(text_of("query", query))
         async with self.database.statement(session, None if past is None else principal) as unit:
+            began = time.perf_counter()
             hits = await search(unit, principal, terms, limit, past)
+            seconds = time.perf_counter() - began
+        self._count("search", principal, "asked", len(hits), seconds)
         return SearchResult(results=tuple(hits), terms=terms)
 
     async def scopes(
@@ -1071,14 +1091,29 @@ class Memory:
         """Counts, no content. Raises `NotFoundError`."""
         agent = id_of("agent_id", agent_id)
         async with self.database.statement(principal=service(agent)) as unit:
-            stats = await read_stats(unit, agent)
-        if stats is None:
-            raise NotFoundError("agent", agent)
-        return stats
+            stats = await read_stats(unit, agent, (self.now() - timedelta(days=RETRIEVAL_DAYS)).date())
+            if stats is None:
+                raise NotFoundError("agent", agent)
+            if not retrieval.words_fall_short(stats.retrieval):
+                return stats
+            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS)
+        return stats.model_copy(update={"vectors_advised": tuple(f"s{scope}" for scope in large)})
+
+    def _count(
+        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
+    ) -> None:
+        """Kept in memory: what is read here is written by nobody's transaction."""
+        if self._counters is not None:
+            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
+
+
+async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
+    async with database.statement() as unit:
+        await add_retrievals(unit, asked)
 
 
 async def _bring_up_to_date(database: Database) -> None:

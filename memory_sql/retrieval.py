@@ -1,8 +1,11 @@
-"""Which words of a question to look for (R085). Pure rules, no model call."""
+"""Which words of a question to look for (R085), and when words don't suffice. Pure rules, no model call."""
 
 from __future__ import annotations
 
 import re
+
+from memory_sql.config import VECTORS_MILLISECONDS, VECTORS_WITHOUT_HIT
+from memory_sql.domain import RetrievalStats
 
 MAX_CHARACTERS = 512
 MAX_TERMS = 32
@@ -23,3 +26,10 @@ def search_terms(query: str) -> tuple[str, ...]:
     """The words of the question that may stand in an answer, in order, each once; at most `MAX_TERMS`."""
     words = (word.casefold() for word in _TERM.findall(query[:MAX_CHARACTERS]))
     return tuple(dict.fromkeys(word for word in words if word not in _FRAME))[:MAX_TERMS]
+
+
+def words_fall_short(stats: RetrievalStats) -> bool:
+    """Whether searching by words was slow, or found nothing too often (R124, R138)."""
+    if stats.mean_ms is None:
+        return False
+    return stats.mean_ms > VECTORS_MILLISECONDS or stats.without_hit > VECTORS_WITHOUT_HIT * stats.fired

@@ -1011,6 +1011,13 @@ class Memory:
         self._count("search", principal, "asked", len(hits), seconds)
         return SearchResult(results=tuple(hits), terms=terms)
 
+    def _count(
+        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
+    ) -> None:
+        """Kept in memory: what is read here is written by nobody's transaction."""
+        if self._counters is not None:
+            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
+
     async def scopes(
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
     ) -> list[Scope]:
@@ -1098,13 +1105,6 @@ class Memory:
                 return stats
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS)
         return stats.model_copy(update={"vectors_advised": tuple(f"s{scope}" for scope in large)})
-
-    def _count(
-        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
-    ) -> None:
-        """Kept in memory: what is read here is written by nobody's transaction."""
-        if self._counters is not None:
-            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""

@@ -22,7 +22,8 @@ class Language:
     done something. `recall_in_request`: asks for what was said, if it is a question or a request. `impersonal`: a
     question whose answer is in nobody's memory, though it says "I" or names a thing of mine. `past` and `own`: questions
     about what the user did and about what is the user's. `addressed`: it speaks to the other side. `telling`: a request
-    to be told about something. `past_tense`: a sign of the past. `supposing`: it tells of people who may not exist.
+    to be told about something. `past_tense`: a sign of the past, or a question who somebody is. `supposing`: it tells of
+    people who may not exist.
 
     `subject_follows`: words that a subject follows in a question. `capitals_are_names`: no other nouns are capitalised.
     """
@@ -112,7 +113,7 @@ ENGLISH = Language(
     ),
     to_store=_any(
         r"\b(?:please|always|must|should|to|and|but|also) remember (?:that|to|this)\b",
-        r"^(?:just |so )?remember(?: that| to|:|,)(?! time)",
+        r"^(?:just |so )?remember(?: that(?! time| (?!when|if|because)\w+ (?:i|we)\b)| to|:|,)",
         r"\b(?:don't|do not|never) forget\b",
         r"\bremind me (?:to|in|at|on|tomorrow|every|next|this|later|again (?:in|at|on|to))\b",
         r"\b(?:a|the) recall\b",
@@ -321,7 +322,7 @@ ENGLISH = Language(
         ),
         (
             r"\bhow (?:do|can|could|should|would|might|may|to|must|will|shall|am) (?:i|we)\b(?! (?:\w+ "
-            r")?(?:like|take|prefer|feel about|know (?!if|that|whether|when|what|which|how|this|it))\b)"
+            r")?(?:like|prefer|feel about|take (?:my|our)|know (?!if|that|whether|when|what|which|how|this|it|the|an?))\b)"
         ),
         (
             r"\bhow (?:many|much|long|often) (?:\w+ ){0,3}(?:do|should|can|must|would|will) (?:i|we) (?:\w+ "
@@ -361,6 +362,7 @@ ENGLISH = Language(
         r"^(?:what|how)(?:'s|'ve| is| has| have) (?:up|new|been up|you been|everything|it going|things)\b",
         r"\bworld war\b",
         r"\bwhat(?:'s| is| was)? wrong with\b",
+        r"\b(?:best|good|easiest|fastest|right|proper) (?:ways?|times?|places?|methods?) to\b|\bmeans? (?:when|by|if)\b",
         r"\b(?:what if|what happens|mind if|is it (?:ok|okay|fine|safe|bad|normal|possible) )",
     ),
     past=_kinds(
@@ -389,6 +391,7 @@ ENGLISH = Language(
     own=_kinds(
         own_thing=(
             r"^(?:which|how many|what|who) of (?:my|our)\b",
+            r"^(?:what|who|when|where|which) (?:my|our) (?:[\w'-]+ ){1,6}?(?:is|are|was|were|does|do)\b",
             (
                 r"^(?:what|who|when|where|which|whose)(?: [\w'-]+){0,4}?(?:'s|'re| is| are|s| was| were|'ll "
                 r"be| will be) (?:[\w'-]+ ){0,5}?(?:my|our|mine|ours)\b"
@@ -424,6 +427,7 @@ ENGLISH = Language(
         ),
     ),
     past_tense=_any(
+        r"^who(?:'s| is)\b",
         (
             r"\b(?:was|were|did|had|has|have|said|told|mentioned|decided|agreed|used to|ago|last|yesterday|"
             r"\w{2,}ed|went|bought|made|gave|saw|met|got|came|left|took|felt|wrote|sent|began|kept|lost|won)\b"
@@ -607,6 +611,7 @@ GERMAN = Language(
         r"^(?:erzähl mir (?:\w+ )?(?:über|von)|was ist mit|fass \w+|nenn mir)\b",
     ),
     past_tense=_any(
+        r"^wer ist\b",
         (
             r"\b(?:war|waren|hat|hatte|haben|hatten|wurde|wurden|ging|sagte|meinte|ist \w+ ge\w+|ge\w{3,}t|"
             r"ge\w{2,}en)\b"
@@ -773,6 +778,7 @@ FRENCH = Language(
         r"^(?:parle-moi (?:de|d')|raconte|résume|et pour|dis-moi)",
     ),
     past_tense=_any(
+        r"^qui est\b",
         (
             r"\b(?:a|ont|avait|avaient|était|étaient|est (?:né|allé|parti|venu|mort|devenu)\w*|\w+-t-(?:il|"
             r"elle))\b"
@@ -894,7 +900,8 @@ SPANISH = Language(
     own=_kinds(
         own_thing=(
             (
-                r"^¿?(?:cuál|cuáles|quién|quiénes|dónde|cuándo|cómo|qué|cuánto\w*|en qué|a qué)\b(?: "
+                r"^¿?(?:cuál|cuáles|quién|quiénes|dónde|cuándo|cómo|qué (?:edad|día|hora|talla|número|color)|cuánto\w*|"
+                r"en qué|a qué)\b(?: "
                 r"[\w-]+){0,4}? (?:mi|mis|nuestro|nuestra|nuestros)\b"
             ),
             r"^¿?(?:qué|dónde|cuál)\b(?: \w+)? (?:me gusta|bebo|como|vivo|trabajo|prefiero|tengo)\b",
@@ -913,6 +920,7 @@ SPANISH = Language(
         r"^(?:háblame de|cuéntame|resume|qué (?:hay|pasa) (?:de|con)|dime)\b",
     ),
     past_tense=_any(
+        r"^quién es\b",
         r"\b(?:fue|era|eran|estaba|ha|han|había|hizo|dijo|tuvo|compró|\w{2,}(?:ó|aron|ieron|aba|ía))\b",
     ),
     subject_follows=frozenset(

@@ -31,8 +31,6 @@ REASONS: tuple[Reason, ...] = Reason.__args__  # type: ignore[attr-defined]
 END_CHARACTERS = 1500  # of a longer message its two ends are read
 SENTENCE_CHARACTERS = 240
 CHAT_SENTENCES = 8  # in a longer message only the ends and the questions among them are judged
-
-
 SHORT_SENTENCES = 2  # names alone say something only in a short message
 FRAGMENT_WORDS = 8
 
@@ -166,7 +164,7 @@ def _spoken(message: str) -> str:
     task = _TASK.search(message)
     if task:
         message = message[: task.end()]
-    text = _ASIDE.sub(" ", message.translate(_STRAIGHT) if not message.isascii() else message)
+    text = _ASIDE.sub(" ", message).translate(_STRAIGHT)
     return "\n".join(line for line in text.splitlines() if not _PASTED_LINE.search(line))
 
 
@@ -248,7 +246,7 @@ def _is_fragment(sentence: _Sentence) -> bool:
 
 _COMMAS = (",", ";", ":")
 _THINGS = frozenset("the a an this these one two three some any".split())
-_JOINING = frozenset("of the de da del della di du la le von van der den".split())
+_JOINING = frozenset("of the da del della di du la le van".split())
 _ARTICLES = tuple(f"{word} " for word in "the that those my our der die das le la les el los las".split())
 _INTERJECTIONS = frozenset(
     "hey hi hello wow thanks thank oh so ok okay yes no yeah cool great congrats sorry aw aww dear hallo danke salut "

@@ -37,6 +37,11 @@ from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
+UNKNOWN_NAMES = 2
+RETRIEVAL_DAYS = 30  # that `Memory.stats` sums up
+VECTORS_OBSERVATIONS = 1000  # in a scope, above which vectors are advised if … (R124, R138)
+VECTORS_MILLISECONDS = 100.0  # … searching took longer than this in the mean (R138)
+VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of what searched found nothing (R124: relevance under 80 %)
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
 FOREVER = "forever"  # TOML and the environment have no word for None
@@ -190,6 +195,11 @@ class Settings(BaseSettings):
     context_message_max_characters: int = Field(
         500, ge=20, description="how much of a retrieved message a context shows"
     )
+    unknown_names: int = Field(
+        UNKNOWN_NAMES, ge=1, description="unknown names for which alone a short message retrieves (R083, C7)"
+    )
+    count_queries: int = Field(100, ge=1, description="queries that are counted in memory before they are written")
+    count_seconds: float = Field(60.0, gt=0, description="time after which the counts of queries are written")
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(

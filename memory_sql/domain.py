@@ -6,8 +6,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -23,6 +23,7 @@ ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function"
 ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
 SourceKind = Literal["formation", "observe", "propagation", "import"]
 Sensitivity = Literal["public", "private", "sensitive"]
+Surface = Literal["context", "search", "digest"]
 Verification = Literal["unverified", "confirmed", "disputed"]
 OWNER_PREFIX: Mapping[str, str] = {
     "individual": "u:",
@@ -674,8 +675,62 @@ class SetAside(Value):
     withheld: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Queries of an agent on a day that came for the same reason, and what searching for them took; `none`: nothing."""
+
+    agent_id: str
+    day: date
+    surface: Surface
+    reason: str
+    queries: int
+    without_hit: int
+    seconds: float
+    slowest_seconds: float
+
+    @classmethod
+    def once(cls, agent_id: str, day: date, surface: Surface, reason: str | None, *, hits: int, seconds: float) -> Self:
+        if reason is None:
+            return cls(agent_id, day, surface, "none", 1, 0, 0.0, 0.0)
+        return cls(agent_id, day, surface, reason, 1, int(hits == 0), seconds, seconds)
+
+    @property
+    def key(self) -> tuple[str, date, str, str]:
+        return self.agent_id, self.day, self.surface, self.reason
+
+    def plus(self, other: Self) -> Self:
+        """Both together; they have the same key."""
+        return replace(
+            self,
+            queries=self.queries + other.queries,
+            without_hit=self.without_hit + other.without_hit,
+            seconds=self.seconds + other.seconds,
+            slowest_seconds=max(self.slowest_seconds, other.slowest_seconds),
+        )
+
+
+class RetrievalStats(Value):
+    """How often memory was asked in the last days (`config.RETRIEVAL_DAYS`); what was counted last may be missing.
+
+    `fired` is how many queries searched, `without_hit` how many of these found nothing. `mean_ms` and `slowest_ms`:
+    milliseconds that searching took, None where nothing was searched. `reasons`: queries by why they searched; `none`:
+    they did not.
+    """
+
+    queries: int = 0
+    fired: int = 0
+    without_hit: int = 0
+    mean_ms: float | None = None
+    slowest_ms: float | None = None
+    reasons: dict[str, int] = Field(default_factory=dict)
+
+
 class Stats(Value):
-    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs."""
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
+
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
+    and searching was slow or found nothing too often.
+    """
 
     agent_id: str
     sessions: int
@@ -690,6 +745,8 @@ class Stats(Value):
     runs: dict[str, int]
     input_tokens: int
     output_tokens: int
+    retrieval: RetrievalStats = RetrievalStats()
+    vectors_advised: tuple[str, ...] = ()
 
 
 _OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")

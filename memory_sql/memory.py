@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -54,7 +55,8 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import ContextFormat, Settings, checked_for_agent
+from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS, ContextFormat, Settings, checked_for_agent
+from memory_sql.counters import Counters, words_fall_short
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
@@ -68,6 +70,7 @@ from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.renames import RenameRepository
+from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import Sought, search, search_plan
@@ -76,6 +79,7 @@ from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
+    Asked,
     Backlog,
     ConsolidateResult,
     Consolidation,
@@ -99,6 +103,7 @@ from memory_sql.domain import (
     SetAside,
     SourceKind,
     Stats,
+    Surface,
     Verification,
     Violation,
     aware,
@@ -152,6 +157,7 @@ class Memory:
         self._opened = AsyncExitStack()
         self._database: Database | None = None
         self._replica: Database | None = None
+        self._counters: Counters | None = None
 
     async def open(self) -> Self:
         """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
@@ -171,6 +177,13 @@ class Memory:
                 opening.push_async_callback(replica.close)
                 await replica.check_schema()
                 await replica.find_walls()
+            counters = Counters(
+                partial(_add_retrievals, database.serving()),
+                after_queries=self.settings.count_queries,
+                after_seconds=self.settings.count_seconds,
+            )
+            opening.push_async_callback(counters.close)
+            self._counters = counters
             self._database, self._replica, self._opened = database, replica, opening.pop_all()
         return self
 
@@ -181,7 +194,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._replica = self._own_llm = None
+        self._database = self._replica = self._own_llm = self._counters = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -1021,16 +1034,21 @@ class Memory:
             scopes = context.shown(layer.scopes, style)
             fired = retrieval.Fired("asked") if retrieve else None
             if retrieve is None and asked:
-                known = "\n".join((context.words_of(scopes), *context.names_of(scopes)))
-                fired = retrieval.should_retrieve(asked, known)
+                names = context.names_of(scopes)
+                fired = retrieval.should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
+            began = time.perf_counter()
             hits, messages = await self._found(reader, principal, asked if fired else "", settings, past)
+            seconds = time.perf_counter() - began
+        reason = fired.reason if fired else None
+        if asked and retrieve is not False:
+            self._count("context", principal, reason, len(hits) + len(messages), seconds)
         return context.render(
             scopes,
             hits,
             past or self.now(),
             style,
             fired=fired is not None,
-            reason=fired.reason if fired else None,
+            reason=reason,
             session_id=principal["session_id"],
             messages=messages,
         )
@@ -1070,7 +1088,10 @@ class Memory:
             text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
+            began = time.perf_counter()
             hits, found = await search(reader, principal, asked, sought)
+            seconds = time.perf_counter() - began
+        self._count("search", principal, "asked", len(hits) + len(found), seconds)
         told: Sequence[str] = ()
         if plan:
             async with self._readable.statement(session, None if past is None else principal) as unit:
@@ -1091,6 +1112,13 @@ class Memory:
         sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
         asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
         return await search(reader, principal, asked, sought)
+
+    def _count(
+        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
+    ) -> None:
+        """Kept in memory: what is read here is written by nobody's transaction."""
+        if self._counters is not None:
+            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
 
     async def scopes(
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
@@ -1214,10 +1242,13 @@ class Memory:
         """Counts, no content. Raises `NotFoundError`."""
         agent = id_of("agent_id", agent_id)
         async with self.database.statement(principal=service(agent)) as unit:
-            stats = await read_stats(unit, agent)
-        if stats is None:
-            raise NotFoundError("agent", agent)
-        return stats
+            stats = await read_stats(unit, agent, (self.now() - timedelta(days=RETRIEVAL_DAYS)).date())
+            if stats is None:
+                raise NotFoundError("agent", agent)
+            if not words_fall_short(stats.retrieval):
+                return stats
+            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS)
+        return stats.model_copy(update={"vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
@@ -1226,6 +1257,11 @@ class Memory:
 
 def _revealed(url: SecretStr | None) -> str | None:
     return url.get_secret_value() if url else None
+
+
+async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
+    async with database.statement() as unit:
+        await add_retrievals(unit, asked)
 
 
 async def _bring_up_to_date(database: Database) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         MessageHit,
         Observation,
         RetainedMessage,
+        RetrievalStats,
         Scope,
         SearchResult,
         Stats,
@@ -406,8 +407,17 @@ def stats_text(stats: Stats) -> str:
         "texts": f"{s.consolidations:,} versions",
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+        "queries": _queries(s.retrieval),
     }
+    if s.vectors_advised:
+        facts["vectors"] = f"advised for {', '.join(s.vectors_advised)}"
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
+
+
+def _queries(retrieval: RetrievalStats) -> str:
+    r = retrieval
+    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms in the mean, {r.slowest_ms:.1f} at worst"
+    return f"{r.queries:,}, {r.fired:,} searched, {r.without_hit:,} of these found nothing{took}"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from memory_sql.db.retrievals import read_retrievals
 from memory_sql.db.scopes import pending_observations
 from memory_sql.db.tables import (
     LANGUAGES,
@@ -79,8 +80,8 @@ async def change_settings(
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
 
 
-async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:
-    """None for an agent that was never seen."""
+async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
+    """None for an agent that was never seen. `since`: the day from which on queries count."""
     key = await agent_key_of(session, agent_id)
     if key is None:
         return None
@@ -92,6 +93,7 @@ async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:
         **counts,
         scopes={row.kind: row.scopes for row in scopes},
         runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+        retrieval=await read_retrievals(session, key, since),
     )
 
 

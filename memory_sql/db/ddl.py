@@ -50,6 +50,7 @@ VIEWS = (
     "v_pending",
     "v_formation_funnel",
     "v_model_cost",
+    "v_retrieval",
 )
 WALLS = ("policies",)
 PARTS = {"functions": FUNCTIONS, "views": VIEWS, "walls": WALLS}

@@ -50,12 +50,12 @@ from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
 
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
-from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, SchemaError
+from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, ReadOnlyError, SchemaError
 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "9b6e1d4c70fa"
+REVISION = "b61d3f08a2c7"
 
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 
@@ -120,6 +120,7 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
 NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01", LOCK_NOT_AVAILABLE}  # not serializable, deadlock
+READ_ONLY = "25006"
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
@@ -130,6 +131,8 @@ def _named(error: BaseException | None) -> DatabaseError:
         return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
     if code in CONFLICTS:
         return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
+    if code == READ_ONLY:
+        return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
     if code in NOT_TO_BE_HAD:
         return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
     if code is None:

@@ -7,7 +7,7 @@ own identifier) or `constant` (a word of ours).
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -16,7 +16,9 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Computed,
+    Date,
     DateTime,
+    Double,
     ForeignKeyConstraint,
     Identity,
     Index,
@@ -710,3 +712,25 @@ class UserAliasRow(Base):
     into_user_id: Mapped[str] = host_id("The user for whom it stands, and who sees what is its.")
     created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     ended_at: Mapped[datetime | None] = column("Until when; null: still.")
+
+
+class RetrievalRow(Base):
+    __tablename__ = "retrievals"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "day", "surface", "reason"),
+        key_of("agents"),
+        one_of("surface", "context", "search", "digest"),
+        CheckConstraint("queries > 0", name="queries"),
+        CheckConstraint("without_hit BETWEEN 0 AND queries", name="without_hit"),
+        CheckConstraint("slowest_seconds BETWEEN 0 AND seconds", name="slowest_seconds"),
+        {"comment": "One row per agent, day (UTC), surface and reason: how often memory was asked. It names nobody."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    day: Mapped[date] = column("The day in UTC.", Date)
+    surface: Mapped[str] = constant("context, search or digest: what was asked for.")
+    reason: Mapped[str] = constant("Why observations were searched: asked, recall phrase …; none: they were not.")
+    queries: Mapped[int] = column("How often.")
+    without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
+    seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)
+    slowest_seconds: Mapped[float] = column("How long it took at worst.", Double)

@@ -3,7 +3,7 @@
 Frozen: imports nothing of memory_sql.
 
 Revision ID: c41e7a90b3d8
-Revises: 8a4c0e92f7d6
+Revises: c7e20d5f83ab
 Create Date: 2026-11-22 04:20:00+00:00
 """
 

@@ -334,11 +334,15 @@ def test_each_recall_phrase_fires(phrase: str) -> None:
 
 @pytest.mark.parametrize("word", ["what", "when", "where", "who", "why", "how"])
 def test_each_question_word_fires_with_each_sign_of_the_past(word: str) -> None:
-    """R082."""
-    for past in ("was", "were", "did", "had", "said", "told", "mentioned"):
-        fired = should_retrieve(f"{word.capitalize()} they {past} at the gate?", "")
+    """R082, where it is about the user or about somebody; not about what was just said, or the world's past (C7)."""
+    for past in ("did {} decide", "was {} told", "had {} moved", "were {} shown"):
+        fired = should_retrieve(f"{word.capitalize()} {past.format('Birgitta')} at the gate?", "")
         assert fired is not None
-        assert fired.reason == "question about the past"
+        assert fired.reason == "question about a name"
+        assert should_retrieve(f"{word.capitalize()} {past.format('they')} at the gate?", "") is None
+    fired = should_retrieve(f"{word.capitalize()} did we move the gate?", "")
+    assert fired is not None
+    assert fired.reason == "question about the past"
     assert should_retrieve(f"{word.capitalize()} will they open the gate?", "") is None
 
 

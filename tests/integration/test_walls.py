@@ -43,7 +43,7 @@ AS_MIA: Principal = {**MIA, "session_id": None}
 SECRET = "The gate code is 4711."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds"})
+FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals"})
 
 
 @pytest.fixture
@@ -108,6 +108,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         """UPDATE memory.consolidations SET contradictions = '[{"newer": 1, "older": null, "was": "no", "now": "yes"}]'""",
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
+        "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
 
@@ -707,7 +708,7 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    open_views = {"v_pending", "v_formation_funnel", "v_model_cost"}
+    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full

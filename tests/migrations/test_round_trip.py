@@ -45,6 +45,7 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.events (agent_key, kind) SELECT agent_key, 'status' FROM memory.agents",
         "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'user', 'mia' FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
+        "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 
 

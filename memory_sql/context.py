@@ -162,6 +162,8 @@ def _blocks(
     pending = [_pending(scope, now, style, own=scope is own) for scope in scopes if scope.pending]
     yield from sorted(pending, key=lambda block: not block.own)
     yield from (block for scope in scopes for block in _disputed(scope, now))
+    if not hits and not messages:
+        return
     seen = {line.id for block in pending for line in block.lines}
     found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
     yield from _retrieved(found, now)

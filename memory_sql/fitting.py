@@ -37,7 +37,8 @@ def fit(blocks: Sequence[Block], layout: Layout, characters: int) -> Fitted:
     texts = [block for block in blocks if block.role == "text"]
     kept = costs.texts(texts, characters)
     incomplete = len(kept) < len(texts)
-    room = characters - (costs.whole(kept, incomplete) if kept else layout.frame)
+    around = layout.frame + (len(TRUNCATED) if incomplete else 0)
+    room = characters - (costs.whole(kept, incomplete) if kept else around)
     lines = costs.lines([block for block in blocks if block.role != "text"], room)
     return Fitted([*kept, *lines], incomplete, truncated=True)
 

@@ -113,23 +113,27 @@ def attribute(name: str, value: str) -> str:
 
 
 def _cut(*blocks: Block) -> str:
-    return TRUNCATED if any(block.cut for block in blocks) else ""
+    return TRUNCATED if True in [block.cut for block in blocks] else ""
 
 
 def _piece(xml: str, element: str, blocks: Sequence[Block], stable: int = 0) -> Piece:
-    texts = [block for block in blocks if block.role == "text"]
-    lines = tuple([line for block in blocks for line in block.lines])
+    sources: list[str] = []
+    lines: list[ContextLine] = []
+    version = None
+    for block in blocks:
+        if block.scope is not None and block.role == "text":
+            version = block.version if version is None else version
+            sources.append(f"s{block.scope.id}v{block.version}")
+        lines += block.lines
+    sources += [line.id for line in lines]
     part = ContextPart(
         element=element,
         scope=blocks[0].scope,
-        version=texts[0].version if texts else None,
-        sources=(
-            *(f"s{block.scope.id}v{block.version}" for block in texts if block.scope),
-            *[line.id for line in lines],
-        ),
-        lines=lines,
+        version=version,
+        sources=tuple(sources),
+        lines=tuple(lines),
         tokens=count_tokens(xml),
-        truncated=any(block.cut for block in blocks),
+        truncated=bool(_cut(*blocks)),
     )
     return Piece(xml, part, stable)
 
@@ -207,9 +211,10 @@ def _shards(scopes: Sequence[Sequence[Block]]) -> list[Piece]:
 
 
 def _shard(scope: Sequence[Block]) -> str:
+    """Marked as truncated where its text is, or the lines if they are all it has: else the mark would come and go."""
     sections = [_section(block, "Current consolidated shard memory") for block in scope]
     inner = _indented("\n\n".join(sections), 6)
-    opened = f"<MemoryShard{attribute('name', scope[0].title)}{_cut(*scope)}>"
+    opened = f"<MemoryShard{attribute('name', scope[0].title)}{_cut(scope[0])}>"
     return f"    {opened}\n{inner}\n    </MemoryShard>"
 
 

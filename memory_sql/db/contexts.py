@@ -56,7 +56,7 @@ async def static_layer(
     else:
         found = list(await reader.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of}))
     scopes = tuple(_scope_text(row) for row in found if row.scope_id is not None)
-    return StaticLayer(scopes, found[0].settings if found else {})
+    return StaticLayer(scopes, (found[0].settings or {}) if found else {})
 
 
 def _scope_text(row: Any) -> ScopeText:

@@ -57,8 +57,8 @@ STATIC_LAYER = """
 -- memory.static_layer(agent, user, session, pending_max): what a context shows of every scope that the principal may see.
 -- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
 -- equal length, newest first, and of its disputed ones likewise; null where there are none; and who speaks in it. The agent's
--- own settings are the same on each row; where there is no scope one row has them alone. Among them a pending_max that
--- counts instead of the given one. Row-level policies don't stand between it and the tables: it
+-- own settings are the same on each row, null where it has none; where there is no scope one row has them alone. Among them
+-- may be a pending_max, which counts instead of the given one. Row-level policies don't stand between it and the tables: it
 -- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_session text, p_pending_max bigint)
 RETURNS TABLE (
@@ -77,7 +77,7 @@ DECLARE
     v_settings jsonb;
     v_pending_max bigint;
 BEGIN
-    SELECT a.settings, coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
@@ -141,7 +141,7 @@ DECLARE
     v_settings jsonb;
     v_pending_max bigint;
 BEGIN
-    SELECT a.settings, coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY

@@ -6,10 +6,10 @@ from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_sql.config import CONTEXT_KINDS, Settings
+from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
 from memory_sql.context import Style, age, render
 from memory_sql.domain import (
     Context,
@@ -256,6 +256,7 @@ def at_turn(scopes: Sequence[ScopeText], turn: Turn, style: Style) -> Context:
     return render(scopes, hits, MONDAY + later, style, fired=bool(hits), reason=None, messages=messages)
 
 
+@settings(max_examples=300, deadline=None)
 @given(worlds(), turns(), STYLES)
 def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText], turn: Turn, style: Style) -> None:
     context = at_turn(scopes, turn, style)
@@ -273,6 +274,7 @@ def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText],
     assert at_turn(scopes, turn, style) == context
 
 
+@settings(max_examples=300, deadline=None)
 @given(worlds(), turns(), turns(), STYLES, st.lists(PROSE.filter(str.strip), max_size=4))
 def test_stable_characters_are_the_same_until_memory_changes(
     scopes: list[ScopeText], turn: Turn, other: Turn, style: Style, new: list[str]
@@ -346,6 +348,14 @@ def test_where_little_has_room_the_user_comes_first_and_the_newest_pending() -> 
     assert [line.id for line in context.parts[0].lines] == ["o3-7", "o3-8", "o3-9"]
     assert '<RecentObservations truncated="true">' in context.xml
     assert rendered(scopes, replace(STYLE, max_tokens=4)).xml == "<MemoryContext/>"
+
+
+def test_mark_of_what_was_left_out_has_room_as_well() -> None:
+    left_out = replace(scope("collective", "Tea."), disputed=(PendingObservation(4, "No tea.", MONDAY),) * 2)
+    for tokens in range(4, 120):
+        for layout in get_args(ContextFormat):
+            style = replace(STYLE, layout=layout, max_tokens=tokens)
+            assert rendered([left_out], style, messages=[said(""), said("")]).tokens <= tokens
 
 
 def test_first_places_go_to_what_was_retrieved() -> None:

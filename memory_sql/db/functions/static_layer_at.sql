@@ -18,7 +18,7 @@ DECLARE
     v_settings jsonb;
     v_pending_max bigint;
 BEGIN
-    SELECT a.settings, coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY

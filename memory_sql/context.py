@@ -181,7 +181,7 @@ def _own(scopes: Sequence[ScopeText]) -> ScopeText | None:
 def _text(scope: ScopeText, *, own: bool) -> Iterator[Block]:
     text = (scope.consolidation or "").strip()
     xml = escape(text)
-    if xml:
+    if xml.strip():
         element, attributes = _element(scope)
         yield Block(
             "text", element, attributes, scope.ref, scope.version, text=text, xml=xml, own=own, title=_called(scope)

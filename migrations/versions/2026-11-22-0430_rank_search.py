@@ -425,7 +425,7 @@ BEGIN
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
         CROSS JOIN LATERAL (
-            SELECT o.*
+            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
             LIMIT 1
@@ -469,7 +469,11 @@ BEGIN
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
            o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
            o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata,
+           (  -- as memory.observation_version, which would be called row by row
+               SELECT count(*)::integer + 1
+               FROM memory.events e
+               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+           ), o.tags, o.metadata,
            coalesce(k.status, t.status, 'active'),
            coalesce(
                k.pending,
@@ -743,26 +747,31 @@ BEGIN
         FROM unnest(p_lent_sessions, p_lent_numbers, p_lent_scores) l(session_id, number, score)
         GROUP BY l.session_id, l.number
     ), looked_at AS (
-        SELECT n.session_id, n.number, h.mask, h.words, h.asks, l.score AS lent
+        SELECT n.session_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
         FROM (
-            SELECT b.session_id, b.number + a.distance AS number
-            FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
-            CROSS JOIN generate_series(-c_around, c_around) a(distance)
-            UNION
-            SELECT l.session_id, l.number FROM lent l
-            UNION
-            SELECT m.session_id, m.number
+            SELECT u.session_id, u.number, bool_or(u.asked_for) AS asked_for
             FROM (
-                SELECT v.session_id, s.last_number,
-                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.session_id) - s.last_number AS before
-                FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
-                WHERE v_all OR v_dated
-            ) v
-            JOIN memory.messages m
-                ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
-            WHERE v.before < c_whole
-              AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+                SELECT b.session_id, b.number + a.distance AS number, false AS asked_for
+                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
+                CROSS JOIN generate_series(-c_around, c_around) a(distance)
+                UNION ALL
+                SELECT l.session_id, l.number, true FROM lent l
+                UNION ALL
+                SELECT m.session_id, m.number, true
+                FROM (
+                    SELECT v.session_id, s.last_number, sum(s.last_number) OVER (
+                        ORDER BY s.last_activity_at DESC, s.session_id
+                    ) - s.last_number AS before
+                    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
+                    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                    WHERE v_all OR v_dated
+                ) v
+                JOIN memory.messages m
+                    ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
+                WHERE v.before < c_whole
+                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+            ) u
+            GROUP BY u.session_id, u.number
         ) n
         LEFT JOIN hit h ON h.session_id = n.session_id AND h.number = n.number
         LEFT JOIN lent l ON l.session_id = n.session_id AND l.number = n.number
@@ -773,11 +782,15 @@ BEGIN
         FROM looked_at l
         WINDOW line AS (PARTITION BY l.session_id ORDER BY l.number),
                around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+    ), admitted AS MATERIALIZED (
+        SELECT *
+        FROM place p
+        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
     ), session AS MATERIALIZED (
         SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
     ), worth AS MATERIALIZED (
         SELECT m.mask, sum(v_idf[g.g]) AS idf
-        FROM (SELECT p.around FROM place p UNION SELECT s.mask FROM session s) m(mask)
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
@@ -794,7 +807,7 @@ BEGIN
                CASE WHEN w.recency = 0 THEN 0
                     ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - m.said_at), 0) / 2592000) END AS recency,
                coalesce(p.lent, 0) AS source
-        FROM place p
+        FROM admitted p
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
@@ -807,11 +820,7 @@ BEGIN
         LEFT JOIN worth around ON around.mask = p.around
         LEFT JOIN session ON session.session_id = p.session_id
         LEFT JOIN worth in_session ON in_session.mask = session.mask
-        WHERE (
-                p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.lent IS NOT NULL OR v_all
-                OR v_dated AND x.day <@ f.around OR bit_count(p.around::bit(64)) >= 2
-            )
-          AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)

@@ -325,7 +325,7 @@ BEGIN
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
         CROSS JOIN LATERAL (
-            SELECT o.*
+            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
             LIMIT 1
@@ -369,7 +369,11 @@ BEGIN
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
            o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
            o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata,
+           (  -- as memory.observation_version, which would be called row by row
+               SELECT count(*)::integer + 1
+               FROM memory.events e
+               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+           ), o.tags, o.metadata,
            coalesce(k.status, t.status, 'active'),
            coalesce(
                k.pending,

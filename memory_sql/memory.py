@@ -1089,7 +1089,7 @@ class Memory:
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()
-            hits, found = await search(reader, principal, asked, sought)
+            hits, found = await search(reader, principal, asked, sought, self._weights)
             seconds = time.perf_counter() - began
         self._count("search", principal, "asked", len(hits) + len(found), seconds)
         told: Sequence[str] = ()
@@ -1111,7 +1111,11 @@ class Memory:
         top_k, now = settings.context_top_k, past or self.now()
         sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
         asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
-        return await search(reader, principal, asked, sought)
+        return await search(reader, principal, asked, sought, self._weights)
+
+    @property
+    def _weights(self) -> ranking.Weights:
+        return ranking.Weights(recency=self.settings.recency)
 
     def _count(
         self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float

@@ -172,11 +172,11 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
-        exact float8, substance float8, recency float8, disputed float8, archived float8
+        substance float8, recency float8, disputed float8, archived float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], "when" boolean, spans datemultirange, around datemultirange, phrases text[], without text[],
+        names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
         said_by text, after date, before date, tags text[]
     );
 
@@ -337,7 +337,7 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
     v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
 
     RETURN QUERY
@@ -348,7 +348,7 @@ BEGIN
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
         FROM unnest(v_scopes, v_sizes) s(scope_id, size)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
@@ -363,7 +363,7 @@ BEGIN
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
         FROM (
             SELECT b.scope_id, b.seq + a.distance AS seq
@@ -413,8 +413,7 @@ BEGIN
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
                CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date + w.exact
-                    WHEN x.day <@ f.around OR coalesce(o.dates && f.around, false) THEN w.date
+                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
@@ -498,7 +497,9 @@ BEGIN
         WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
         LIMIT 1
     ) o
-    JOIN memory.scopes s ON s.agent_key = v_agent AND s.scope_id = b.scope_id
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = b.scope_id LIMIT 1
+    ) s
     LEFT JOIN LATERAL (
         SELECT t.*
         FROM memory.observation_states t
@@ -576,19 +577,19 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, date float8, exact float8,
+        asked float8, near float8, "window" float8, session float8, speaker float8, date float8,
         substance float8, recency float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], spans datemultirange, around datemultirange, phrases text[], without text[], said_by text,
+        names text[], spans datemultirange, phrases text[], without text[], said_by text,
         after date, before date, tags text[]
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
 
     SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
     INTO v_agent, v_total, v_owners
@@ -769,7 +770,7 @@ BEGIN
                 JOIN memory.messages m
                     ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
                 WHERE v.before < c_whole
-                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
             ) u
             GROUP BY u.session_id, u.number
         ) n
@@ -799,8 +800,7 @@ BEGIN
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans THEN w.date + w.exact
-                    WHEN x.day <@ f.around THEN w.date
+                    WHEN x.day <@ f.spans THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,

@@ -54,19 +54,19 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, date float8, exact float8,
+        asked float8, near float8, "window" float8, session float8, speaker float8, date float8,
         substance float8, recency float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], spans datemultirange, around datemultirange, phrases text[], without text[], said_by text,
+        names text[], spans datemultirange, phrases text[], without text[], said_by text,
         after date, before date, tags text[]
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
 
     SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
     INTO v_agent, v_total, v_owners
@@ -247,7 +247,7 @@ BEGIN
                 JOIN memory.messages m
                     ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
                 WHERE v.before < c_whole
-                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
             ) u
             GROUP BY u.session_id, u.number
         ) n
@@ -277,8 +277,7 @@ BEGIN
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans THEN w.date + w.exact
-                    WHEN x.day <@ f.around THEN w.date
+                    WHEN x.day <@ f.spans THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,

@@ -327,6 +327,7 @@ SCANNED = """
 """
 
 
+@pytest.mark.prove
 async def test_hot_reads_use_their_indexes_on_a_hundred_thousand_rows(memory: Memory) -> None:
     await said(memory)
     await told(memory)

@@ -1111,6 +1111,7 @@ class Memory:
         top_k, now = settings.context_top_k, past or self.now()
         sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
         asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+        asked = replace(asked, outside=principal["session_id"])  # of that one the host has the messages
         return await search(reader, principal, asked, sought, self._weights)
 
     @property

@@ -54,6 +54,7 @@ class Query:
 
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
     stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
+    Messages come from `outside` that session.
     """
 
     terms: tuple[Term, ...] = ()
@@ -66,6 +67,7 @@ class Query:
     after: date | None = None
     before: date | None = None
     tags: tuple[str, ...] = ()
+    outside: str | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -90,6 +92,7 @@ class Query:
                 "after": None if self.after is None else f"{self.after}",
                 "before": None if self.before is None else f"{self.before}",
                 "tags": self.tags,
+                "outside": self.outside,
                 "weights": asdict(weights),
             }
         )

@@ -237,6 +237,15 @@ async def test_context_shows_messages_that_no_observation_tells_of(memory: Memor
     assert "RetrievedMessages" not in here.xml
 
 
+async def test_messages_of_the_session_take_no_place_from_others(memory: Memory) -> None:
+    """The message that asks is in memory already, and the best match for itself."""
+    await said(memory)
+    asking = [{"id": f"q{n}", "role": "user", "content": "Do you remember the ferry?"} for n in range(8)]
+    await memory.add(asking, **MIA, session_id="now")
+    context = await memory.context(**MIA, session_id="now", message="Do you remember the ferry?")
+    assert "We will take the ferry to the islands." in context.xml
+
+
 async def test_search_is_one_statement_with_both_arms(memory: Memory) -> None:
     await said(memory)
     await told(memory)

@@ -60,7 +60,7 @@ BEGIN
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], spans datemultirange, phrases text[], without text[], said_by text,
-        after date, before date, tags text[]
+        after date, before date, tags text[], outside text
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
@@ -298,6 +298,7 @@ BEGIN
         LEFT JOIN session ON session.session_id = p.session_id
         LEFT JOIN worth in_session ON in_session.mask = session.mask
         WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+          AND (f.outside IS NULL OR m.session_id <> f.outside)
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)

@@ -1089,7 +1089,7 @@ class Memory:
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()
-            hits, found = await search(reader, principal, asked, sought, self._weights)
+            hits, found = await search(reader, principal, asked, sought, weights=self._weights)
             seconds = time.perf_counter() - began
         self._count("search", principal, "asked", len(hits) + len(found), seconds)
         told: Sequence[str] = ()
@@ -1112,7 +1112,7 @@ class Memory:
         sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
         asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
         asked = replace(asked, outside=principal["session_id"])  # of that one the host has the messages
-        return await search(reader, principal, asked, sought, self._weights)
+        return await search(reader, principal, asked, sought, weights=self._weights)
 
     @property
     def _weights(self) -> ranking.Weights:

@@ -10,17 +10,36 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+    field_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
 MOST_MINUTES = 5_256_000.0  # ten years
+MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
+DIGEST_KINDS = ("fact", "note", "procedure", "episode")
+
+Assembly = Literal["eden", "digest", "both"]
 
 
 def _file() -> Path:
@@ -32,6 +51,29 @@ def _zone(name: str) -> str:
         return zone_of(name).key
     except InputError as error:
         raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
+
+
+def _listed(value: object) -> object:
+    """Of text, as the environment and the command line have it, what stands between its commas."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+def _items(default: int, of: str) -> Any:
+    return Field(default, ge=0, le=MOST_ITEMS, description=f"{of} of a digest at most; 0: none (R243, R244)")
+
+
+def _characters(default: int, of: str) -> Any:
+    return Field(default, ge=0, le=MOST_CHARACTERS, description=f"characters of a digest's {of} at most; 0: none")
+
+
+def _tokens(of: str) -> Any:
+    return Field(
+        None, ge=0, le=MOST_TOKENS, description=f"tokens (estimated) of a digest's {of} at most; unset: as many as fit"
+    )
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Sensitivities = Annotated[tuple[Literal["public", "private", "sensitive"], ...], NoDecode, BeforeValidator(_listed)]
 
 
 class Settings(BaseSettings):
@@ -111,6 +153,50 @@ class Settings(BaseSettings):
     )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
+    assembly: Assembly = Field(
+        "eden", description="what a context is: eden (XML), digest, or both, XML first (C22); one call may differ"
+    )
+    digest_enabled: bool = Field(
+        True, description="false: no digest anywhere; other parts of a prompt stay (R255, R267)"
+    )
+    digest_sensitivities: Sensitivities = Field(
+        ("public", "private"), description="what a digest may hold (R246, R256)"
+    )
+    digest_fact_keys: Names = Field((), description="facts that a digest begins with, in this order (R240, R257)")
+    digest_tags: Names = Field((), description="tags whose observations come next, newest first (R240, R257)")
+    digest_keyword_limit: int = Field(
+        60,
+        ge=0,
+        le=200,
+        description="observations that a digest looks at by the words of a query; 0: none (R241, R258)",
+    )
+    digest_semantic: bool = Field(
+        False, description="whether a digest looks at what was found by meaning, where there is any (R242, R259)"
+    )
+    digest_newest: int = Field(
+        200,
+        ge=1,
+        le=10_000,
+        description="newest observations per scope that a digest without words or pins chooses from",
+    )
+    digest_snippet_characters: int = Field(
+        600, ge=1, le=MOST_CHARACTERS, description="characters of one text of a digest"
+    )
+    digest_items: int = _items(12, "lines")
+    digest_characters: int = _characters(2400, "text, all of it")
+    digest_tokens: int | None = _tokens("text, all of it")
+    digest_fact_items: int = _items(6, "facts")
+    digest_fact_characters: int = _characters(800, "facts")
+    digest_fact_tokens: int | None = _tokens("facts")
+    digest_note_items: int = _items(4, "notes")
+    digest_note_characters: int = _characters(1200, "notes")
+    digest_note_tokens: int | None = _tokens("notes")
+    digest_procedure_items: int = _items(3, "procedures")
+    digest_procedure_characters: int = _characters(1200, "procedures")
+    digest_procedure_tokens: int | None = _tokens("procedures")
+    digest_episode_items: int = _items(2, "episodes")
+    digest_episode_characters: int = _characters(800, "episodes")
+    digest_episode_tokens: int | None = _tokens("episodes")
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(
@@ -170,6 +256,24 @@ class Settings(BaseSettings):
         return self.model_copy(update=known) if known else self
 
 
+_BUDGETS = tuple(
+    f"digest_{kind}{dimension}"
+    for kind in ("", *(f"{kind}_" for kind in DIGEST_KINDS))
+    for dimension in ("items", "characters", "tokens")
+)
+DIGEST_SETTINGS = (  # what a digest is made by
+    "assembly",
+    "digest_enabled",
+    "digest_sensitivities",
+    "digest_fact_keys",
+    "digest_tags",
+    "digest_keyword_limit",
+    "digest_semantic",
+    "digest_newest",
+    "digest_snippet_characters",
+    *_BUDGETS,
+)
+
 # May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
 AGENT_SETTINGS = (
     "formation_messages",
@@ -191,6 +295,7 @@ AGENT_SETTINGS = (
     "daily_tokens",
     "language",
     "time_zone",
+    *DIGEST_SETTINGS,
 )
 FORMATION_LIMITS = (  # what `add` decides by
     "formation_messages",

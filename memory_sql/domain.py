@@ -296,6 +296,52 @@ class Observation(Value):
     version: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An observation that a digest may hold, with what its line says of it. `kind` None: not classified."""
+
+    scope: ScopeRef
+    seq: int
+    content: str
+    observed_at: datetime
+    source_kind: str
+    session_id: str | None = None
+    message_ids: tuple[str, ...] = ()
+    kind: str | None = None
+    confidence: float | None = None
+    importance: float | None = None
+    sensitivity: str = "private"
+    verification: str = "unverified"
+    status: str = "active"
+    fact_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return observation_id(self.scope.id, self.seq)
+
+    @classmethod
+    def of(cls, observation: Observation) -> Self:
+        o = observation
+        return cls(
+            scope=o.scope,
+            seq=parse_observation_id(o.id)[1],
+            content=o.content,
+            observed_at=o.observed_at,
+            source_kind=o.source.kind,
+            session_id=o.source.session_id,
+            message_ids=o.source.message_ids,
+            kind=o.kind,
+            confidence=o.confidence,
+            importance=o.importance,
+            sensitivity=o.sensitivity,
+            verification=o.verification,
+            status=o.status,
+            fact_key=o.fact_key,
+            tags=o.tags,
+        )
+
+
 class Contradiction(Value):
     """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
 
@@ -452,21 +498,43 @@ class ContextPart(Value):
     tokens: int
 
 
+class Digest(Value):
+    """A part of a prompt: `str(digest)` is its text, empty where it holds nothing.
+
+    `included` are the ids of the observations that it holds, in order. `counts`: what was found by pins (`structured`), by
+    words (`keyword`) and by meaning (`semantic`); of that, what is `included`, what came again (`repeated`), and what was
+    left out, by reason: `kind_budget`, `total_budget`, `too_long` (its id and source alone exceed the budget),
+    `sensitivity`, `disputed`, `not_active`.
+    """
+
+    text: str
+    included: tuple[str, ...]
+    counts: dict[str, int]
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Context(Value):
-    """What goes into the prompt: `str(context)` is the XML. `tokens` is an estimate (characters / 4.5)."""
+    """What goes into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
+
+    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't.
+    """
 
     xml: str
     parts: tuple[ContextPart, ...]
     tokens: int
     fired: bool
     reason: str | None = None
+    digest: Digest | None = None
 
     def __str__(self) -> str:
-        return self.xml
+        return "\n\n".join(filter(None, (self.xml, str(self.digest or ""))))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(source for part in self.parts for source in part.sources)
+        of_parts = tuple(source for part in self.parts for source in part.sources)
+        return of_parts + (self.digest.included if self.digest else ())
 
 
 class RunDueResult(Value):

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, corrections, diff, embedded, forgetting, intake, journal, retrieval
+from memory_sql import context, corrections, diff, digest, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
     held_of,
@@ -39,13 +39,13 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import Settings, checked_for_agent
+from memory_sql.config import Assembly, Settings, checked_for_agent
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
-from memory_sql.db.contexts import static_layer
+from memory_sql.db.digests import Wanted, context_of, digest_of
 from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
@@ -66,6 +66,7 @@ from memory_sql.domain import (
     Context,
     DeadRun,
     Diff,
+    Digest,
     ForgetTarget,
     FormResult,
     Marked,
@@ -948,25 +949,66 @@ class Memory:
         message: str | None = None,
         retrieve: bool | None = None,
         as_of: datetime | None = None,
+        assembly: Assembly | None = None,
         session: Session | None = None,
     ) -> Context:
-        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the XML.
+        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the part of the prompt.
 
-        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never. `as_of`: what
-        it would have been at a moment of recorded time, of what this user may see now and could see then, and without
-        what was forgotten since.
+        That is XML (`assembly` eden), the digest of `message`, or both, as the agent's setting says, unless this call does.
+        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never; a digest looks
+        for the words of any message, unless `retrieve=False`. `as_of`: what it would have been at a moment of recorded time,
+        of what this user may see now and could see then, and without what was forgotten since.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked = text_of("message", message)
+        asked, chosen = text_of("message", message), checked_for_agent({"assembly": assembly})
+        words = () if retrieve is False else retrieval.search_terms(asked)
+        wanted = Wanted(principal, self.settings, chosen, searched=bool(words))
         async with self.database.statement(session, None if past is None else principal) as unit:
-            scopes = await static_layer(unit, principal, self.settings.pending_max, past)
+            begun = await context_of(unit, wanted, self.settings.pending_max, past)
+            has_xml, has_digest = begun.settings.assembly != "digest", begun.settings.assembly != "eden"
             fired = retrieval.Fired("asked") if retrieve else None
-            if retrieve is None and asked:
-                fired = retrieval.should_retrieve(asked, context.words_of(scopes))
-            terms = retrieval.search_terms(asked) if fired else ()
-            hits = await search(unit, principal, terms, self.settings.context_top_k, past)
+            if retrieve is None and asked and has_xml:
+                fired = retrieval.should_retrieve(asked, context.words_of(begun.scopes))
+            shown = self.settings.context_top_k if fired and has_xml else 0
+            weighed = digest.keyword_limit(begun.settings) if has_digest else 0
+            hits = await search(unit, principal, words, max(shown, weighed), past) if shown or weighed else []
         reason = fired.reason if fired else None
-        return context.render(scopes, hits, past or self.now(), fired=fired is not None, reason=reason)
+        if not has_xml:
+            return digest.alone(
+                digest.compose(begun.candidates, hits, begun.settings), searched=bool(weighed and words)
+            )
+        built = context.render(begun.scopes, hits[:shown], past or self.now(), fired=fired is not None, reason=reason)
+        if not has_digest:
+            return built
+        return digest.beside(built, digest.compose(begun.candidates, hits[:weighed], begun.settings))
+
+    async def digest(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        query: str | None = None,
+        budgets: Mapping[str, Mapping[str, int]] | None = None,
+        as_of: datetime | None = None,
+        session: Session | None = None,
+    ) -> Digest:
+        """A bounded part of a prompt, each line with its id and source; the same for the same arguments and memory.
+
+        What is pinned by the agent's settings, then what holds any of the query's words; without either, the most important
+        and then newest that the user may see. `budgets` replace those of the settings, in part or whole: `{"total":
+        {"items": 5}, "fact": {"characters": 400}}`, of total, fact, note, procedure, episode. `as_of`: of what was known at
+        a moment of recorded time. Raises `InputError`.
+        """
+        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
+        words = retrieval.search_terms(text_of("query", query))
+        asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
+        wanted = Wanted(principal, self.settings, asked, searched=bool(words))
+        async with self.database.statement(session, None if past is None else principal) as unit:
+            begun = await digest_of(unit, wanted, past)
+            limit = digest.keyword_limit(begun.settings)
+            hits = await search(unit, principal, words, limit, past) if limit else []
+        return digest.compose(begun.candidates, hits, begun.settings)
 
     async def search(
         self,

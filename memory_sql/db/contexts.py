@@ -32,8 +32,8 @@ _COLUMNS = (
     "disputed_contents",
     "disputed_times",
 )
-_layer = func.memory.static_layer(*_WHOSE).table_valued(*_COLUMNS, name="layer")
-_STATIC_LAYER = select(_layer).order_by(*in_stable_order(_layer.c))
+LAYER = func.memory.static_layer(*_WHOSE).table_valued(*_COLUMNS, name="layer")
+_STATIC_LAYER = select(LAYER).order_by(*in_stable_order(LAYER.c))
 _moment = bindparam("as_of", type_=DateTime(timezone=True))
 _layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(*_COLUMNS, name="layer")
 _STATIC_LAYER_AT = select(_layer_at).order_by(*in_stable_order(_layer_at.c))
@@ -48,14 +48,15 @@ async def static_layer(
         found = await session.execute(_STATIC_LAYER, given)
     else:
         found = await session.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of})
-    return [
-        ScopeText(
-            ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-            display_name=row.display_name,
-            consolidation=row.consolidation,
-            version=row.version,
-            pending=pending_of(row),
-            disputed=disputed_of(row),
-        )
-        for row in found
-    ]
+    return [scope_text(row) for row in found]
+
+
+def scope_text(row: Any) -> ScopeText:
+    return ScopeText(
+        ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+        display_name=row.display_name,
+        consolidation=row.consolidation,
+        version=row.version,
+        pending=pending_of(row),
+        disputed=disputed_of(row),
+    )

@@ -29,6 +29,8 @@ FUNCTIONS = (
     "search",
     "known_at",
     "static_layer_at",
+    "agent_settings",
+    "digest_candidates",
 )
 VIEWS = (
     "v_observations",

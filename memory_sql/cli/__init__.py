@@ -40,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "observe": knowledge.observe,
     "consolidate": knowledge.consolidate,
     "context": reading.context,
+    "digest": reading.digest,
     "search": reading.search,
     "scopes": reading.scopes,
     "list": reading.list_observations,

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import DIGEST_SETTINGS, Settings
 from memory_sql.db.contexts import LAYER, scope_text, static_layer
-from memory_sql.db.observations import PAST_OBSERVATION, PAST_STATUS, to_observation
+from memory_sql.db.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
 from memory_sql.db.scopes import in_stable_order, scope_ref
 from memory_sql.db.tables import ObservationRow, ScopeRow
 from memory_sql.domain import Candidate, ScopeText
@@ -107,7 +107,10 @@ _PAST = (
             ObservationRow.tags.op("&&")(_pins["tags"]),
             and_(_unpinned, ~bindparam("searched", type_=Boolean)),
         ),
-        or_(_place.is_not(None), ObservationRow.sensitivity == func.any(_pins["shown"])),
+        or_(
+            _place.is_not(None),
+            and_(ObservationRow.sensitivity == func.any(_pins["shown"]), VERIFICATION != "disputed"),
+        ),
     )
     .order_by(
         _place,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SetAside,
         Source,
         Stats,
+        Trimmed,
         Usage,
         Violation,
     )
@@ -83,6 +84,7 @@ __all__ = [
     "Settings",
     "Source",
     "Stats",
+    "Trimmed",
     "Usage",
     "Violation",
     "__version__",

@@ -37,7 +37,7 @@ from memory_sql.errors import ConfigurationError, InputError
 CONFIG_FILE = "memory-sql.toml"
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
-DIGEST_KINDS = ("fact", "note", "procedure", "episode")
+BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
 Assembly = Literal["eden", "digest", "both"]
 
@@ -70,6 +70,10 @@ def _tokens(of: str) -> Any:
     return Field(
         None, ge=0, le=MOST_TOKENS, description=f"tokens (estimated) of a digest's {of} at most; unset: as many as fit"
     )
+
+
+def _kept(what: str) -> Any:
+    return Field(None, ge=0, description=f"{what} that a scope keeps under retention = budget; unset: all")
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
@@ -197,6 +201,22 @@ class Settings(BaseSettings):
     digest_episode_items: int = _items(2, "episodes")
     digest_episode_characters: int = _characters(800, "episodes")
     digest_episode_tokens: int | None = _tokens("episodes")
+    retention: Literal["none", "budget"] = Field(
+        "none", description="budget: `trim` evicts what is more than the budgets of each scope (store_…)"
+    )
+    store_items: int | None = _kept("observations, all of them,")
+    store_characters: int | None = _kept("characters of observations, all of them,")
+    store_fact_items: int | None = _kept("facts")
+    store_fact_characters: int | None = _kept("characters of facts")
+    store_note_items: int | None = _kept("notes")
+    store_note_characters: int | None = _kept("characters of notes")
+    store_procedure_items: int | None = _kept("procedures")
+    store_procedure_characters: int | None = _kept("characters of procedures")
+    store_episode_items: int | None = _kept("episodes")
+    store_episode_characters: int | None = _kept("characters of episodes")
+    trim_batch: int = Field(
+        1000, ge=1, le=10_000, description="observations that one transaction of `trim` evicts at most"
+    )
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(
@@ -258,7 +278,7 @@ class Settings(BaseSettings):
 
 _BUDGETS = tuple(
     f"digest_{kind}{dimension}"
-    for kind in ("", *(f"{kind}_" for kind in DIGEST_KINDS))
+    for kind in ("", *(f"{kind}_" for kind in BUDGET_KINDS))
     for dimension in ("items", "characters", "tokens")
 )
 DIGEST_SETTINGS = (  # what a digest is made by
@@ -272,6 +292,11 @@ DIGEST_SETTINGS = (  # what a digest is made by
     "digest_newest",
     "digest_snippet_characters",
     *_BUDGETS,
+)
+STORE_BUDGETS = tuple(
+    f"store_{kind}{dimension}"
+    for kind in ("", *(f"{kind}_" for kind in BUDGET_KINDS))
+    for dimension in ("items", "characters")
 )
 
 # May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
@@ -296,6 +321,8 @@ AGENT_SETTINGS = (
     "language",
     "time_zone",
     *DIGEST_SETTINGS,
+    "retention",
+    *STORE_BUDGETS,
 )
 FORMATION_LIMITS = (  # what `add` decides by
     "formation_messages",

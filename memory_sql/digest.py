@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory_sql.config import DIGEST_KINDS, Settings, checked_for_agent
+from memory_sql.config import BUDGET_KINDS, Settings, checked_for_agent
 from memory_sql.domain import Candidate, Context, Digest, Hit
 from memory_sql.errors import InputError
 from memory_sql.text import characters_of, count_tokens, one_line
@@ -117,8 +117,8 @@ def asked_budgets(budgets: Mapping[str, Mapping[str, int]] | None) -> dict[str, 
     """
     asked = dict[str, Any]()
     for kind, limits in (budgets or {}).items():
-        if kind not in ("total", *DIGEST_KINDS) or not isinstance(limits, Mapping):
-            raise InputError(f"budgets are of total, {', '.join(DIGEST_KINDS)}, each with items, characters, tokens")
+        if kind not in ("total", *BUDGET_KINDS) or not isinstance(limits, Mapping):
+            raise InputError(f"budgets are of total, {', '.join(BUDGET_KINDS)}, each with items, characters, tokens")
         prefix = "digest_" if kind == "total" else f"digest_{kind}_"
         if unknown := sorted(set(limits) - {"items", "characters", "tokens"}):
             raise InputError(f"a budget has items, characters and tokens, not {', '.join(map(str, unknown))}")
@@ -148,13 +148,6 @@ def by_score(hits: Sequence[Hit]) -> list[Candidate]:
     return sorted(newest, key=lambda one: scores[one.id], reverse=True)
 
 
-def kind_of(candidate: Candidate) -> str:
-    """Which budget it counts against: its kind; unclassified, a fact where it has a key, else a note."""
-    if candidate.kind in DIGEST_KINDS:
-        return candidate.kind
-    return "fact" if candidate.fact_key is not None else "note"
-
-
 def _newest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     by_id = sorted(candidates, key=lambda one: (one.scope.id, one.seq))
     return sorted(by_id, key=lambda one: one.observed_at, reverse=True)
@@ -163,13 +156,13 @@ def _newest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
 def _fill(candidates: Sequence[Candidate], settings: Settings) -> tuple[dict[str, str], Counter[str]]:
     """The lines by id, and what became of each candidate."""
     total = _Room.of(settings, taken=len(HEAD))
-    kinds = {kind: _Room.of(settings, kind) for kind in DIGEST_KINDS}
+    kinds = {kind: _Room.of(settings, kind) for kind in BUDGET_KINDS}
     lines, seen, outcomes = dict[str, str](), set[str](), Counter[str]()
     for candidate in candidates:
         outcome = "repeated" if candidate.id in seen else _unfit(candidate, settings)
         seen.add(candidate.id)
         if outcome is None:
-            room = kinds[kind_of(candidate)]
+            room = kinds[candidate.budget_kind]
             line, outcome = _fit(candidate, room, total, settings.digest_snippet_characters)
             if line:
                 lines[candidate.id] = line
@@ -219,7 +212,7 @@ def front_of(candidate: Candidate) -> str:
     if c.confidence is not None:
         facts.append(f"conf={c.confidence:.2f}")
     facts.append(c.observed_at.date().isoformat())
-    return f"- [{kind_of(c)}] {c.id} ({', '.join(facts)}) "
+    return f"- [{c.budget_kind}] {c.id} ({', '.join(facts)}) "
 
 
 def _id(value: str) -> str:

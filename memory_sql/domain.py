@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from memory_sql.config import BUDGET_KINDS
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
 from memory_sql.text import clean, one_line
 
@@ -296,6 +297,11 @@ class Observation(Value):
     version: int = 1
 
 
+def budget_kind(kind: str | None, *, has_key: bool) -> str:
+    """Which budget an observation counts against: its kind; unclassified, a fact where it has a key, else a note."""
+    return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An observation that a digest may hold, with what its line says of it. `kind` None: not classified."""
@@ -319,6 +325,10 @@ class Candidate:
     @property
     def id(self) -> str:
         return observation_id(self.scope.id, self.seq)
+
+    @property
+    def budget_kind(self) -> str:
+        return budget_kind(self.kind, has_key=self.fact_key is not None)
 
     @classmethod
     def of(cls, observation: Observation) -> Self:
@@ -692,6 +702,18 @@ class SetAside(Value):
 
     observations: tuple[str, ...]
     withheld: tuple[int, ...] = ()
+
+
+class Trimmed(Value):
+    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets by what is protected.
+
+    `dry_run`: nothing was done; it says what would have been.
+    """
+
+    evicted: dict[str, int] = Field(default_factory=dict)
+    scopes: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
+    dry_run: bool = False
 
 
 class Stats(Value):

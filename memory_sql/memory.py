@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import context, corrections, diff, digest, embedded, forgetting, intake, journal, retrieval
+from memory_sql import budgets, context, corrections, diff, digest, embedded, forgetting, intake, journal, retrieval
 from memory_sql.arguments import (
     content_of,
     held_of,
@@ -80,6 +80,7 @@ from memory_sql.domain import (
     SetAside,
     SourceKind,
     Stats,
+    Trimmed,
     Verification,
     Violation,
     aware,
@@ -555,6 +556,28 @@ class Memory:
                 if agent_key is not None:
                     receipts.append(await forgetting.again(unit, agent_key, entry, self.settings, self.now()))
         return [receipt for receipt in receipts if receipt is not None]
+
+    async def trim(self, *, agent_id: object, dry_run: bool = False) -> Trimmed:
+        """Evicts what scopes keep beyond the agent's budgets (`retention` = budget); `dry_run` only says what would go.
+
+        What has one of the digest's pinned keys or tags, is disputed, or is held by a legal hold stays: scopes that it keeps
+        over their budgets are named. Each scope is done by itself, in bounded transactions. Raises `NotFoundError`.
+        """
+        agent, trimmed = id_of("agent_id", agent_id), Trimmed(dry_run=dry_run)
+        async with self.database.transaction(principal=service(agent)) as unit:
+            known = await find_agent(unit, agent)
+            if known is None:
+                raise NotFoundError("agent", agent)
+            settings = self.settings.of_agent(known.settings)
+            over = await budgets.scopes_over(unit, known.key, settings)
+        sweep = budgets.preview if dry_run else budgets.trim
+        for scope_id in over:
+            is_whole = False
+            while not is_whole:
+                async with self.database.transaction(principal=service(agent)) as unit:
+                    done, is_whole = await sweep(unit, known.key, scope_id, settings, self.now())
+                trimmed = budgets.added(trimmed, done)
+        return trimmed
 
     # What a person corrects; each takes effect in the next context, and is an event with who did it and why
 

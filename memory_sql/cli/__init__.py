@@ -53,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "retry": work.retry,
     "discard": work.discard,
     "undo": work.undo,
+    "trim": work.trim,
     "verify": work.verify,
     "correct": corrections.correct,
     "supersede": corrections.supersede,

@@ -1,4 +1,4 @@
-"""Commands about work in the background: worker, status, retry, discard, undo, verify."""
+"""Commands about work in the background: worker, status, retry, discard, undo, trim, verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_n
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, Violation
+    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, Trimmed, Violation
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
 
@@ -212,6 +212,37 @@ def undo(
 def _undone_text(undone: ConsolidateResult) -> str:
     head = f"s{undone.scope.id}  {undone.scope}  v{undone.version}"
     return f"{head}\n{output.indented(undone.content)}" if undone.content else f"{head}, no text"
+
+
+def trim(
+    agent: Agent,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evicts what scopes keep beyond the agent's budgets.
+
+    \b
+    memory-sql settings --agent ada --set retention=budget --set store_note_items=500
+    memory-sql trim --agent ada --dry-run
+    memory-sql trim --agent ada
+
+    Nothing is deleted: what goes isn't shown any more. What is pinned, disputed or under a legal hold stays; where that alone
+    is more than the budget the exit code is 1.
+    """
+    trimmed = run(url, data, lambda memory: memory.trim(agent_id=agent, dry_run=dry_run))
+    output.one(trimmed, _trimmed_text, as_json)
+    for scope_id in trimmed.over:
+        output.complain(f"scope s{scope_id} exceeds its budget by what is protected")
+    if trimmed.over:
+        raise typer.Exit(1)
+
+
+def _trimmed_text(trimmed: Trimmed) -> str:
+    counts = ", ".join(output.many(count, kind) for kind, count in sorted(trimmed.evicted.items()))
+    done = "would evict" if trimmed.dry_run else "evicted"
+    return f"{done} {counts} from {output.many(len(trimmed.scopes), 'scope')}" if counts else "nothing to evict"
 
 
 def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:

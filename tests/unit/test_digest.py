@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from memory_sql.config import DIGEST_KINDS, Settings
+from memory_sql.config import BUDGET_KINDS, Settings
 from memory_sql.digest import (
     FOUND,
     HEAD,
@@ -25,7 +25,6 @@ from memory_sql.digest import (
     compose,
     cut,
     in_order,
-    kind_of,
 )
 from memory_sql.domain import Candidate, Digest, Hit, Observation, ScopeRef, Source
 from memory_sql.errors import InputError
@@ -79,7 +78,7 @@ def test_line_says_what_it_is_where_it_comes_from_and_then_the_text() -> None:
      ({"kind": "procedure"}, "procedure"), ({"kind": "box"}, "note")],
 )  # fmt: skip
 def test_kind_is_its_own_else_fact_with_a_key_else_note(more: dict[str, Any], kind: str) -> None:
-    assert kind_of(candidate(**more)) == kind
+    assert candidate(**more).budget_kind == kind
 
 
 def test_sensitive_is_left_out_by_default() -> None:
@@ -290,7 +289,7 @@ def test_defaults_are_those_of_the_system_before() -> None:
     assert (s.digest_enabled, s.digest_sensitivities) == (True, ("public", "private"))
     assert (s.digest_fact_keys, s.digest_tags, s.digest_keyword_limit, s.digest_semantic) == ((), (), 60, False)
     assert (s.digest_items, s.digest_characters, s.digest_tokens) == (12, 2400, None)
-    assert [(getattr(s, f"digest_{kind}_items"), getattr(s, f"digest_{kind}_characters")) for kind in DIGEST_KINDS] == [
+    assert [(getattr(s, f"digest_{kind}_items"), getattr(s, f"digest_{kind}_characters")) for kind in BUDGET_KINDS] == [
         (6, 800), (4, 1200), (3, 1200), (2, 800),
     ]  # fmt: skip
 
@@ -326,7 +325,7 @@ def some(pick: random.Random) -> Candidate:
 
 def some_budgets(pick: random.Random) -> dict[str, Any]:
     chosen = dict[str, Any]()
-    for prefix in ("digest_", *(f"digest_{kind}_" for kind in DIGEST_KINDS)):
+    for prefix in ("digest_", *(f"digest_{kind}_" for kind in BUDGET_KINDS)):
         chosen[f"{prefix}items"] = pick.choice((0, 1, 2, 5, 20))
         chosen[f"{prefix}characters"] = pick.choice((0, 150, 200, 300, 700, 3000))
         chosen[f"{prefix}tokens"] = pick.choice((None, None, 30, 60, 200))
@@ -363,7 +362,7 @@ def test_budgets_hold_lines_are_whole_and_order_does_not_matter(seed: int) -> No
 
 
 def hold_budgets(digest: Digest, settings: Settings) -> None:
-    sizes = {"": [len(digest.text)] if digest.text else []} | {f"{kind}_": [] for kind in DIGEST_KINDS}
+    sizes = {"": [len(digest.text)] if digest.text else []} | {f"{kind}_": [] for kind in BUDGET_KINDS}
     for line in lines(digest):
         sizes[f"{LINE.fullmatch(line)[1]}_"].append(len(line) + 1)  # type: ignore[index]
     for prefix, sized in sizes.items():
@@ -380,7 +379,7 @@ def hold_lines(digest: Digest, known: dict[str, Candidate]) -> None:
     for line in lines(digest):
         kind, key, facts, text = LINE.fullmatch(line).groups()  # type: ignore[union-attr]
         one = known[key]
-        assert (kind, one.status, one.verification != "disputed") == (kind_of(one), "active", True)
+        assert (kind, one.status, one.verification != "disputed") == (one.budget_kind, "active", True)
         assert one.sensitivity in ("public", "private")
         assert facts.startswith(f"{one.sensitivity}, prov={one.source_kind}, ")
         assert facts.endswith(one.observed_at.date().isoformat())
@@ -410,7 +409,7 @@ def test_what_comes_first_and_fits_whole_is_in(seed: int) -> None:
     one, settings = some(pick), PLAIN.model_copy(update=some_budgets(pick))
     if (one.status, one.verification != "disputed", one.sensitivity != "sensitive") != ("active", True, True):
         return
-    kind = f"{kind_of(one)}_"
+    kind = f"{one.budget_kind}_"
     (line,) = lines(compose([one], [], PLAIN.model_copy(update=dict.fromkeys(ENOUGH, 10_000))))
     fits = all(
         getattr(settings, f"digest_{prefix}items")
@@ -423,5 +422,5 @@ def test_what_comes_first_and_fits_whole_is_in(seed: int) -> None:
 
 
 ENOUGH = (
-    "digest_snippet_characters", "digest_characters", *(f"digest_{kind}_characters" for kind in DIGEST_KINDS),
+    "digest_snippet_characters", "digest_characters", *(f"digest_{kind}_characters" for kind in BUDGET_KINDS),
 )  # fmt: skip

@@ -126,7 +126,7 @@ _PAST = (
 async def context_of(session: AsyncSession, wanted: Wanted, pending_max: int, as_of: datetime | None) -> Begun:
     """The beginning of a context: one statement, of a past moment up to three."""
     if as_of is None:
-        rows = (await session.execute(_OPENING, {**wanted.parameters, "pending_max": pending_max})).all()
+        rows = list(await session.execute(_OPENING, {**wanted.parameters, "pending_max": pending_max}))
         scopes = [scope_text(row) for row in rows if row.scope_id is not None]
         return Begun(wanted.of_agent(rows[0].own), _candidates_of(rows), scopes)
     begun = await digest_of(session, wanted, as_of)
@@ -136,9 +136,10 @@ async def context_of(session: AsyncSession, wanted: Wanted, pending_max: int, as
 async def digest_of(session: AsyncSession, wanted: Wanted, as_of: datetime | None) -> Begun:
     """The beginning of a digest, without the static layer: one statement, of a past moment up to two."""
     if as_of is None:
-        rows = (await session.execute(_DIGEST, wanted.parameters)).all()
+        rows = list(await session.execute(_DIGEST, wanted.parameters))
         return Begun(wanted.of_agent(rows[0].own), _candidates_of(rows), [])
-    settings = wanted.of_agent((await session.execute(_OWN, wanted.parameters)).scalar_one())
+    (row,) = await session.execute(_OWN, wanted.parameters)
+    settings = wanted.of_agent(row.own)
     if settings.assembly == "eden" or not settings.digest_enabled:
         return Begun(settings, [], [])
     found = await session.execute(

@@ -31,7 +31,9 @@ _score = func.ts_rank(ObservationRow.search, _query)
 _SEARCH_AT = (
     PAST_OBSERVATION.add_columns(_score.label("score"))
     .where(
-        ObservationRow.search.op("@@")(_query), PAST_STATUS.not_in(("quarantined", "superseded")), ScopeRow.is_active
+        ObservationRow.search.op("@@")(_query),
+        PAST_STATUS.not_in(("quarantined", "superseded", "evicted")),
+        ScopeRow.is_active,
     )
     .order_by(_score.desc(), ObservationRow.observed_at.desc(), ObservationRow.scope_id, ObservationRow.seq)
     .limit(bindparam("limit", type_=BigInteger))

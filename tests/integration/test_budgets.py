@@ -64,13 +64,18 @@ async def test_what_is_evicted_is_kept_but_not_shown(memory: Memory) -> None:
     await memory.trim(**ADA)
     assert (await memory.get(gone, **MIA)).status == "evicted"
     assert gone not in (await memory.context(**MIA)).sources
-    for query in (None, "boat"):
-        assert len((await memory.digest(**MIA, query=query)).included) == 2
+    retrieved = await memory.context(**MIA, message="Do you remember the boat?", retrieve=True)
+    assert gone not in retrieved.sources
+    for now in (None, memory.now()):
+        found = await memory.search("boat", **MIA, as_of=now)
+        assert gone not in {hit.observation.id for hit in found.results}
+        assert len(found.results) == 2
+        for query in (None, "boat"):
+            assert len((await memory.digest(**MIA, query=query, as_of=now)).included) == 2
     assert await rows(memory, "SELECT scope_id, seq, kind, actor, detail FROM memory.events") == [
         (1, 1, "status", None, {"from": "active", "to": "evicted", "why": "budget"})
     ]
-    before = await memory.list(**MIA, as_of=memory.now())
-    assert len(before) == 2
+    assert len(await memory.list(**MIA, as_of=memory.now())) == 2
     again = await memory.observe("Boat 0.", **MIA)
     assert again.id != gone
 

@@ -42,7 +42,7 @@ BEGIN
     JOIN wanted w ON w.language = o.language
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
     WHERE o.search @@ w.query
-      AND coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded')
+      AND coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
       AND s.is_active
     ORDER BY ts_rank(o.search, w.query) DESC, o.observed_at DESC, o.scope_id, o.seq
     LIMIT p_limit;

@@ -174,6 +174,11 @@ BEGIN
     LIMIT p_limit;
 END
 $$;
+
+REVOKE EXECUTE ON FUNCTION memory.search(text, text, text, text, bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
+    'The observations that a user of an agent may see and that match, best first; one row per observation.';
 """
 
 SEARCH = """
@@ -227,6 +232,11 @@ BEGIN
     LIMIT p_limit;
 END
 $$;
+
+REVOKE EXECUTE ON FUNCTION memory.search(text, text, text, text, bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
+    'The observations that a user of an agent may see and that match, best first; one row per observation.';
 """
 
 

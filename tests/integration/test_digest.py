@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
@@ -261,3 +262,36 @@ def test_commands(database_url: str) -> None:
     for wrong in ("total.items", "total=3", "total.items=x", "total.items=-1", "total.lines=3", "all.items=3"):
         assert "budget" in run("digest", "--budget", wrong, code=1).err
     assert "assembly" in run("context", "--assembly", "xml", code=1).err
+
+
+MANY = """
+    INSERT INTO memory.observations
+        (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, fact_key, tags)
+    SELECT agent_key, scope_id, n, 'Boat ' || n, now(), 'observe', 1,
+           CASE WHEN n % 100 = 0 THEN 'boat' || n END, CASE WHEN n % 100 = 0 THEN '{hundred}'::text[] ELSE '{}' END
+    FROM memory.scopes, generate_series(2, 5000) n
+"""
+READ = """
+    SELECT sum(pg_stat_get_xact_tuples_returned(oid)) FROM pg_class
+    WHERE oid = 'memory.observations'::regclass
+       OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'memory.observations'::regclass)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pins", "most"),
+    [({"digest_fact_keys": ["boat300", "home"]}, 20), ({"digest_newest": 50}, 200), ({"digest_tags": ["hundred"]}, 5100)],
+)  # fmt: skip
+async def test_no_more_is_read_than_it_takes(memory: Memory, pins: dict[str, Any], most: int) -> None:
+    """Pinned facts by their index, the newest by their number, tags in one sweep; each time anew for what is shown."""
+    await memory.observe("Boat 1.", **MIA)
+    await rows(memory, MANY)
+    await rows(memory, "UPDATE memory.scopes SET last_seq = 5000")
+    await rows(memory, "ANALYZE memory.observations")
+    await memory.configure(**ADA, **pins)
+    async with AsyncSession(memory.database.engine) as session:
+        digest = await memory.digest(**MIA, session=session)
+        read = await session.scalar(text(READ))
+    assert 1 <= digest.counts["structured"] <= 24
+    assert read is not None
+    assert digest.counts["structured"] <= read <= most

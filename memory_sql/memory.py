@@ -45,7 +45,7 @@ from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
-from memory_sql.db.digests import Wanted, context_of, digest_of
+from memory_sql.db.digests import Wanted, context_of, defaults_of, digest_of
 from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
@@ -123,6 +123,7 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
+        self._digest_defaults = defaults_of(self.settings)
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
         self._url = url or (self.settings.url.get_secret_value() if self.settings.url else None)
@@ -985,7 +986,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked, chosen = text_of("message", message), checked_for_agent({"assembly": assembly})
         words = () if retrieve is False else retrieval.search_terms(asked)
-        wanted = Wanted(principal, self.settings, chosen, searched=bool(words))
+        wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(words))
         async with self.database.statement(session, None if past is None else principal) as unit:
             begun = await context_of(unit, wanted, self.settings.pending_max, past)
             has_xml, has_digest = begun.settings.assembly != "digest", begun.settings.assembly != "eden"
@@ -1026,7 +1027,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         words = retrieval.search_terms(text_of("query", query))
         asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
-        wanted = Wanted(principal, self.settings, asked, searched=bool(words))
+        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=bool(words))
         async with self.database.statement(session, None if past is None else principal) as unit:
             begun = await digest_of(unit, wanted, past)
             limit = digest.keyword_limit(begun.settings)

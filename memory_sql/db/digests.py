@@ -10,7 +10,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, case, column, false, func, or_, select, true
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    false,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,22 +41,27 @@ from memory_sql.domain import Candidate, ScopeText
 class Wanted:
     """Who asks for a digest, by which settings: the process's, and those that this call replaces.
 
-    `searched`: it looks for words as well.
+    `defaults` are the former as `defaults_of` writes them; `searched`: it looks for words as well.
     """
 
     principal: Mapping[str, Any]
     settings: Settings
+    defaults: str
     asked: Mapping[str, Any]
     searched: bool
 
     @property
     def parameters(self) -> dict[str, Any]:
-        defaults = self.settings.model_dump(mode="json", include=set(DIGEST_SETTINGS))
-        return {**self.principal, "defaults": defaults, "asked": dict(self.asked), "searched": self.searched}
+        return {**self.principal, "defaults": self.defaults, "asked": dict(self.asked), "searched": self.searched}
 
     def of_agent(self, own: Mapping[str, Any]) -> Settings:
         """The settings that count: of the call, else of the agent, else of the process."""
         return self.settings.of_agent({**own, **self.asked})
+
+
+def defaults_of(settings: Settings) -> str:
+    """What a digest is made by, as JSON; once for a process, since writing it takes as long as a quick statement."""
+    return settings.model_dump_json(include=set(DIGEST_SETTINGS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +98,8 @@ _own = func.memory.agent_settings(_agent).table_valued(column("own", JSONB), nam
 _candidates = func.memory.digest_candidates(
     _agent,
     *(bindparam(name, type_=Text) for name in ("user_id", "session_id")),
-    *(bindparam(name, type_=JSONB) for name in ("defaults", "asked")),
+    cast(bindparam("defaults", type_=Text), JSONB),
+    bindparam("asked", type_=JSONB),
     bindparam("searched", type_=Boolean),
 ).table_valued(*_COLUMNS, name="candidates")
 _named = [column.label(f"c_{column.name}") for column in _candidates.c]

@@ -115,13 +115,15 @@ def asked_budgets(budgets: Mapping[str, Mapping[str, int]] | None) -> dict[str, 
 
     Raises `InputError` for a kind, a dimension or a number that no budget has.
     """
+    if not isinstance(budgets, Mapping | None):
+        raise InputError(f"budgets must be a mapping, not {type(budgets).__name__}")
     asked = dict[str, Any]()
     for kind, limits in (budgets or {}).items():
         if kind not in ("total", *BUDGET_KINDS) or not isinstance(limits, Mapping):
             raise InputError(f"budgets are of total, {', '.join(BUDGET_KINDS)}, each with items, characters, tokens")
         prefix = "digest_" if kind == "total" else f"digest_{kind}_"
-        if unknown := sorted(set(limits) - {"items", "characters", "tokens"}):
-            raise InputError(f"a budget has items, characters and tokens, not {', '.join(map(str, unknown))}")
+        if unknown := sorted(map(str, set(limits) - {"items", "characters", "tokens"})):
+            raise InputError(f"a budget has items, characters and tokens, not {', '.join(unknown)}")
         asked |= {f"{prefix}{dimension}": most for dimension, most in limits.items()}
     return checked_for_agent(asked)
 

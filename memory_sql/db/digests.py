@@ -102,11 +102,9 @@ _candidates = func.memory.digest_candidates(
     bindparam("asked", type_=JSONB),
     bindparam("searched", type_=Boolean),
 ).table_valued(*_COLUMNS, name="candidates")
-_named = [column.label(f"c_{column.name}") for column in _candidates.c]
+_named = [item.label(f"c_{item.name}") for item in _candidates.c]
 _DIGEST = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
 _OWN = select(_own.c.own)
-
-
 _rows = LAYER.join(_candidates, false(), full=True)
 _OPENING = (
     select(_own.c.own, *LAYER.c, *_named)

@@ -269,7 +269,8 @@ def test_as_many_characters_as_tokens(tokens: int, more: int) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"all": {"items": 1}}, {"fact": {"lines": 1}}, {"fact": {"items": -1}}, {"fact": 3}, {"total": {"items": "many"}},
+    [{"all": {"items": 1}}, {"fact": {"lines": 1}}, {"fact": {"lines": 1, 2: 3}}, [("fact", {"items": 1})], "fact",
+     {"fact": {"items": -1}}, {"fact": 3}, {"total": {"items": "many"}},
      {"total": {"characters": 200_001}}],
 )  # fmt: skip
 def test_budgets_that_are_none_are_refused(wrong: Any) -> None:

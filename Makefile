@@ -2,10 +2,11 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prove format constraints clean
+.PHONY: help demo test check bench bench-recall prove format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH_PYTHON ?= $(BIN)/python
 
 # The newest Python from 3.11 on that can fill a virtual environment; python3 if there is none.
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
@@ -17,6 +18,7 @@ help:
 	@echo "make test         install with the development tools, and run the tests"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make bench        run the benchmarks"
+	@echo "make bench-recall DATA=DIR   ask the questions of DIR, of this library and of others (benchmarks/recall)"
 	@echo "make prove        run the slow proofs (races, kills, sizes)"
 	@echo "make format       sort imports and format"
 	@echo "make constraints  write constraints.txt from what is installed"
@@ -37,6 +39,11 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks
+
+# The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
+bench-recall: $(VENV)/.installed-dev
+	@test -n "$(DATA)" || { echo "make bench-recall: say where the conversations are, DATA=DIR" >&2; exit 1; }
+	@$(BENCH_PYTHON) -m benchmarks.recall --data "$(DATA)" $(ARGS)
 
 prove: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -m prove

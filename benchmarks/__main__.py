@@ -7,9 +7,11 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+HELPERS = {"crowd", "server", "wire"}
+
 
 def names() -> list[str]:
-    return sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem != "server")
+    return sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem not in HELPERS)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A fresh migrated database for a benchmark: on MEMORY_SQL_BENCH_URL, else on an embedded server of its own."""
+"""Fresh databases for a benchmark: on MEMORY_SQL_BENCH_URL, else on an embedded server of its own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import os
 import tempfile
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from sqlalchemy import text
@@ -18,20 +18,54 @@ from memory_sql import embedded
 from memory_sql.db import migrate
 from memory_sql.db.engine import asyncpg_url
 
+_AVAILABLE = text("SELECT 1 FROM pg_available_extensions WHERE name = :name")
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of a server in which databases may be created."""
+    url = os.environ.get("MEMORY_SQL_BENCH_URL")
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory() as folder, embedded.acquire(Path(folder) / "bench") as running:
+        yield running.url
+
 
 @asynccontextmanager
-async def fresh_database() -> AsyncIterator[str]:
+async def fresh_database(url: str | None = None, *, migrated: bool = True) -> AsyncIterator[str]:
+    """The URL of a database of its own, dropped at the end; on the given server, else on one that lives as long."""
     with ExitStack() as stack:
-        url = os.environ.get("MEMORY_SQL_BENCH_URL")
-        if url is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "bench"
-            url = stack.enter_context(embedded.acquire(folder)).url
+        there = asyncpg_url(stack.enter_context(server()) if url is None else url)
         name = f"memory_sql_bench_{uuid.uuid4().hex[:12]}"
-        engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        async with engine.connect() as server:
-            await server.execute(text(f"CREATE DATABASE {name}"))
-            fresh = asyncpg_url(url).set(database=name).render_as_string(hide_password=False)
-            await asyncio.to_thread(migrate.upgrade, fresh)
+        engine = create_async_engine(there, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        async with engine.connect() as connection:
+            await connection.execute(text(f"CREATE DATABASE {name}"))
+            fresh = there.set(database=name).render_as_string(hide_password=False)
+            if migrated:
+                await asyncio.to_thread(migrate.upgrade, fresh)
             yield fresh
-            await server.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+            await connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         await engine.dispose()
+
+
+async def has_extension(url: str, name: str) -> bool:
+    """Whether databases of the server may create it."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool)
+    async with engine.connect() as connection:
+        found = await connection.scalar(_AVAILABLE, {"name": name})
+    await engine.dispose()
+    return found is not None
+
+
+def plain_url(url: str) -> str:
+    """As libpq and asyncpg itself want it."""
+    return asyncpg_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+async def analyze(url: str) -> None:
+    """Statistics for the planner, as autovacuum would have gathered them by and by."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text("ANALYZE"))
+    await engine.dispose()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
+from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat
 from memory_sql.domain import (
     ForgetTarget,
     ScopeKind,
@@ -40,6 +41,16 @@ def text_of(name: str, value: str | None) -> str:
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
     return clean(value or "")[0]
+
+
+def budget_of(tokens: int | None) -> int | None:
+    return None if tokens is None else within("budget_tokens", tokens, 2**31, least=CONTEXT_LEAST_TOKENS)
+
+
+def format_of(value: str | None) -> ContextFormat | None:
+    if value is not None and value not in get_args(ContextFormat):
+        raise InputError(f"format must be one of {', '.join(get_args(ContextFormat))}")
+    return cast("ContextFormat | None", value)
 
 
 def reason_of(value: str | None) -> str | None:
@@ -129,7 +140,7 @@ def scope_key(value: int) -> int:
     return within("scope_id", value, 2**63 - 1)
 
 
-def within(name: str, value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{name} must be a whole number from 1 to {most}")
+def within(name: str, value: int, most: int, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name} must be a whole number from {least} to {most}")
     return value

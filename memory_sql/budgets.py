@@ -120,7 +120,7 @@ async def scopes_over(session: Session, agent_key: int, settings: Settings) -> l
 
 
 async def preview(
-    session: Session, agent_key: int, scope_id: int, settings: Settings, now: datetime
+    session: Session, agent_key: int, scope_id: int, settings: Settings, most: int, now: datetime
 ) -> tuple[Trimmed, bool]:
     """What `trim` would evict of a scope, all at once."""
     going, is_over = plan(await _stored(session, agent_key, scope_id, settings), settings)
@@ -128,18 +128,23 @@ async def preview(
 
 
 async def trim(
-    session: Session, agent_key: int, scope_id: int, settings: Settings, now: datetime
+    session: Session, agent_key: int, scope_id: int, settings: Settings, most: int, now: datetime
 ) -> tuple[Trimmed, bool]:
-    """Evicts, under the scope's lock, what it keeps too much, at most `trim_batch`; and whether that was all of it."""
+    """Evicts, under the scope's lock, what it keeps too much, at most so many; and whether that was all of it."""
     scopes = ScopeRepository(session)
     locked = await scopes.lock(agent_key, scope_ids=[scope_id])
     if not locked:  # forgotten meanwhile
         return Trimmed(), True
     going, is_over = plan(await _stored(session, agent_key, scope_id, settings), settings)
-    batch = going[: settings.trim_batch]
+    batch = going[:most]
     await StateRepository(session).evict(locked[0], [one.seq for one in batch], now)
     await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
     return _trimmed(scope_id, batch, is_over=is_over), len(batch) == len(going)
+
+
+def next_batch(settings: Settings, most: int | None, trimmed: Trimmed) -> int:
+    """How many the next transaction may evict: of all (`most`) that may go what is left, at most `trim_batch`."""
+    return settings.trim_batch if most is None else min(settings.trim_batch, most - trimmed.observations)
 
 
 async def _stored(session: Session, agent_key: int, scope_id: int, settings: Settings) -> list[Stored]:

@@ -7,13 +7,15 @@ columns of `scopes`), which goes first.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from platformdirs import user_data_path
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -35,7 +37,14 @@ from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
 
 CONFIG_FILE = "memory-sql.toml"
+UNKNOWN_NAMES = 2
+RETRIEVAL_DAYS = 30  # that `Memory.stats` sums up
+VECTORS_OBSERVATIONS = 1000  # in a scope, above which vectors are advised if … (R124, R138)
+VECTORS_MILLISECONDS = 100.0  # … searching took longer than this in the mean (R138)
+VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of what searched found nothing (R124: relevance under 80 %)
 MOST_MINUTES = 5_256_000.0  # ten years
+MOST_DAYS = 36_500.0
+FOREVER = "forever"  # TOML and the environment have no word for None
 MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
@@ -54,8 +63,29 @@ def _zone(name: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Of text, as the environment and the command line have it, what stands between its commas."""
-    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+    """From the environment or the command line: names with commas between them, or JSON."""
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if value.startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
+
+
+def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("a kind is named twice")
+    return kinds
+
+
+ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "session", "individual"]
+CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(
+    ContextKind
+)  # what is shared by most, and so the same for most, first
+ContextFormat = Literal["standard", "legacy"]
+CONTEXT_LEAST_TOKENS = 4  # an empty one has them
+ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
+
+
+def _for_ever(value: object) -> object:
+    return None if value == FOREVER else value
 
 
 def _items(default: int, of: str) -> Any:
@@ -89,6 +119,10 @@ class Settings(BaseSettings):
     data_dir: Path | None = Field(
         None, description="directory of the embedded Postgres; unset: the user's data directory"
     )
+    read_url: SecretStr | None = Field(
+        None,
+        description="Postgres URL of a replica that context, digest and search read from; unset: the same as for the rest",
+    )
     pool_size: int = Field(5, ge=1, le=1000, description="connections kept open by one Memory")
 
     llm: Literal["openai", "offline"] | None = Field(
@@ -103,6 +137,21 @@ class Settings(BaseSettings):
     slow_model: str = Field("gpt-5.1", description="model for consolidation (R018)")
 
     message_max_characters: int = Field(200_000, ge=1, description="longest message that add accepts")
+    message_retention_days: float | None = Field(
+        30.0,
+        ge=0,
+        le=MOST_DAYS,
+        description=f"days that a message keeps its text, and longer until it has been formed; 0: no longer, or {FOREVER}",
+    )
+    maintenance_minutes: float = Field(
+        60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for what retention takes"
+    )
+    maintenance_batch: int = Field(
+        500,
+        ge=1,
+        le=10_000,
+        description="messages that maintenance changes in one transaction at most, in a tenth as many sessions",
+    )
     observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
     metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")
 
@@ -157,6 +206,27 @@ class Settings(BaseSettings):
     )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
+    context_max_tokens: int | None = Field(
+        None,
+        ge=CONTEXT_LEAST_TOKENS,
+        description="tokens that a context may have, as it is rendered; unset: no limit (C30)",
+    )
+    context_order: ContextOrder = Field(
+        CONTEXT_KINDS,
+        description="kinds of scopes in the order of the context; the last is followed by what is recent, one that is"
+        " left out is not shown",
+    )
+    context_format: ContextFormat = Field(
+        "standard", description="layout of the context; legacy: shards, directives and episodes (R290-R292)"
+    )
+    context_message_max_characters: int = Field(
+        500, ge=20, description="how much of a retrieved message a context shows"
+    )
+    unknown_names: int = Field(
+        UNKNOWN_NAMES, ge=1, description="unknown names for which alone a short message retrieves (R083, C7)"
+    )
+    count_queries: int = Field(100, ge=1, description="queries that are counted in memory before they are written")
+    count_seconds: float = Field(60.0, gt=0, description="time after which the counts of queries are written")
     assembly: Assembly = Field(
         "eden", description="what a context is: eden (XML), digest, or both, XML first (C22); one call may differ"
     )
@@ -202,7 +272,7 @@ class Settings(BaseSettings):
     digest_episode_characters: int = _characters(800, "episodes")
     digest_episode_tokens: int | None = _tokens("episodes")
     retention: Literal["none", "budget"] = Field(
-        "none", description="budget: `trim` evicts what is more than the budgets of each scope (store_…)"
+        "none", description="budget: maintenance evicts what is more than the budgets of each scope (store_…)"
     )
     store_items: int | None = _kept("observations, all of them,")
     store_characters: int | None = _kept("characters of observations, all of them,")
@@ -222,6 +292,11 @@ class Settings(BaseSettings):
     lock_timeout_seconds: float = Field(
         5.0, gt=0, le=3600, description="how long a call in the host's transaction (session=) waits for a lock"
     )
+
+    @field_validator("message_retention_days", mode="before")
+    @classmethod
+    def _none_is_for_ever(cls, days: object) -> object:
+        return _for_ever(days)
 
     @field_validator("time_zone")
     @classmethod
@@ -299,8 +374,9 @@ STORE_BUDGETS = tuple(
     for dimension in ("items", "characters")
 )
 
-# May differ by agent; the others are the process's (connections, models, leases) or the reader's (what a context holds).
+# May differ by agent; the others are the process's: connections, models, leases, how much a search finds.
 AGENT_SETTINGS = (
+    "message_retention_days",
     "formation_messages",
     "formation_tokens",
     "formation_min_messages",
@@ -316,6 +392,12 @@ AGENT_SETTINGS = (
     "consolidation_batch",
     "consolidation_batch_characters",
     "consolidation_min_ratio",
+    "pending_max",
+    "context_top_k",
+    "context_max_tokens",
+    "context_order",
+    "context_format",
+    "context_message_max_characters",
     "max_errors",
     "daily_tokens",
     "language",
@@ -336,13 +418,16 @@ _fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fi
 _AgentSettings = create_model(
     "AgentSettings",
     __config__=ConfigDict(extra="forbid"),
-    __validators__={"zone": field_validator("time_zone")(_zone)},
+    __validators__={
+        "zone": field_validator("time_zone")(_zone),
+        "for_ever": field_validator("message_retention_days", mode="before")(_for_ever),
+    },
     **_fields,
 )
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are stored with an agent, those that are None left out.
+    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
 
     Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
     """

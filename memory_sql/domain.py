@@ -6,8 +6,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -24,6 +24,7 @@ ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function"
 ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
 SourceKind = Literal["formation", "observe", "propagation", "import"]
 Sensitivity = Literal["public", "private", "sensitive"]
+Surface = Literal["context", "search", "digest"]
 Verification = Literal["unverified", "confirmed", "disputed"]
 OWNER_PREFIX: Mapping[str, str] = {
     "individual": "u:",
@@ -246,7 +247,7 @@ class PendingObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `disputed` are those, pending or in the text, that somebody says aren't so.
+    `disputed` are those, pending or in the text, that somebody says aren't so; `speakers` the names of who speaks.
     """
 
     ref: ScopeRef
@@ -255,6 +256,15 @@ class ScopeText:
     version: int
     pending: tuple[PendingObservation, ...]
     disputed: tuple[PendingObservation, ...] = ()
+    speakers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLayer:
+    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own."""
+
+    scopes: tuple[ScopeText, ...]
+    settings: Mapping[str, Any]
 
 
 class Source(Value):
@@ -450,8 +460,14 @@ class ConsolidateResult(Value):
 
 
 class Explanation(Value):
-    """Why something was found: `parts` add up to the score; `matched` are the words of the query that stand in it."""
+    """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
 
+    `admitted` is what let it in: `words` of its own, `asked` (the turn before asks for it), `window` (two words of the
+    query stand around it), `date` (of the time that is named), `source` (an observation made of it was found) or `all`
+    (the query has no words).
+    """
+
+    admitted: str
     parts: dict[str, float]
     matched: tuple[str, ...] = ()
 
@@ -489,7 +505,8 @@ class MessageHit(Value):
 class SearchResult(Value):
     """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
 
-    `terms` are the words that were looked for; none left means no search was made.
+    `terms` are the words that were looked for; of none, and without dates or operators, no search was made. `left_out`
+    says which words were not looked for and why, `plan` how the database went about it, where either was asked for.
     """
 
     results: tuple[Hit, ...] = ()
@@ -497,15 +514,33 @@ class SearchResult(Value):
     terms: tuple[str, ...] = ()
     fired: bool = True
     reason: str = "asked"
+    left_out: dict[str, str] = Field(default_factory=dict)
+    plan: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLine:
+    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `session_id`."""
+
+    id: str
+    text: str
+    session_id: str | None = None
 
 
 class ContextPart(Value):
-    """One element of the XML. `sources` are observation ids, or `s<scope>v<version>` for a consolidated text."""
+    """One element of the XML, outermost but for shards. `version`: that of its consolidated text, None without one.
+
+    `sources` are `s<scope>v<version>` for a consolidated text, whose versions `history(scope_id=…)` tells, then the ids
+    of the `lines`. `truncated`: the budget has taken some of it.
+    """
 
     element: str
     scope: ScopeRef | None
     sources: tuple[str, ...]
     tokens: int
+    version: int | None = None
+    lines: tuple[ContextLine, ...] = ()
+    truncated: bool = False
 
 
 class Digest(Value):
@@ -528,7 +563,10 @@ class Digest(Value):
 class Context(Value):
     """What goes into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
 
-    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't.
+    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
+    first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
+    what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
+    something from the XML.
     """
 
     xml: str
@@ -536,6 +574,8 @@ class Context(Value):
     tokens: int
     fired: bool
     reason: str | None = None
+    stable_characters: int = 0
+    truncated: bool = False
     digest: Digest | None = None
 
     def __str__(self) -> str:
@@ -553,6 +593,17 @@ class RunDueResult(Value):
     formed: tuple[FormResult, ...] = ()
     consolidated: tuple[ConsolidateResult, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
+
+
+class MaintainResult(Value):
+    """`messages` have lost their texts, `evicted` observations were more than a budget.
+
+    `complete` False: the limit was reached, and there may be more.
+    """
+
+    messages: int
+    evicted: int = 0
+    complete: bool
 
 
 class Backlog(Value):
@@ -715,9 +766,68 @@ class Trimmed(Value):
     over: tuple[int, ...] = ()
     dry_run: bool = False
 
+    @property
+    def observations(self) -> int:
+        """How many were evicted."""
+        return sum(self.evicted.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Queries of an agent on a day that came for the same reason, and what searching for them took; `none`: nothing."""
+
+    agent_id: str
+    day: date
+    surface: Surface
+    reason: str
+    queries: int
+    without_hit: int
+    seconds: float
+    slowest_seconds: float
+
+    @classmethod
+    def once(cls, agent_id: str, day: date, surface: Surface, reason: str | None, *, hits: int, seconds: float) -> Self:
+        if reason is None:
+            return cls(agent_id, day, surface, "none", 1, 0, 0.0, 0.0)
+        return cls(agent_id, day, surface, reason, 1, int(hits == 0), seconds, seconds)
+
+    @property
+    def key(self) -> tuple[str, date, str, str]:
+        return self.agent_id, self.day, self.surface, self.reason
+
+    def plus(self, other: Self) -> Self:
+        """Both together; they have the same key."""
+        return replace(
+            self,
+            queries=self.queries + other.queries,
+            without_hit=self.without_hit + other.without_hit,
+            seconds=self.seconds + other.seconds,
+            slowest_seconds=max(self.slowest_seconds, other.slowest_seconds),
+        )
+
+
+class RetrievalStats(Value):
+    """How often memory was asked in the last days (`config.RETRIEVAL_DAYS`); what was counted last may be missing.
+
+    `fired` is how many queries searched, `without_hit` how many of these found nothing. `mean_ms` and `slowest_ms`:
+    milliseconds that searching took, None where nothing was searched. `reasons`: queries by why they searched; `none`:
+    they did not.
+    """
+
+    queries: int = 0
+    fired: int = 0
+    without_hit: int = 0
+    mean_ms: float | None = None
+    slowest_ms: float | None = None
+    reasons: dict[str, int] = Field(default_factory=dict)
+
 
 class Stats(Value):
-    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs."""
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
+
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
+    and searching was slow or found nothing too often.
+    """
 
     agent_id: str
     sessions: int
@@ -732,6 +842,8 @@ class Stats(Value):
     runs: dict[str, int]
     input_tokens: int
     output_tokens: int
+    retrieval: RetrievalStats = RetrievalStats()
+    vectors_advised: tuple[str, ...] = ()
 
 
 _OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")

@@ -11,6 +11,7 @@
     ├── VersionError                what is to be changed isn't any more what the caller has seen
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
+    │   ├── ReadOnlyError           a replica, or a read-only transaction: nothing can be written there
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be had or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
@@ -98,6 +99,10 @@ class DatabaseError(MemorySQLError):
 
 
 class ConflictError(DatabaseError):
+    pass
+
+
+class ReadOnlyError(DatabaseError):
     pass
 
 

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from memory_sql.config import Settings
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Session
+from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository, Saved
 from memory_sql.db.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
@@ -299,6 +300,8 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
         state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
     )
     await sessions.advance(state, loaded.to_number, settings, now)
+    if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
+        await MessageRepository(session, 0.0, now).end_of_session(state)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
     runs = RunRepository(session)
     await runs.succeed(loaded.run, now, **outcome)

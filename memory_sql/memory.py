@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -20,9 +21,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql import budgets, context, corrections, diff, digest, embedded, forgetting, intake, journal, retrieval
+from pydantic import SecretStr
+
+from memory_sql import (
+    budgets,
+    context,
+    corrections,
+    diff,
+    digest,
+    embedded,
+    forgetting,
+    intake,
+    journal,
+    maintenance,
+    ranking,
+    retrieval,
+)
 from memory_sql.arguments import (
+    budget_of,
     content_of,
+    format_of,
     held_of,
     id_of,
     ids_of,
@@ -39,27 +57,47 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import Assembly, Settings, checked_for_agent
+from memory_sql.config import (
+    RETRIEVAL_DAYS,
+    VECTORS_OBSERVATIONS,
+    Assembly,
+    ContextFormat,
+    Settings,
+    checked_for_agent,
+)
+from memory_sql.counters import Counters, words_fall_short
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
-from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
+from memory_sql.db.agents import (
+    Agent,
+    agent_key_of,
+    change_settings,
+    ensure_agent,
+    find_agent,
+    next_by_budget,
+    read_stats,
+)
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
-from memory_sql.db.digests import Wanted, context_of, defaults_of, digest_of
+from memory_sql.db.contexts import static_layer
+from memory_sql.db.digests import Found, Wanted, begin, defaults_of, find
 from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
+from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
 from memory_sql.db.principals import service
 from memory_sql.db.renames import RenameRepository
+from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.db.search import search
+from memory_sql.db.search import Sought, search, search_plan
 from memory_sql.db.sessions import SessionRepository
 from memory_sql.db.states import StateRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
+    Asked,
     Backlog,
     ConsolidateResult,
     Consolidation,
@@ -69,10 +107,12 @@ from memory_sql.domain import (
     Digest,
     ForgetTarget,
     FormResult,
+    MaintainResult,
     Marked,
     Message,
     Observation,
     Receipt,
+    RetainedMessage,
     RunDueResult,
     Scope,
     SearchResult,
@@ -80,6 +120,7 @@ from memory_sql.domain import (
     SetAside,
     SourceKind,
     Stats,
+    Surface,
     Trimmed,
     Verification,
     Violation,
@@ -99,6 +140,7 @@ from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.select import language_model
 from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
 from memory_sql.text import one_line
+from memory_sql.words import search_extra
 from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
@@ -108,7 +150,8 @@ class Memory:
     """Long-term memory in one Postgres.
 
     `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `clock` gives the present moment, aware; it is there for replays and tests.
+    None: the one of the settings. `read_url`: of a replica, which context, digest and search ask, and which may lag
+    behind. `clock` gives the present moment, aware; it is there for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
     asks. A call with `session=` joins the host's transaction, which the host commits.
@@ -120,16 +163,20 @@ class Memory:
         llm: LanguageModel | None = None,
         settings: Settings | None = None,
         *,
+        read_url: str | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
         self._digest_defaults = defaults_of(self.settings)
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
-        self._url = url or (self.settings.url.get_secret_value() if self.settings.url else None)
+        self._url = url or _revealed(self.settings.url)
+        self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._opened = AsyncExitStack()
         self._database: Database | None = None
+        self._replica: Database | None = None
+        self._counters: Counters | None = None
 
     async def open(self) -> Self:
         """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
@@ -143,7 +190,20 @@ class Memory:
                 await _bring_up_to_date(database)
             await database.check_schema()
             await database.find_walls()
-            self._database, self._opened = database, opening.pop_all()
+            replica = None
+            if self._read_url is not None:
+                replica = Database(self._read_url, pool_size=self.settings.pool_size)
+                opening.push_async_callback(replica.close)
+                await replica.check_schema()
+                await replica.find_walls()
+            counters = Counters(
+                partial(_add_retrievals, database.serving()),
+                after_queries=self.settings.count_queries,
+                after_seconds=self.settings.count_seconds,
+            )
+            opening.push_async_callback(counters.close)
+            self._counters = counters
+            self._database, self._replica, self._opened = database, replica, opening.pop_all()
         return self
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
@@ -153,7 +213,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._own_llm = None
+        self._database = self._replica = self._own_llm = self._counters = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -168,6 +228,11 @@ class Memory:
         if self._database is None:
             raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
         return self._database
+
+    @property
+    def _readable(self) -> Database:
+        """What context, digest and search ask: the replica, where there is one."""
+        return self._replica or self.database
 
     @property
     def llm(self) -> LanguageModel:
@@ -439,6 +504,36 @@ class Memory:
         """Makes due what is due by this Memory's settings and wasn't by those of the process before; a worker begins so."""
         await self._work.catch_up()
 
+    async def maintain(self, *, agent_id: object | None = None, limit: int = 100_000) -> MaintainResult:
+        """Takes the texts of messages whose retention (`message_retention_days`) is over, of one agent or of all.
+
+        At most `limit`, in transactions of `maintenance_batch`. What hasn't been formed yet is kept, and what a legal hold
+        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Then evicts, as
+        `trim` does, at most `limit` observations of agents whose `retention` is budget. Several at once share the work. A
+        `Worker` does it by itself.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        sweep = maintenance.Sweep()
+        while sweep.after is not None and sweep.messages < most:
+            async with self.database.transaction(principal=service(agent)) as unit:
+                left, now = most - sweep.messages, self.now()
+                sweep = await maintenance.end_retention(unit, agent, sweep, left, self.settings, now)
+        evicted = await self._trim_all(agent, most)
+        return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
+
+    async def _trim_all(self, agent_id: str | None, most: int) -> int:
+        """Of that agent or of all, where retention is by budget; how many observations went."""
+        evicted, after = 0, 0
+        while evicted < most:
+            async with self.database.transaction(principal=service(agent_id)) as unit:
+                found = await next_by_budget(unit, agent_id, self.settings.retention, after)
+            if found is None:
+                break
+            agent, known = found
+            evicted += (await self._trim(agent, known, most - evicted)).observations
+            after = known.key
+        return evicted
+
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
         agent = optional_id("agent_id", agent_id)
@@ -564,19 +659,24 @@ class Memory:
         What has one of the digest's pinned keys or tags, is disputed, or is held by a legal hold stays: scopes that it keeps
         over their budgets are named. Each scope is done by itself, in bounded transactions. Raises `NotFoundError`.
         """
-        agent, trimmed = id_of("agent_id", agent_id), Trimmed(dry_run=dry_run)
+        agent = id_of("agent_id", agent_id)
         async with self.database.transaction(principal=service(agent)) as unit:
             known = await find_agent(unit, agent)
-            if known is None:
-                raise NotFoundError("agent", agent)
-            settings = self.settings.of_agent(known.settings)
+        if known is None:
+            raise NotFoundError("agent", agent)
+        return await self._trim(agent, known, dry_run=dry_run)
+
+    async def _trim(self, agent_id: str, known: Agent, most: int | None = None, *, dry_run: bool = False) -> Trimmed:
+        """Evicts at most so many observations, scope by scope."""
+        settings, trimmed = self.settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
+        async with self.database.transaction(principal=service(agent_id)) as unit:
             over = await budgets.scopes_over(unit, known.key, settings)
         sweep = budgets.preview if dry_run else budgets.trim
         for scope_id in over:
             is_whole = False
-            while not is_whole:
-                async with self.database.transaction(principal=service(agent)) as unit:
-                    done, is_whole = await sweep(unit, known.key, scope_id, settings, self.now())
+            while not is_whole and (batch := budgets.next_batch(settings, most, trimmed)):
+                async with self.database.transaction(principal=service(agent_id)) as unit:
+                    done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self.now())
                 trimmed = budgets.added(trimmed, done)
         return trimmed
 
@@ -972,6 +1072,8 @@ class Memory:
         session_id: object | None = None,
         message: str | None = None,
         retrieve: bool | None = None,
+        budget_tokens: int | None = None,
+        format: ContextFormat | None = None,
         as_of: datetime | None = None,
         assembly: Assembly | None = None,
         session: Session | None = None,
@@ -979,32 +1081,60 @@ class Memory:
         """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the part of the prompt.
 
         That is XML (`assembly` eden), the digest of `message`, or both, as the agent's setting says, unless this call does.
-        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never; a digest looks
-        for the words of any message, unless `retrieve=False`. `as_of`: what it would have been at a moment of recorded time,
-        of what this user may see now and could see then, and without what was forgotten since.
+        In the XML single observations are retrieved where `message` asks for them (`retrieve=None`), always or never; a
+        digest looks for the words of any message, unless `retrieve=False`.
+
+        With `budget_tokens`, 4 or more, the XML never has more (`count_tokens` of it); texts are cut after sentences then,
+        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say. Neither says
+        anything of the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
+
+        `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
+        and without what was forgotten since.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked, chosen = text_of("message", message), checked_for_agent({"assembly": assembly})
-        words = () if retrieve is False else retrieval.search_terms(asked)
-        wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(words))
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            begun = await context_of(unit, wanted, self.settings.pending_max, past)
-            has_xml, has_digest = begun.settings.assembly != "digest", begun.settings.assembly != "eden"
-            fired = retrieval.Fired("asked") if retrieve else None
+        asked, layout, now = text_of("message", message), format_of(format), past or self.now()
+        chosen = checked_for_agent({"assembly": assembly})
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            layer = await static_layer(reader, principal, self.settings.pending_max, past)
+            settings = self.settings.of_agent({**layer.settings, **chosen})
+            has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
+            style = context.Style.of(settings, layout, budget_of(budget_tokens))
+            scopes = context.shown(layer.scopes, style)
+            fired = retrieval.Fired("asked") if retrieve and has_xml else None
             if retrieve is None and asked and has_xml:
-                fired = retrieval.should_retrieve(asked, context.words_of(begun.scopes))
-            shown = self.settings.context_top_k if fired and has_xml else 0
-            weighed = digest.keyword_limit(begun.settings) if has_digest else 0
-            hits = await search(unit, principal, words, max(shown, weighed), past) if shown or weighed else []
-        reason = fired.reason if fired else None
-        if not has_xml:
-            return digest.alone(
-                digest.compose(begun.candidates, hits, begun.settings), searched=bool(weighed and words)
-            )
-        built = context.render(begun.scopes, hits[:shown], past or self.now(), fired=fired is not None, reason=reason)
-        if not has_digest:
-            return built
-        return digest.beside(built, digest.compose(begun.candidates, hits[:weighed], begun.settings))
+                names = context.names_of(scopes)
+                fired = retrieval.should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
+            began = time.perf_counter()
+            top_k = settings.context_top_k if fired else 0
+            searches = has_digest and retrieve is not False
+            keywords = digest.keyword_limit(settings) if searches else 0
+            query = _query_of(asked if fired or searches else "", settings, now)
+            sought = Sought(now, max(top_k, keywords), top_k, settings.message_retention_days, past)
+            if has_digest:
+                wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
+                found = await find(reader, wanted, settings, query, sought)
+            else:
+                found = Found([], *await search(reader, principal, query, sought))
+            seconds = time.perf_counter() - began
+        reason, hits = fired.reason if fired else None, found.hits[:top_k]
+        if has_xml and asked and retrieve is not False:
+            self._count("context", principal, reason, len(hits) + len(found.messages), seconds)
+        part = digest.compose(found.candidates, found.hits[:keywords], settings) if has_digest else None
+        if keywords and query:
+            self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
+        if part is not None and not has_xml:
+            return digest.alone(part, searched=bool(keywords and query))
+        built = context.render(
+            scopes,
+            hits,
+            now,
+            style,
+            fired=fired is not None,
+            reason=reason,
+            session_id=principal["session_id"],
+            messages=found.messages,
+        )
+        return built if part is None else digest.beside(built, part)
 
     async def digest(
         self,
@@ -1025,14 +1155,20 @@ class Memory:
         a moment of recorded time. Raises `InputError`.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        words = retrieval.search_terms(text_of("query", query))
+        text, now = text_of("query", query), past or self.now()
         asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
-        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=bool(words))
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            begun = await digest_of(unit, wanted, past)
-            limit = digest.keyword_limit(begun.settings)
-            hits = await search(unit, principal, words, limit, past) if limit else []
-        return digest.compose(begun.candidates, hits, begun.settings)
+        searched = bool(_query_of(text, self.settings, now))
+        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=searched)
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            settings, candidates = await begin(reader, wanted, past)
+            limit = digest.keyword_limit(settings)
+            words = _query_of(text if limit else "", settings, now)
+            began = time.perf_counter()
+            hits, _ = await search(reader, principal, words, Sought(now, limit, as_of=past))
+            seconds = time.perf_counter() - began
+        if words:
+            self._count("digest", principal, "asked", len(hits), seconds)
+        return digest.compose(candidates, hits, settings)
 
     async def search(
         self,
@@ -1042,19 +1178,55 @@ class Memory:
         user_id: object,
         session_id: object | None = None,
         top_k: int | None = None,
+        messages: int | None = None,
         as_of: datetime | None = None,
+        explain: bool = False,
+        plan: bool = False,
         session: Session | None = None,
     ) -> SearchResult:
-        """The observations that hold any of the query's words, among those that the user may see; best first.
+        """What a query finds in the observations and the retained messages that the user may see; each arm best first.
 
-        `as_of`: of what was known at a moment of recorded time.
+        A query is words, of which any may stand in what is found. It may hold `"a phrase"`, `-word`, `from:name`, `after:`,
+        `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the arms.
+        `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score, what was matched,
+        and what was not looked for; `plan`: also how the database went about it, which runs the statement twice.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        terms = retrieval.search_terms(text_of("query", query))
-        async with self.database.statement(session, None if past is None else principal) as unit:
-            hits = await search(unit, principal, terms, limit, past)
-        return SearchResult(results=tuple(hits), terms=terms)
+        sought = Sought(
+            now=past or self.now(),
+            observations=limit,
+            messages=within("messages", limit if messages is None else messages, 100, least=0),
+            days=self.settings.message_retention_days,
+            as_of=past,
+            explain=explain or plan,
+        )
+        asked = ranking.parse(
+            text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
+        )
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            began = time.perf_counter()
+            hits, found = await search(reader, principal, asked, sought)
+            seconds = time.perf_counter() - began
+        self._count("search", principal, "asked", len(hits) + len(found), seconds)
+        told: Sequence[str] = ()
+        if plan:
+            async with self._readable.statement(session, None if past is None else principal) as unit:
+                told = await search_plan(unit, principal, asked, sought)
+        return SearchResult(
+            results=tuple(hits),
+            messages=tuple(found),
+            terms=asked.words,
+            left_out=dict(asked.left_out) if sought.explain else {},
+            plan=tuple(told),
+        )
+
+    def _count(
+        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
+    ) -> None:
+        """Kept in memory: what is read here is written by nobody's transaction."""
+        if self._counters is not None:
+            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
 
     async def scopes(
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
@@ -1098,6 +1270,48 @@ class Memory:
             observations = ObservationRepository(unit)
             return await observations.list(principal, scope_id, within("limit", limit, 1000), after, past)
 
+    async def messages(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        limit: int = 50,
+        before: RetainedMessage | None = None,
+        session: Session | None = None,
+    ) -> Sequence[RetainedMessage]:
+        """The messages whose text is still kept, of the sessions that the user took part in, newest first.
+
+        With `session_id`, of that one. `before` is the last one of the page before. Left out is what formation skips, what
+        was said in a session that is excluded, what stands behind something quarantined, and what is kept beyond its
+        retention only because it hasn't been formed yet, or is held.
+        """
+        principal, most = principal_of(agent_id, user_id, session_id), within("limit", limit, 1000)
+        async with self.database.statement(session) as unit:
+            return await self._messages(unit).of_user(principal, most, before)
+
+    async def sources(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        user_id: object,
+        limit: int = 50,
+        session: Session | None = None,
+    ) -> tuple[RetainedMessage, ...]:
+        """The messages behind an observation, of those that `messages` shows this user, oldest first.
+
+        Behind what was said more often, the newest. Raises `NotFoundError`, also for what exists and this user may not see.
+        """
+        found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
+        principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
+        async with self.database.statement(session) as unit:
+            behind = await self._messages(unit).behind(principal, *parse_observation_id(found.id), most)
+        return tuple(reversed(behind))
+
+    def _messages(self, unit: Session) -> MessageRepository:
+        return MessageRepository(unit, self.settings.message_retention_days, self.now())
+
     async def history(
         self,
         *,
@@ -1136,14 +1350,31 @@ class Memory:
         """Counts, no content. Raises `NotFoundError`."""
         agent = id_of("agent_id", agent_id)
         async with self.database.statement(principal=service(agent)) as unit:
-            stats = await read_stats(unit, agent)
-        if stats is None:
-            raise NotFoundError("agent", agent)
-        return stats
+            stats = await read_stats(unit, agent, (self.now() - timedelta(days=RETRIEVAL_DAYS)).date())
+            if stats is None:
+                raise NotFoundError("agent", agent)
+            if not words_fall_short(stats.retrieval):
+                return stats
+            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS)
+        return stats.model_copy(update={"vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
+
+
+def _query_of(message: str, settings: Settings, now: datetime) -> ranking.Query:
+    """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
+    return ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+
+
+def _revealed(url: SecretStr | None) -> str | None:
+    return url.get_secret_value() if url else None
+
+
+async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
+    async with database.statement() as unit:
+        await add_retrievals(unit, asked)
 
 
 async def _bring_up_to_date(database: Database) -> None:
@@ -1163,6 +1394,7 @@ def _buffered(weighed: intake.Weighed, user_id: str, call: str | None, position:
         "role": message.role,
         "user_id": message.user_id or (user_id if message.role == "user" else None),
         "speaker": message.name,
+        "search_extra": search_extra(message.content),
         "content": message.content,
         "cleaned": list(message.cleaned),
         "weight": weighed.weight,

@@ -81,5 +81,20 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
+def sentence_ends(text: str) -> list[int]:
+    """Where it may be cut: where a sentence or line ends, as for `sentences`, and last where the text does."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(text) if text[: match.start()].strip()]
+    return [*ends, len(text)]
+
+
+def shortened(text: str, characters: int) -> str:
+    """At most so many characters, cut after a word (inside the first, if that is longer), marked by an ellipsis."""
+    if len(text) <= characters:
+        return text
+    kept = text[:characters]
+    words = kept.rpartition(" ")[0] or kept[:-1]
+    return f"{words.rstrip()}…"
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())

@@ -1,7 +1,8 @@
 """Runs what is due, as long as it is wanted: any number of workers, on any number of machines.
 
 What is due is a state in the database, claimed under a lease, so workers need not know of each other. They look when
-somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on.
+somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on. Beside it each
+ends, now and then, the retention of messages, and evicts what is more than budgets; several share that work.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ class Worker:
         It outlives any failure of the work, of the model and of the database, save `SchemaError`: another release is
         needed then.
         """
-        async with self._listening():
+        async with _beside(self._listen(), self._maintain()):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
-        """Does what is due now and returns: sessions, then the scopes that are due after them.
+        """Does what is due now and returns: sessions, then the scopes that are due after them, then retention.
 
         Raises `DatabaseError` when the database can't be reached; what was claimed is finished first.
         """
@@ -133,6 +134,27 @@ class Worker:
                 while len(self._running) >= self._concurrency:
                     await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             await self._all_done()
+        if not stop.is_set():
+            await self._end_retention()
+
+    async def _maintain(self) -> None:
+        """At once, and then again and again."""
+        while True:
+            try:
+                await self._end_retention()
+            except DatabaseError as error:
+                log.warning("%s; retention is ended next time", error)
+            await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)
+
+    async def _end_retention(self) -> None:
+        complete = False
+        while not complete:
+            done = await self._memory.maintain(agent_id=self._agent_id)
+            complete = done.complete
+            if done.messages:
+                log.info("retention: %s messages have lost their texts", done.messages)
+            if done.evicted:
+                log.info("retention: %s observations evicted", done.evicted)
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
         """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""
@@ -202,15 +224,6 @@ class Worker:
             async with asyncio.timeout(seconds):
                 await self._look.wait()
 
-    @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
-        listening = asyncio.create_task(self._listen())
-        try:
-            yield
-        finally:
-            listening.cancel()
-            await asyncio.wait([listening])
-
     async def _listen(self) -> None:
         url = self._memory.database.url
         if is_pooled(url):
@@ -221,6 +234,17 @@ class Worker:
             except DatabaseError as error:
                 log.info("%s; polling meanwhile", error)
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+
+
+@asynccontextmanager
+async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=GIVE_BACK_SECONDS)  # the database may not answer
 
 
 def _told(done: RunDueResult) -> Iterator[str]:

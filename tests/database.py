@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import CursorResult, event, text
 
 from memory_sql.db.principals import SERVICE
@@ -20,15 +21,22 @@ async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, .
 
 @contextmanager
 def statements(memory: Memory) -> Iterator[list[str]]:
-    """The statements that go over the wire meanwhile."""
+    """The statements that go over the wire meanwhile, whether SQLAlchemy sends them or the driver is asked directly."""
     seen: list[str] = []
+    fetch = asyncpg.Connection.fetch
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         seen.append(statement)
 
+    async def note_direct(connection: Any, statement: str, *parameters: Any) -> Any:
+        seen.append(statement)
+        return await fetch(connection, statement, *parameters)
+
     engine = memory.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
+    asyncpg.Connection.fetch = note_direct
     try:
         yield seen
     finally:
         event.remove(engine, "before_cursor_execute", note)
+        asyncpg.Connection.fetch = fetch

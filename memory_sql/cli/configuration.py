@@ -69,10 +69,14 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _rows(settings: Settings, own: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    from memory_sql.config import FOREVER
+
     derived = {"data_dir": str(settings.embedded_data_dir), "llm": settings.llm_name}
     sources = settings.sources()
     for name, field in type(settings).model_fields.items():
         value = own.get(name, getattr(settings, name))
+        if name == "message_retention_days" and value is None:
+            value = FOREVER
         secret = hasattr(value, "get_secret_value")
         shown = masked(value.get_secret_value()) if secret else derived.get(name, value)
         yield {

@@ -34,11 +34,11 @@ def one(value: T, text: Callable[[T], str], as_json: bool) -> None:
 
 
 def rows(items: Iterable[T], line: Callable[[T], str], as_json: bool, nothing: str) -> None:
-    """A list: one line per row; in text, `nothing` where it is empty."""
+    """A list: one line per row; in text, `nothing` where it is empty, unless that is empty as well."""
     found = list(items)
     for item in found:
         one(item, line, as_json)
-    if not found and not as_json:
+    if not found and nothing and not as_json:
         print(nothing)
 
 

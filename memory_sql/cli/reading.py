@@ -1,14 +1,15 @@
-"""Commands that read: context, digest, search, scopes, list, show, history, diff, stats."""
+"""Commands that read: context, digest, search, scopes, list, messages, show, history, diff, stats."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from memory_sql.arguments import format_of
 from memory_sql.cli import output
 from memory_sql.cli.options import (
     Agent,
@@ -28,7 +29,19 @@ from memory_sql.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from memory_sql.config import Assembly
-    from memory_sql.domain import Consolidation, Diff, Hit, Observation, Scope, Stats
+    from memory_sql.domain import (
+        Consolidation,
+        Diff,
+        Explanation,
+        Hit,
+        MessageHit,
+        Observation,
+        RetainedMessage,
+        RetrievalStats,
+        Scope,
+        SearchResult,
+        Stats,
+    )
     from memory_sql.memory import Memory
 
 
@@ -46,6 +59,10 @@ def context(
             help="Add the observations that match the message, always or never; else where the message asks for them.",
         ),
     ] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="At most that many tokens of XML; 4 or more.")
+    ] = None,
+    layout: Annotated[str | None, typer.Option("--format", metavar="NAME", help="standard or legacy.")] = None,
     as_of: AsOf = None,
     assembly: Annotated[
         str | None,
@@ -73,6 +90,8 @@ def context(
             session_id=session,
             message=message,
             retrieve=retrieve,
+            budget_tokens=budget,
+            format=format_of(layout),
             as_of=moment("--as-of", as_of),
             assembly=cast("Assembly | None", assembly),
         ),
@@ -140,30 +159,68 @@ def search(
     user: User,
     session: InSession = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option("--messages", metavar="N", help="At most that many messages, 0 to 100; else as --top-k."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say also how the database went about it.")] = False,
     as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations by their words, best first.
+    """Finds observations, and messages that are still kept, by their words; each best first.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
+    memory-sql search '"harbour master" -boat from:jonas after:2026-03 tag:trip' --agent ada --user mia --explain
     """
     found = run(
         url,
         data,
         lambda memory: memory.search(
-            query, agent_id=agent, user_id=user, session_id=session, top_k=top_k, as_of=moment("--as-of", as_of)
+            query,
+            agent_id=agent,
+            user_id=user,
+            session_id=session,
+            top_k=top_k,
+            messages=messages,
+            as_of=moment("--as-of", as_of),
+            explain=explain,
+            plan=plan,
         ),
     )
     looked_for = ", ".join(found.terms)
     nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
-    output.rows(found.results, hit_line, as_json, nothing)
+    output.rows(found.results, hit_line, as_json, "" if found.messages else nothing)
+    for hit in found.messages:
+        output.one(hit, message_hit_line, as_json)
+    if not as_json:
+        for line in _about_the_query(found):
+            print(line)
 
 
 def hit_line(hit: Hit) -> str:
-    return f"{hit.score:.2f}  {output.observation_line(hit.observation)}"
+    return f"{hit.score:.2f}  {output.observation_line(hit.observation)}{_explained(hit.explanation)}"
+
+
+def message_hit_line(hit: MessageHit) -> str:
+    return f"{hit.score:.2f}  {message_line(hit.message)}{_explained(hit.explanation)}"
+
+
+def _explained(told: Explanation | None) -> str:
+    if told is None:
+        return ""
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in told.parts.items())
+    matched = f"matched {', '.join(map(output.plain, told.matched))}; " if told.matched else ""
+    return f"\n      {matched}admitted by {told.admitted}; {parts}"
+
+
+def _about_the_query(found: SearchResult) -> Iterator[str]:
+    if found.left_out:
+        yield f"not looked for: {', '.join(f'{word} ({why})' for word, why in found.left_out.items())}"
+    yield from found.plan
 
 
 def scopes(
@@ -210,6 +267,43 @@ def list_observations(
         ),
     )
     output.rows(found, output.observation_line, as_json, "no observations")
+
+
+def messages(
+    agent: Agent,
+    user: User,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this conversation.")] = None,
+    of: Annotated[
+        str | None, typer.Option("--of", metavar="ID", help="Only what this observation comes from, oldest first.")
+    ] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists the messages that are still kept, newest first.
+
+    \b
+    memory-sql messages --agent ada --user mia --session monday
+    memory-sql messages --agent ada --user mia --of o12-3
+
+    Of conversations that the user took part in. How long texts are kept is the setting message_retention_days.
+    """
+    if session is not None and of is not None:
+        raise InputError("say either --session or --of")
+
+    async def read(memory: Memory) -> Sequence[RetainedMessage]:
+        if of is not None:
+            return await memory.sources(of, agent_id=agent, user_id=user, limit=limit)
+        return await memory.messages(agent_id=agent, user_id=user, session_id=session, limit=limit)
+
+    output.rows(run(url, data, read), message_line, as_json, "no messages")
+
+
+def message_line(message: RetainedMessage) -> str:
+    m = message
+    who = m.speaker or m.user_id or m.role
+    return output.plain(f"{m.session_id}  {m.id}  {output.minute(m.said_at)}  {who}: {output.flat(m.content)}")
 
 
 def show(
@@ -375,8 +469,17 @@ def stats_text(stats: Stats) -> str:
         "texts": f"{s.consolidations:,} versions",
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+        "queries": _queries(s.retrieval),
     }
+    if s.vectors_advised:
+        facts["vectors"] = f"advised for {', '.join(s.vectors_advised)}"
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
+
+
+def _queries(retrieval: RetrievalStats) -> str:
+    r = retrieval
+    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms in the mean, {r.slowest_ms:.1f} at worst"
+    return f"{r.queries:,}, {r.fired:,} searched, {r.without_hit:,} of these found nothing{took}"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Commands about work in the background: worker, status, retry, discard, undo, trim, verify."""
+"""Commands about work in the background: worker, maintain, status, retry, discard, undo, trim, verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_n
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, Trimmed, Violation
+    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, MaintainResult, Trimmed, Violation
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
 
@@ -109,6 +109,35 @@ def _worked_text(worked: Worked) -> str:
         f"formed {many(worked.formed, 'session')}, consolidated {many(worked.consolidated, 'scope')}, "
         f"{worked.failed:,} failed, {worked.interrupted:,} interrupted"
     )
+
+
+def maintain(
+    agent: OneAgent = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", help="At most that many messages, and observations.")
+    ] = 100_000,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Takes the texts of messages whose retention is over, and evicts what is more than budgets.
+
+    \b
+    memory-sql maintain
+
+    A worker does it by itself, every maintenance_minutes. How long texts are kept is the setting message_retention_days,
+    of each agent. What hasn't been formed yet stays until it has been, and what a legal hold covers until it is released.
+    What exceeds a scope's budgets goes where the agent's setting retention is budget, as with `trim`.
+    """
+    done = run(url, data, lambda memory: memory.maintain(agent_id=agent, limit=limit))
+    output.one(done, _maintained_text, as_json)
+
+
+def _maintained_text(done: MaintainResult) -> str:
+    evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
+    more = "" if done.complete else "; there may be more"
+    texts = "its text" if done.messages == 1 else "their texts"
+    return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"
 
 
 def status(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from memory_sql.db.retrievals import read_retrievals
 from memory_sql.db.scopes import pending_observations
 from memory_sql.db.tables import (
     LANGUAGES,
@@ -69,6 +70,25 @@ async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> A
     return agent
 
 
+async def next_by_budget(
+    session: AsyncSession, agent_id: str | None, retention: str, after: int
+) -> tuple[str, Agent] | None:
+    """The first agent behind that key, of one or of all, whose retention is by budget; where it says nothing, `retention`."""
+    own = func.coalesce(AgentRow.settings["retention"].astext, retention)
+    found = await session.execute(
+        select(AgentRow.agent_id, AgentRow.agent_key, AgentRow.settings)
+        .where(
+            AgentRow.agent_key > after,
+            own == "budget",
+            true() if agent_id is None else AgentRow.agent_id == agent_id,
+        )
+        .order_by(AgentRow.agent_key)
+        .limit(1)
+    )
+    row = found.one_or_none()
+    return None if row is None else (row.agent_id, Agent(row.agent_key, row.settings))
+
+
 async def change_settings(
     session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
 ) -> None:
@@ -79,8 +99,8 @@ async def change_settings(
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
 
 
-async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:
-    """None for an agent that was never seen."""
+async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
+    """None for an agent that was never seen. `since`: the day from which on queries count."""
     key = await agent_key_of(session, agent_id)
     if key is None:
         return None
@@ -92,6 +112,7 @@ async def read_stats(session: AsyncSession, agent_id: str) -> Stats | None:
         **counts,
         scopes={row.kind: row.scopes for row in scopes},
         runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+        retrieval=await read_retrievals(session, key, since),
     )
 
 

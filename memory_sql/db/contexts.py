@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import BigInteger, DateTime, Text
 
-from memory_sql.db.scopes import disputed_of, in_stable_order, pending_of, scope_ref
-from memory_sql.domain import ScopeText
+from memory_sql.db.engine import Reader
+from memory_sql.db.scopes import disputed_of, pending_of, scope_ref
+from memory_sql.domain import ScopeText, StaticLayer
 
 _WHOSE = (
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
     bindparam("pending_max", type_=BigInteger),
 )
-_COLUMNS = (
+COLUMNS = (
     "scope_id",
     "kind",
     "owner",
@@ -31,27 +32,34 @@ _COLUMNS = (
     "disputed_seqs",
     "disputed_contents",
     "disputed_times",
+    "speakers",
 )
-LAYER = func.memory.static_layer(*_WHOSE).table_valued(*_COLUMNS, name="layer")
-_STATIC_LAYER = select(LAYER).order_by(*in_stable_order(LAYER.c))
+_layer = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")
+_STATIC_LAYER = select(_layer)
 _moment = bindparam("as_of", type_=DateTime(timezone=True))
-_layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(*_COLUMNS, name="layer")
-_STATIC_LAYER_AT = select(_layer_at).order_by(*in_stable_order(_layer_at.c))
+_layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
+    *COLUMNS, column("settings", JSONB), name="layer"
+)
+_STATIC_LAYER_AT = select(_layer_at)
 
 
 async def static_layer(
-    session: AsyncSession, principal: Mapping[str, Any], pending_max: int, as_of: datetime | None = None
-) -> list[ScopeText]:
-    """The visible scopes, in the stable order of the prompt; as they were at a past moment, if one is given."""
+    reader: Reader, principal: Mapping[str, Any], pending_max: int, as_of: datetime | None = None
+) -> StaticLayer:
+    """The visible scopes with the agent's own settings; the scopes as they were at a past moment, if one is given.
+
+    Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says.
+    """
     given = {**principal, "pending_max": pending_max}
     if as_of is None:
-        found = await session.execute(_STATIC_LAYER, given)
+        found = list(await reader.execute(_STATIC_LAYER, given))
     else:
-        found = await session.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of})
-    return [scope_text(row) for row in found]
+        found = list(await reader.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of}))
+    scopes = tuple(_scope_text(row) for row in found if row.scope_id is not None)
+    return StaticLayer(scopes, (found[0].settings or {}) if found else {})
 
 
-def scope_text(row: Any) -> ScopeText:
+def _scope_text(row: Any) -> ScopeText:
     return ScopeText(
         ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
         display_name=row.display_name,
@@ -59,4 +67,5 @@ def scope_text(row: Any) -> ScopeText:
         version=row.version,
         pending=pending_of(row),
         disputed=disputed_of(row),
+        speakers=tuple(row.speakers),
     )

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+BEFORE_TABLES = ("search_tokens",)  # what indexes are made of
 # In the order in which they depend on one another.
 FUNCTIONS = (
     "principal",
     "user_ids",
     "visible_scopes",
+    "visible_sessions",
+    "retention_start",
+    "retained_messages",
     "my_scopes",
     "pending_observations",
     "refresh_due",
@@ -19,16 +23,25 @@ FUNCTIONS = (
     "add_messages",
     "refuse_change",
     "guard_privacy",
+    "held",
     "forget_closure",
     "tainted_versions",
+    "speakers_of",
     "erase",
     "erase_agent",
     "text_statistics",
     "observation_version",
     "static_layer",
-    "search",
     "known_at",
+    "query_lexemes",
+    "lexeme_queries",
+    "holds_text",
+    "search_observations",
+    "search_messages",
+    "search",
     "static_layer_at",
+    "read_messages",
+    "end_retention",
     "agent_settings",
     "digest_candidates",
 )
@@ -39,13 +52,20 @@ VIEWS = (
     "v_pending",
     "v_formation_funnel",
     "v_model_cost",
+    "v_retrieval",
 )
 WALLS = ("policies",)
 PARTS = {"functions": FUNCTIONS, "views": VIEWS, "walls": WALLS}
 
 
+def before_tables() -> list[str]:
+    return [_script("functions", name) for name in BEFORE_TABLES]
+
+
 def statements() -> list[str]:
-    """One script per file, in an order in which they can be run."""
-    return [
-        (files(__package__) / folder / f"{name}.sql").read_text() for folder, names in PARTS.items() for name in names
-    ]
+    """One script per file, in an order in which they can be run once the tables are there."""
+    return [_script(folder, name) for folder, names in PARTS.items() for name in names]
+
+
+def _script(folder: str, name: str) -> str:
+    return (files(__package__) / folder / f"{name}.sql").read_text()

@@ -1,12 +1,13 @@
-"""What a digest is made of, beside what a search finds: an agent's settings and the observations that it begins with.
+"""What a digest is made of: an agent's settings, the observations that it begins with, and what a search finds.
 
-A statement each; `context_of` has the static layer of a context in the same one.
+Two statements: `begin` needs nothing but the principal; `find` goes together with the search, where the settings are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,14 +28,15 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import DIGEST_SETTINGS, Settings
-from memory_sql.db.contexts import LAYER, scope_text, static_layer
+from memory_sql.db.engine import Reader
 from memory_sql.db.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
-from memory_sql.db.scopes import in_stable_order, scope_ref
+from memory_sql.db.scopes import scope_ref
+from memory_sql.db.search import MATCHES, Sought, found_in, given, search
 from memory_sql.db.tables import ObservationRow, ScopeRow
-from memory_sql.domain import Candidate, ScopeText
+from memory_sql.domain import Candidate, Hit, MessageHit
+from memory_sql.ranking import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,12 @@ class Wanted:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {**self.principal, "defaults": self.defaults, "asked": dict(self.asked), "searched": self.searched}
+        return {
+            **self.principal,
+            "defaults": self.defaults,
+            "asked": json.dumps(dict(self.asked)),
+            "searched": self.searched,
+        }
 
     def of_agent(self, own: Mapping[str, Any]) -> Settings:
         """The settings that count: of the call, else of the agent, else of the process."""
@@ -65,12 +72,12 @@ def defaults_of(settings: Settings) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """`settings` are those that count; `scopes` the static layer, in the stable order of the prompt."""
+class Found:
+    """What a turn's memory is made of, beside the static layer; each list as its source orders it."""
 
-    settings: Settings
     candidates: list[Candidate]
-    scopes: list[ScopeText]
+    hits: list[Hit]
+    messages: list[MessageHit]
 
 
 _COLUMNS = (
@@ -99,20 +106,16 @@ _candidates = func.memory.digest_candidates(
     _agent,
     *(bindparam(name, type_=Text) for name in ("user_id", "session_id")),
     cast(bindparam("defaults", type_=Text), JSONB),
-    bindparam("asked", type_=JSONB),
+    cast(bindparam("asked", type_=Text), JSONB),
     bindparam("searched", type_=Boolean),
 ).table_valued(*_COLUMNS, name="candidates")
 _named = [item.label(f"c_{item.name}") for item in _candidates.c]
-_DIGEST = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
 _OWN = select(_own.c.own)
-_rows = LAYER.join(_candidates, false(), full=True)
-_OPENING = (
-    select(_own.c.own, *LAYER.c, *_named)
-    .select_from(_own)
-    .join(_rows, true(), isouter=True)
-    .order_by(*in_stable_order(LAYER.c))
-)
-"""A row for each scope and one for each candidate; one of the settings alone where there is neither."""
+_BEGIN = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
+"""A row for each candidate; one of the settings alone where there is none."""
+_CANDIDATES = select(*_named).select_from(_candidates)
+_FIND = select(*MATCHES.c, *_named).select_from(MATCHES.join(_candidates, false(), full=True))
+"""A row for each match, as `search` has it, then one for each candidate."""
 
 _pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
 _place = func.array_position(_pins["keys"], ObservationRow.fact_key)
@@ -142,29 +145,41 @@ _PAST = (
 )
 
 
-async def context_of(session: AsyncSession, wanted: Wanted, pending_max: int, as_of: datetime | None) -> Begun:
-    """The beginning of a context: one statement, of a past moment up to three."""
+async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple[Settings, list[Candidate]]:
+    """The settings that count and what a digest begins with: one statement, of a past moment up to two."""
     if as_of is None:
-        rows = list(await session.execute(_OPENING, {**wanted.parameters, "pending_max": pending_max}))
-        scopes = [scope_text(row) for row in rows if row.scope_id is not None]
-        return Begun(wanted.of_agent(rows[0].own), _candidates_of(rows), scopes)
-    begun = await digest_of(session, wanted, as_of)
-    return replace(begun, scopes=await static_layer(session, wanted.principal, pending_max, as_of))
-
-
-async def digest_of(session: AsyncSession, wanted: Wanted, as_of: datetime | None) -> Begun:
-    """The beginning of a digest, without the static layer: one statement, of a past moment up to two."""
-    if as_of is None:
-        rows = list(await session.execute(_DIGEST, wanted.parameters))
-        return Begun(wanted.of_agent(rows[0].own), _candidates_of(rows), [])
-    (row,) = await session.execute(_OWN, wanted.parameters)
+        rows = list(await reader.execute(_BEGIN, wanted.parameters))
+        return wanted.of_agent(rows[0].own), _candidates_of(rows)
+    (row,) = await reader.execute(_OWN, wanted.parameters)
     settings = wanted.of_agent(row.own)
+    return settings, await _past_candidates(reader, wanted, settings, as_of)
+
+
+async def find(reader: Reader, wanted: Wanted, settings: Settings, query: Query, sought: Sought) -> Found:
+    """What a digest begins with and what the query finds: one statement, as of a past moment up to two.
+
+    `settings` are those that count. Nothing is searched where `sought` wants none or the query asks for nothing.
+    """
+    if not query or not (sought.observations or sought.messages):
+        return Found(await _candidates_at(reader, wanted, settings, sought.as_of), [], [])
+    if sought.as_of is not None:
+        candidates = await _past_candidates(reader, wanted, settings, sought.as_of)
+        return Found(candidates, *await search(reader, wanted.principal, query, sought))
+    rows = list(await reader.execute(_FIND, {**given(wanted.principal, query, sought), **wanted.parameters}))
+    return Found(_candidates_of(rows), *found_in([row for row in rows if row.arm is not None], query))
+
+
+async def _candidates_at(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime | None) -> list[Candidate]:
+    if as_of is None:
+        return _candidates_of(await reader.execute(_CANDIDATES, wanted.parameters))
+    return await _past_candidates(reader, wanted, settings, as_of)
+
+
+async def _past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
     if settings.assembly == "eden" or not settings.digest_enabled:
-        return Begun(settings, [], [])
-    found = await session.execute(
-        _PAST, {**wanted.principal, **_past(settings), "searched": wanted.searched, "as_of": as_of}
-    )
-    return Begun(settings, [Candidate.of(to_observation(row)) for row in found], [])
+        return []
+    past = {**wanted.principal, **_past(settings), "searched": wanted.searched, "as_of": as_of}
+    return [Candidate.of(to_observation(row)) for row in await reader.execute(_PAST, past)]
 
 
 def _past(settings: Settings) -> dict[str, Any]:
@@ -176,7 +191,7 @@ def _past(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _candidates_of(rows: Sequence[Any]) -> list[Candidate]:
+def _candidates_of(rows: Iterable[Any]) -> list[Candidate]:
     return [
         Candidate(
             scope=scope_ref(row.c_scope_id, row.c_scope_kind, row.c_owner, row.c_name),

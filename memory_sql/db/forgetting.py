@@ -60,13 +60,17 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """All that goes, each in order. What a legal hold covers isn't in it, only counted."""
+    """All that goes, each in order. What a legal hold covers isn't in it, only counted.
+
+    `heard`: the scopes of the evidence; what others stand behind as well stays there, without the name of who spoke.
+    """
 
     observations: tuple[tuple[int, int], ...]
     messages: tuple[tuple[str, int], ...]
     evidence: tuple[int, ...]
     held_observations: int
     held_messages: int
+    heard: tuple[int, ...] = ()
 
     @property
     def sessions(self) -> list[str]:
@@ -74,7 +78,8 @@ class Closure:
 
     @property
     def scopes(self) -> set[int]:
-        return {scope_id for scope_id, _ in self.observations}
+        """Those that lose something."""
+        return {*self.heard, *(scope_id for scope_id, _ in self.observations)}
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -253,7 +258,13 @@ class ForgettingRepository:
             tuple(sorted(row.evidence_ids)),
             row.held_observations,
             row.held_messages,
+            await self._heard(row.evidence_ids),
         )
+
+    async def _heard(self, evidence_ids: Sequence[int]) -> tuple[int, ...]:
+        e = EvidenceRow
+        found = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids)).distinct()
+        return tuple(await self._session.scalars(found.order_by(e.scope_id)))
 
     async def lock_sessions(self, session_ids: Sequence[str]) -> None:
         """Until the transaction ends, in the order in which everybody locks."""

@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     DateTime,
     Integer,
     Text,
     and_,
     bindparam,
+    cast,
     func,
     insert,
     literal_column,
@@ -30,6 +32,7 @@ from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, vi
 from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Observation, Source, observation_id
 from memory_sql.text import HASH_VERSION, content_hash
+from memory_sql.words import search_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class ObservationRepository:
             evidence += [_evidence_row(scope, seq, item, run_id, now) for item in draft.evidence]
         if rows:
             await self._session.execute(insert(ObservationRow), rows)
-            await self._count(agent_key, scopes, next_seq, now)
+            await self._count(agent_key, scopes, next_seq, _speakers(rows), now)
         if evidence:
             await self._session.execute(insert(EvidenceRow), evidence)
         return Saved(tuple(stored), tuple(known))
@@ -168,14 +171,23 @@ class ObservationRepository:
         return {(row.scope_id, row.content_hash): row.seq for row in found}
 
     async def _count(
-        self, agent_key: int, scopes: Sequence[ScopeState], last_seq: Mapping[int, int], now: datetime
+        self,
+        agent_key: int,
+        scopes: Sequence[ScopeState],
+        last_seq: Mapping[int, int],
+        speakers: Mapping[int, Sequence[str]],
+        now: datetime,
     ) -> None:
         for scope in scopes:
             if last_seq[scope.scope_id] > scope.last_seq:
+                changed: dict[str, Any] = {"last_seq": last_seq[scope.scope_id], "last_activity_at": now}
+                if scope.scope_id in speakers:
+                    heard = cast(list(speakers[scope.scope_id]), ARRAY(Text))
+                    changed["speakers"] = func.memory.newest_speakers(heard.op("||")(ScopeRow.speakers))
                 await self._session.execute(
                     update(ScopeRow)
                     .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope.scope_id)
-                    .values(last_seq=last_seq[scope.scope_id], last_activity_at=now)
+                    .values(changed)
                 )
 
     async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
@@ -213,6 +225,15 @@ class ObservationRepository:
         return [to_observation(row) for row in found]
 
 
+def _speakers(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
+    """By scope, whoever spoke last first."""
+    speakers: dict[int, list[str]] = {}
+    for row in reversed(rows):
+        if row["speaker"] is not None:
+            speakers.setdefault(row["scope_id"], []).append(row["speaker"])
+    return speakers
+
+
 def _same_observation(left: Any, right: Any) -> Any:
     return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
 
@@ -241,6 +262,7 @@ def _row(
         "metadata_": dict(draft.metadata),
         "content_hash": digest,
         "hash_version": HASH_VERSION,
+        "search_extra": search_extra(draft.content),
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
         "fact_key": draft.fact_key,

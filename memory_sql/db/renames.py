@@ -27,12 +27,13 @@ from memory_sql.db.tables import (
     SessionRow,
     UserAliasRow,
 )
-from memory_sql.domain import OWNER_PREFIX
+from memory_sql.domain import OWNER_PREFIX, owner_key
 from memory_sql.people import RenameKind
 
 Column = InstrumentedAttribute[Any]
 
-# Where ids stand by themselves. `scopes.owner`, `holds.target`, `runs.seen` and `events.detail` hold them in their own way.
+# Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen` and `events.detail` hold them
+# in their own way.
 IDS: Mapping[RenameKind, Sequence[Column]] = {
     "user": (
         SessionRow.user_id,
@@ -158,6 +159,9 @@ class RenameRepository:
             EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
             RunRow: [self._in_prompts(), *self._in_errors()],
         }
+        if self._kind == "user":
+            old, new = (owner_key("individual", user) for user in (self._old, self._new))
+            changes[MessageRow] = [Change(MessageRow.owner, MessageRow.owner == old, new)]
         if self._kind == "group":  # called by its id, where the host gave it no name
             called = ScopeRow.owner.in_(self._owners(self._old)) & (ScopeRow.display_name == self._old)
             changes[ScopeRow].append(Change(ScopeRow.display_name, called, self._new))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import and_, bindparam, cast, func, literal_column, or_, select, true, tuple_, update
@@ -88,16 +89,22 @@ def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
 
 def pending_of(row: Any) -> tuple[PendingObservation, ...]:
     """What `newest_pending` brought, oldest first."""
-    newest_first = map(PendingObservation, row.pending_seqs or (), row.pending_contents or (), row.pending_times or ())
-    return tuple(sorted(newest_first, key=lambda item: item.seq))
+    return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
 
 
 def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
     """What `newest_disputed` brought, oldest first."""
-    found = map(PendingObservation, row.disputed_seqs or (), row.disputed_contents or (), row.disputed_times or ())
-    return tuple(sorted(found, key=lambda item: item.seq))
+    return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
 
 
+def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
+    """Of three arrays, in the order in which the database adds up what it sorted."""
+    seqs, contents, times = newest_first
+    found = map(PendingObservation, seqs or (), contents or (), times or ())
+    return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()
+
+
+_BY_SEQ = attrgetter("seq")
 _waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
 _newest = (
     select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at)

@@ -7,7 +7,7 @@ own identifier) or `constant` (a word of ours).
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -16,7 +16,9 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Computed,
+    Date,
     DateTime,
+    Double,
     ForeignKeyConstraint,
     Identity,
     Index,
@@ -119,6 +121,12 @@ def key_of(table: str, *columns: str) -> ForeignKeyConstraint:
     )
 
 
+def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
+    """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
+    generated = Computed(_search_vector(), persisted=True)
+    return mapped_column(TSVECTOR, generated, deferred=True, comment=comment, info={"text": "erase"}, **options)
+
+
 def _search_vector() -> str:
     by_language = " ".join(
         f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left(content, {SEARCHED_CHARACTERS}))"
@@ -128,6 +136,7 @@ def _search_vector() -> str:
     return f"(CASE language {by_language} END) || {extra}"
 
 
+SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms."
 NOW = text("now()")
 ZERO = text("0")
 NO_TEXTS = text("'{}'::text[]")
@@ -234,6 +243,9 @@ class ScopeRow(Base):
         Integer,
         server_default=ZERO,
     )
+    speakers: Mapped[list[str]] = erase(
+        "Who speaks in its observations, by name, whoever spoke last first; the newest 50.", server_default=NO_TEXTS
+    )
 
 
 class MemberRow(Base):
@@ -273,6 +285,11 @@ class SessionRow(Base):
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
         Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        # A pending list would make every search for a user's sessions read it as well.
+        Index(
+            "sessions_participants_idx", "participants", postgresql_using="gin", postgresql_with={"fastupdate": "off"}
+        ),
+        Index("sessions_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")),
         {
             "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
             "postgresql_with": {"fillfactor": 70},
@@ -305,6 +322,9 @@ class SessionRow(Base):
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
     time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
     unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
+    text_since: Mapped[datetime | None] = column(
+        "When the oldest message arrived that still has its text, or earlier; null: none has."
+    )
 
 
 class MessageRow(Base):
@@ -315,6 +335,15 @@ class MessageRow(Base):
         UniqueConstraint("agent_key", "session_id", "message_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
+        CheckConstraint("owner LIKE 'u:_%'", name="owner"),
+        Index(
+            "messages_search_idx",
+            text("memory.search_tokens(hashtextextended(owner, agent_key), search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("content IS NOT NULL"),
+        ),
+        one_of("language", *LANGUAGES),
         {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
     )
 
@@ -334,6 +363,10 @@ class MessageRow(Base):
     signal: Mapped[str | None] = constant("The signal that it gave, if any.")
     said_at: Mapped[datetime] = column("When it was said.")
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
+    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the session's user.")
+    language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
 
 
 class RunRow(Base):
@@ -420,6 +453,13 @@ class ObservationRow(Base):
             "fact_key",
             postgresql_where=text("fact_key IS NOT NULL"),
         ),
+        # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
+        Index(
+            "observations_search_idx",
+            text("memory.search_tokens(scope_id, search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
         {"comment": "One row per observation, one remembered thing. Its text never changes."},
     )
 
@@ -454,16 +494,8 @@ class ObservationRow(Base):
     content_hash: Mapped[bytes | None] = column("SHA-256 of the text's normal form; null: never a duplicate.")
     hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
-    search_extra: Mapped[str] = erase(
-        "What the language's parser would miss: identifiers, n-grams, folded forms.", server_default=text("''")
-    )
-    search: Mapped[Any] = mapped_column(
-        TSVECTOR,
-        Computed(_search_vector(), persisted=True),
-        deferred=True,
-        comment="What full-text search sees.",
-        info={"text": "erase"},
-    )
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees.")
     dates: Mapped[Any] = mapped_column(
         DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
     )
@@ -680,3 +712,25 @@ class UserAliasRow(Base):
     into_user_id: Mapped[str] = host_id("The user for whom it stands, and who sees what is its.")
     created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     ended_at: Mapped[datetime | None] = column("Until when; null: still.")
+
+
+class RetrievalRow(Base):
+    __tablename__ = "retrievals"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "day", "surface", "reason"),
+        key_of("agents"),
+        one_of("surface", "context", "search", "digest"),
+        CheckConstraint("queries > 0", name="queries"),
+        CheckConstraint("without_hit BETWEEN 0 AND queries", name="without_hit"),
+        CheckConstraint("slowest_seconds BETWEEN 0 AND seconds", name="slowest_seconds"),
+        {"comment": "One row per agent, day (UTC), surface and reason: how often memory was asked. It names nobody."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    day: Mapped[date] = column("The day in UTC.", Date)
+    surface: Mapped[str] = constant("context, search or digest: what was asked for.")
+    reason: Mapped[str] = constant("Why observations were searched: asked, recall phrase …; none: they were not.")
+    queries: Mapped[int] = column("How often.")
+    without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
+    seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)
+    slowest_seconds: Mapped[float] = column("How long it took at worst.", Double)

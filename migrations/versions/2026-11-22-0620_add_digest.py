@@ -1,9 +1,9 @@
-"""Add the digest, and keep what is evicted out of searches
+"""Add the digest
 
 Frozen: imports nothing of memory_sql.
 
 Revision ID: c1d7e35a90b4
-Revises: 8a4c0e92f7d6
+Revises: b61d3f08a2c7
 Create Date: 2026-11-22 06:20:00+00:00
 """
 
@@ -14,7 +14,7 @@ import re
 from alembic import op
 
 revision = "c1d7e35a90b4"
-down_revision = "8a4c0e92f7d6"
+down_revision = "b61d3f08a2c7"
 branch_labels = None
 depends_on = None
 
@@ -123,133 +123,70 @@ COMMENT ON FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boo
     'The observations with which a digest for a user of an agent begins; one row per observation.';
 """
 
-SEARCH_BEFORE = """
--- memory.search(agent, user, session, query, limit): the observations that match, among those that the principal may see,
--- best first. One row per observation. `p_query` is for websearch_to_tsquery. Every text is searched in its own language
--- and once without one, as its search vector was made; the query is parsed once for each language, not for each row.
--- Row-level policies don't stand between it and the tables: under one `@@`, which isn't leakproof, may not be asked before
--- the policy, and no text index is used. It runs as its owner and asks memory.visible_scopes itself.
-CREATE OR REPLACE FUNCTION memory.search(p_agent text, p_user text, p_session text, p_query text, p_limit bigint)
-RETURNS TABLE (
-    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
-    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
-    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, score real
-)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    WITH wanted AS MATERIALIZED (
-        SELECT l.language,
-               websearch_to_tsquery(l.language::regconfig, p_query) || websearch_to_tsquery('simple'::regconfig, p_query)
-                   AS query
-        FROM (
-            SELECT DISTINCT s.language
-            FROM memory.visible_scopes(p_agent, p_user, p_session) v
-            JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-        ) l
-    )
-    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
-           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata, coalesce(t.status, 'active'),
-           o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
-               AND (o.seq > s.done_seq OR coalesce(t.repend, false)),
-           ts_rank(o.search, w.query)
-    FROM memory.visible_scopes(p_agent, p_user, p_session) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    JOIN wanted w ON w.language = o.language
-    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    WHERE o.search @@ w.query
-      AND coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded')
-      AND s.is_active
-    ORDER BY ts_rank(o.search, w.query) DESC, o.observed_at DESC, o.scope_id, o.seq
-    LIMIT p_limit;
-END
-$$;
+V_RETRIEVAL = """
+-- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which somebody
+-- asked; what was counted last may be missing for a minute. queries: contexts whose XML was asked for with a message,
+-- searches, and digests, in a context or alone, that looked for words. fired_share: of the contexts in which the rule
+-- decided, the share in which it retrieved; null where it never decided. without_hit_share: of the queries that searched,
+-- the share in which nothing was found. mean_ms, slowest_ms: milliseconds that searching took. The last three are null
+-- where nothing was searched.
+CREATE OR REPLACE VIEW memory.v_retrieval WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    r.day,
+    sum(r.queries)::bigint AS queries,
+    sum(r.queries) FILTER (WHERE r.reason NOT IN ('asked', 'none'))
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'asked'), 0) AS fired_share,
+    sum(r.without_hit) FILTER (WHERE r.reason <> 'none')
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'none'), 0) AS without_hit_share,
+    1000 * sum(r.seconds) FILTER (WHERE r.reason <> 'none')
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'none'), 0)::double precision AS mean_ms,
+    1000 * max(r.slowest_seconds) FILTER (WHERE r.reason <> 'none') AS slowest_ms
+FROM memory.retrievals r
+JOIN memory.agents a ON a.agent_key = r.agent_key
+GROUP BY 1, 2;
 
-REVOKE EXECUTE ON FUNCTION memory.search(text, text, text, text, bigint) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
-    'The observations that a user of an agent may see and that match, best first; one row per observation.';
+COMMENT ON VIEW memory.v_retrieval IS
+    'One row per agent and day (UTC): queries, how often the rule fired, found nothing, mean and slowest milliseconds.';
 """
 
-SEARCH = """
--- memory.search(agent, user, session, query, limit): the observations that match, among those that the principal may see,
--- best first. One row per observation. `p_query` is for websearch_to_tsquery. Every text is searched in its own language
--- and once without one, as its search vector was made; the query is parsed once for each language, not for each row.
--- Row-level policies don't stand between it and the tables: under one `@@`, which isn't leakproof, may not be asked before
--- the policy, and no text index is used. It runs as its owner and asks memory.visible_scopes itself.
-CREATE OR REPLACE FUNCTION memory.search(p_agent text, p_user text, p_session text, p_query text, p_limit bigint)
-RETURNS TABLE (
-    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
-    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
-    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, score real
-)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    WITH wanted AS MATERIALIZED (
-        SELECT l.language,
-               websearch_to_tsquery(l.language::regconfig, p_query) || websearch_to_tsquery('simple'::regconfig, p_query)
-                   AS query
-        FROM (
-            SELECT DISTINCT s.language
-            FROM memory.visible_scopes(p_agent, p_user, p_session) v
-            JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-        ) l
-    )
-    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
-           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata, coalesce(t.status, 'active'),
-           o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
-               AND (o.seq > s.done_seq OR coalesce(t.repend, false)),
-           ts_rank(o.search, w.query)
-    FROM memory.visible_scopes(p_agent, p_user, p_session) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    JOIN wanted w ON w.language = o.language
-    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    WHERE o.search @@ w.query
-      AND coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
-      AND s.is_active
-    ORDER BY ts_rank(o.search, w.query) DESC, o.observed_at DESC, o.scope_id, o.seq
-    LIMIT p_limit;
-END
-$$;
+V_RETRIEVAL_BEFORE = """
+-- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which somebody
+-- asked; what was counted last may be missing for a minute. queries: contexts that were asked for with a message, and
+-- searches. fired_share: of the contexts in which the rule decided, the share in which it retrieved; null where it never
+-- decided. without_hit_share: of the queries that searched, the share in which nothing was found. mean_ms, slowest_ms:
+-- milliseconds that searching took. The last three are null where nothing was searched.
+CREATE OR REPLACE VIEW memory.v_retrieval WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    r.day,
+    sum(r.queries)::bigint AS queries,
+    sum(r.queries) FILTER (WHERE r.reason NOT IN ('asked', 'none'))
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'asked'), 0) AS fired_share,
+    sum(r.without_hit) FILTER (WHERE r.reason <> 'none')
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'none'), 0) AS without_hit_share,
+    1000 * sum(r.seconds) FILTER (WHERE r.reason <> 'none')
+        / nullif(sum(r.queries) FILTER (WHERE r.reason <> 'none'), 0)::double precision AS mean_ms,
+    1000 * max(r.slowest_seconds) FILTER (WHERE r.reason <> 'none') AS slowest_ms
+FROM memory.retrievals r
+JOIN memory.agents a ON a.agent_key = r.agent_key
+GROUP BY 1, 2;
 
-REVOKE EXECUTE ON FUNCTION memory.search(text, text, text, text, bigint) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
-    'The observations that a user of an agent may see and that match, best first; one row per observation.';
+COMMENT ON VIEW memory.v_retrieval IS
+    'One row per agent and day (UTC): queries, how often the rule fired, found nothing, mean and slowest milliseconds.';
 """
 
 
 def upgrade() -> None:
-    run(SEARCH)
     run(AGENT_SETTINGS)
     run(DIGEST_CANDIDATES)
+    run(V_RETRIEVAL)
 
 
 def downgrade() -> None:
+    run(V_RETRIEVAL_BEFORE)
     op.execute("DROP FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boolean)")
     op.execute("DROP FUNCTION memory.agent_settings(text)")
-    run(SEARCH_BEFORE)
 
 
 def run(script: str) -> None:

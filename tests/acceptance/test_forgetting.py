@@ -35,6 +35,7 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
         await memory.add(talk, **MIA, session_id=f"s{n}", group_ids=["crew"])
         await memory.form(**ADA, session_id=f"s{n}")
         await tell(memory)
+    await rows(memory, "UPDATE memory.messages SET search_extra = content")
     for word in planted[30:40]:
         await memory.observe(f"Mia keeps {word}.", **MIA, tags=[word], metadata={word: word}, speaker=word)
     await tell(memory)

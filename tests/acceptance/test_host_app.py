@@ -160,7 +160,7 @@ async def test_hosts_autogenerate_finds_nothing_to_do(deployed: tuple[str, str])
     await alembic("branch" if way == "branch" else "alembic", "check", url=url)
 
 
-@pytest.mark.filterwarnings("ignore:Computed default on observations.search cannot be modified:UserWarning")
+@pytest.mark.filterwarnings("ignore:Computed default on (observations|messages).search cannot be modified:UserWarning")
 async def test_our_autogenerate_finds_nothing_to_do_beside_the_hosts_tables(database_url: str) -> None:
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))
 

@@ -95,6 +95,9 @@ async def fill(url: str) -> None:
         for user in USERS:
             await memory.observe("The demo is on 20 April.", agent_id="ada", group_id="harbor", user_id=user)
         await memory.observe("Mia talks to another agent as well.", agent_id="bob", user_id="mia")
+        await memory.search("demo", agent_id="ada", user_id="mia")
+        for said in ("Where did I say the boats are?", "Thank you."):
+            await memory.context(agent_id="ada", user_id="mia", message=said)
         await team.talk(UNFORMED)
     async with team.opened_on(url, Scripted(UnavailableError("timeout", "no answer in 60 s"))) as memory:
         with pytest.raises(UnavailableError):

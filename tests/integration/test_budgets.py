@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import Trimmed
+from memory_sql.domain import MaintainResult, Trimmed
 from memory_sql.errors import NotFoundError
 from memory_sql.memory import Memory
+from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation
@@ -165,6 +166,37 @@ async def test_many_go_in_bounded_transactions(database_url: str, llm: Scripted)
         assert len(await active(memory)) == 1
 
 
+async def test_maintenance_trims_those_whose_retention_is_by_budget(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(llm="offline", store_items=1, trim_batch=2)) as memory:
+        agents = [{"agent_id": agent, "user_id": "mia"} for agent in ("ada", "bob", "eve", "kim")]
+        for whose in agents:
+            await notes(memory, 4, **whose)
+        for agent in ("ada", "eve", "kim"):
+            await memory.configure(agent_id=agent, retention="budget")
+        assert await memory.maintain(agent_id="bob") == MaintainResult(messages=0, complete=True)
+        assert await memory.maintain(agent_id="kim") == MaintainResult(messages=0, evicted=3, complete=True)
+        assert await memory.maintain(limit=5) == MaintainResult(messages=0, evicted=5, complete=False)
+        assert [len(await active(memory, **whose)) for whose in agents] == [1, 4, 2, 1]
+        assert await memory.maintain() == MaintainResult(messages=0, evicted=1, complete=True)
+        assert await memory.maintain() == MaintainResult(messages=0, complete=True)
+        assert await memory.verify() == []
+
+
+async def test_agents_without_budgets_cost_maintenance_one_look(database_url: str, llm: Scripted) -> None:
+    """By the process's setting, which an agent's own goes before."""
+    async with Memory(database_url, llm, Settings(llm="offline", retention="budget", store_items=1)) as memory:
+        await notes(memory, 3)
+        await memory.configure(**ADA, retention="none")
+        with statements(memory) as sent:
+            assert (await memory.maintain()).evicted == 0
+        assert len([one for one in sent if "memory.agents" in one]) == 1
+        assert not [one for one in sent if "memory.observations" in one]
+        await memory.configure(**ADA, retention=None)
+        worked = Worker(memory)
+        await worked.run_once()
+        assert len(await active(memory)) == 1
+
+
 def test_command(database_url: str) -> None:
     def run(command: str, *args: object, **options: Any) -> Any:
         return memory_sql(command, *args, "--agent", "ada", "--url", database_url, **options)
@@ -175,6 +207,8 @@ def test_command(database_url: str) -> None:
     run("settings", "--set", "retention=budget", "--set", "store_note_items=1")
     assert run("trim", "--dry-run").out == "would evict 2 notes from 1 scope\n"
     assert run("trim", "--json").value == {"evicted": {"note": 2}, "scopes": [1], "over": [], "dry_run": False}
-    run("hold", "--observation", "o1-3")
+    run("observe", "Boat 4.", "--user", "mia")
+    assert run("maintain").out == "0 messages lost their texts, 1 observation evicted\n"
+    run("hold", "--observation", "o1-4")
     run("settings", "--set", "store_note_items=0")
     assert run("trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"

@@ -13,6 +13,7 @@ from memory_sql.config import Settings
 from memory_sql.domain import Observation
 from memory_sql.errors import InputError
 from memory_sql.memory import Memory
+from memory_sql.text import count_tokens
 from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, message
@@ -183,12 +184,63 @@ async def test_digest_is_one_statement_and_two_with_words(memory: Memory) -> Non
         with statements(memory) as seen:
             await memory.digest(**MIA, query=query)
         assert len(seen) == count
-    for assembly in ("eden", "digest", "both"):
+    for assembly, counts in (("eden", (1, 1, 2)), ("digest", (2, 2, 2)), ("both", (2, 2, 2))):
         await memory.configure(**ADA, assembly=assembly)
-        for asked, count in ((None, 1), (ASK, 2)):
+        for asked, count in zip((None, "Thanks.", ASK), counts, strict=True):
             with statements(memory) as seen:
                 await memory.context(**MIA, message=asked)
             assert len(seen) == count, assembly
+
+
+async def test_both_retrieve_what_each_does_alone_however_much_is_found(memory: Memory) -> None:
+    """The digest looks at more than the XML shows; the first of it are the same, also among equals."""
+    for n in range(24):
+        await memory.observe(f"Gate {n % 3} is open{' today' * (n % 2)}.", **MIA, observed_at=MONDAY, collective=n > 11)
+    await memory.configure(**ADA, pending_max=0, context_top_k=7)
+    for top_k in (1, 5, 13, 20):
+        few = await memory.search("gate today", **MIA, top_k=top_k, messages=0)
+        many = await memory.search("gate today", **MIA, top_k=24, messages=0)
+        assert (few.results, len(many.results)) == (many.results[:top_k], 24)
+    eden, both = [await memory.context(**MIA, message=ASK, assembly=assembly) for assembly in ("eden", "both")]
+    assert both.xml == eden.xml
+    assert len(both.parts[-1].sources) == 7
+    assert (both.digest or await memory.digest(**MIA)).counts["keyword"] == 24
+    assert both.digest == await memory.digest(**MIA, query=ASK)
+
+
+async def test_budget_bounds_the_xml_and_the_digest_keeps_to_its_own(memory: Memory) -> None:
+    """C30."""
+    await gates(memory, 9)
+    part = await memory.digest(**MIA, query=ASK)
+    whole = await memory.context(**MIA, message=ASK, assembly="both")
+    both = await memory.context(**MIA, message=ASK, assembly="both", budget_tokens=60)
+    assert count_tokens(both.xml) <= 60 < count_tokens(whole.xml)
+    assert both.truncated
+    assert both.digest == part == (await memory.context(**MIA, message=ASK, assembly="digest", budget_tokens=4)).digest
+    assert both.tokens == count_tokens(str(both)) > 60
+    less = await memory.context(**MIA, assembly="both", budget_tokens=60, message=ASK)
+    await memory.configure(**ADA, digest_tokens=60)
+    assert (await memory.context(**MIA, assembly="both", budget_tokens=60, message=ASK)).tokens <= 121 < less.tokens
+
+
+async def test_what_looks_like_an_operator_is_a_word_like_any(memory: Memory) -> None:
+    await gates(memory)
+    for query in ('"gate 1" -gate from:nobody', "-gate", "tag:gate"):
+        digest = await memory.digest(**MIA, query=query)
+        assert set(digest.included) == {"o1-1", "o1-2", "o1-3"}
+        assert (await memory.context(**MIA, message=query, assembly="digest")).digest == digest
+
+
+async def test_as_of_the_context_has_the_digest_of_then(memory: Memory) -> None:
+    await gates(memory)
+    then = memory.now()
+    await memory.observe("Gate 9 is shut.", **MIA)
+    for query in (None, ASK):
+        part = await memory.digest(**MIA, query=query, as_of=then)
+        assert len(part.included) == 3
+        for assembly in ("digest", "both"):
+            shown = await memory.context(**MIA, message=query, assembly=assembly, as_of=then)
+            assert shown.digest == part
 
 
 async def test_budgets_of_a_call_go_before_those_of_the_agent(database_url: str, llm: Scripted) -> None:

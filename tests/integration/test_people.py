@@ -58,7 +58,7 @@ async def test_context_shows_what_stands_for_a_user_as_further_scopes_in_stable_
     await merge(memory, "anon-1", "mia")
     context = await memory.context(**MIA)
     owners = [part.scope.owner_id for part in context.parts if part.scope]
-    assert owners == ["anon-1", "anon-2", "mia"]
+    assert owners == ["mia", "anon-1", "anon-2"]  # hers in her element, theirs behind
     assert str(await memory.context(**MIA)) == str(context)
 
 
@@ -237,8 +237,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
 
 OF_USERS = {
     "scopes.owner", "members.user_id", "sessions.user_id", "sessions.participants", "messages.user_id",
-    "evidence.user_id", "runs.seen", "observations.related_users", "events.actor", "holds.actor", "holds.target",
-    "user_aliases.user_id", "user_aliases.into_user_id",
+    "messages.owner", "evidence.user_id", "runs.seen", "observations.related_users", "events.actor", "holds.actor",
+    "holds.target", "user_aliases.user_id", "user_aliases.into_user_id",
 }  # fmt: skip
 OF_GROUPS = {"scopes.owner", "sessions.group_ids", "runs.seen", "holds.target"}
 OF_SESSIONS = {
@@ -477,7 +477,9 @@ def of_type(lines: list[ExportLine], kind: str) -> list[Any]:
 TEXTS = [
     column for table in Base.metadata.sorted_tables for column in table.columns if column.info.get("text") == "erase"
 ]
-MADE_OF_THE_TEXT = {"observations.search", "observations.search_extra"}
+MADE_OF_THE_TEXT = {
+    f"{table}.{column}" for table in ("observations", "messages") for column in ("search", "search_extra")
+}
 
 
 async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
@@ -506,6 +508,7 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
         "consolidations SET contradictions = jsonb_build_array(jsonb_build_object('was', :u || '-was', 'newer', 2))"
         " WHERE content = :u || '-text'",
         "runs SET answer = :u || '-raw' WHERE session_id = :u || '-s'",
+        "messages SET search_extra = :u || '-extra' WHERE content = :u || '-said'",
     ):
         await rows(memory, f"UPDATE memory.{update.replace(':u', 'CAST(:u AS text)')}", u=user)
 

@@ -13,7 +13,7 @@ from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
 from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
-from memory_sql.retrieval import search_terms, should_retrieve
+from memory_sql.retrieval import should_retrieve
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
@@ -334,11 +334,15 @@ def test_each_recall_phrase_fires(phrase: str) -> None:
 
 @pytest.mark.parametrize("word", ["what", "when", "where", "who", "why", "how"])
 def test_each_question_word_fires_with_each_sign_of_the_past(word: str) -> None:
-    """R082."""
-    for past in ("was", "were", "did", "had", "said", "told", "mentioned"):
-        fired = should_retrieve(f"{word.capitalize()} they {past} at the gate?", "")
+    """R082, where it is about the user or about somebody; not about what was just said, or the world's past (C7)."""
+    for past in ("did {} decide", "was {} told", "had {} moved", "were {} shown"):
+        fired = should_retrieve(f"{word.capitalize()} {past.format('Birgitta')} at the gate?", "")
         assert fired is not None
-        assert fired.reason == "question about the past"
+        assert fired.reason == "question about a name"
+        assert should_retrieve(f"{word.capitalize()} {past.format('they')} at the gate?", "") is None
+    fired = should_retrieve(f"{word.capitalize()} did we move the gate?", "")
+    assert fired is not None
+    assert fired.reason == "question about the past"
     assert should_retrieve(f"{word.capitalize()} will they open the gate?", "") is None
 
 
@@ -347,11 +351,6 @@ def test_two_unknown_names_fire_and_one_does_not() -> None:
     assert should_retrieve("I will meet Birgitta tomorrow.", "") is None
     assert should_retrieve("I will meet Birgitta and Elin tomorrow.", "") is not None
     assert should_retrieve("I will meet Birgitta and Elin tomorrow.", "elin is a sailor") is None
-
-
-def test_words_that_say_nothing_are_no_search_terms() -> None:
-    """R085."""
-    assert search_terms("The a An is are was were do did GATE gate") == ("gate",)
 
 
 async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Memory, llm: Scripted) -> None:

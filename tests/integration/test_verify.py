@@ -402,7 +402,19 @@ PLANTED: dict[str, list[str]] = {
     ],
     "search_vectors_match_texts": [
         "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
-        "UPDATE memory.observations SET search = 'other' WHERE seq = 2"
+        "UPDATE memory.observations SET search = 'other' WHERE seq = 2",
+        "ALTER TABLE memory.messages ALTER search DROP EXPRESSION;"
+        "UPDATE memory.messages SET search = 'other' WHERE session_id = 's' AND number = 2",
+    ],
+    "messages_are_their_sessions_users": [
+        "UPDATE memory.messages SET owner = 'u:jonas' WHERE session_id = 's' AND number = 2",
+    ],
+    "texts_stay_until_formed": [
+        "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE session_id = 'waiting'",
+        "UPDATE memory.messages SET content = NULL, speaker = 'Mia' WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.messages SET content = NULL, search_extra = 'tea' WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.sessions SET text_since = NULL WHERE session_id = 's'",
+        "UPDATE memory.sessions SET text_since = text_since + interval '1 second' WHERE session_id = 's'",
     ],
     "hashes_match_texts": [
         "UPDATE memory.observations SET content_hash = '\\x00' WHERE seq = 2",
@@ -560,6 +572,7 @@ PLANTED: dict[str, list[str]] = {
         "DROP TRIGGER consolidations_never_change ON memory.consolidations",
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
     ],
+    "speakers_have_spoken": ["UPDATE memory.scopes SET speakers = ARRAY['nobody'] WHERE owner = 'u:mia' AND name = ''"],
     "walls_stand": [
         "ALTER TABLE memory.evidence DISABLE ROW LEVEL SECURITY",
         "ALTER TABLE memory.evidence FORCE ROW LEVEL SECURITY",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -22,9 +23,11 @@ from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
 from memory_sql.db.observations import OBSERVATION
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
+from memory_sql.db.search import COLUMNS
 from memory_sql.db.tables import Base
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
 from memory_sql.memory import Memory
+from memory_sql.ranking import Weights, parse
 from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements
@@ -33,12 +36,14 @@ from tests.fakes import Scripted, extracted
 from tests.migrations.databases import downgrade, execute, psql, schema_of, upgrade
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+_ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
+GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false"  # what memory.search is given behind whom it is for
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 AS_MIA: Principal = {**MIA, "session_id": None}
 SECRET = "The gate code is 4711."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds"})
+FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals"})
 
 
 @pytest.fixture
@@ -103,6 +108,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         """UPDATE memory.consolidations SET contradictions = '[{"newer": 1, "older": null, "was": "no", "now": "yes"}]'""",
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
+        "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
 
@@ -191,6 +197,31 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
     for read in (memory, walled):
         assert len(await read.list(**MIA)) == 5
         assert len(await read.list(**anonymous)) == 2
+
+
+async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    await live(memory, llm)
+    for who, count in ((MIA, 5), (JONAS, 2)):
+        assert await walled.messages(**who) == await memory.messages(**who)
+        assert len(await walled.messages(**who)) == count
+    (secret,) = [o for o in await walled.list(**MIA) if o.content == SECRET]
+    assert [m.id for m in await walled.sources(secret.id, **MIA)] == ["m1"]
+    with pytest.raises(NotFoundError):
+        await walled.sources(secret.id, **JONAS)
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetchval("SELECT count(*) FROM memory.messages") == 5
+    await walled.exclude(agent_id="ada", session_id="s-mia")
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.fetch("SELECT FROM memory.messages") == []
+        assert await raw.fetch("SELECT FROM memory.visible_sessions('ada', 'jonas')") == []
+    await walled.configure(agent_id="ada", message_retention_days=0)
+    assert (await walled.maintain()).messages == 2  # the agent's: Mia's are held, Jonas's not formed
+    await walled.release_hold((await walled.holds(agent_id="ada"))[0].hold_id, agent_id="ada")
+    assert (await walled.maintain()).messages == 3
 
 
 async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scripted, raw: Any) -> None:
@@ -443,7 +474,17 @@ async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
         await walled.add(conversation(2), **MIA, session_id="s", group_ids=["harbor"])
         await walled.context(**MIA)
         await walled.search("gate", **MIA)
-    assert len(sent) == 3
+        await walled.digest(**MIA)
+    assert len(sent) == 4
+    with statements(walled) as sent:
+        shown = await walled.context(**MIA, message="gate", assembly="both", retrieve=True)
+    assert len(sent) == 2
+    assert SECRET in shown.xml
+    assert SECRET in str(shown.digest)
+    then = walled.now()
+    for whose, found in ((MIA, ("o1-1",)), (JONAS, ())):
+        for at in (None, then):
+            assert (await walled.digest(**whose, query="gate", as_of=at)).included == found
 
 
 async def test_memory_without_walls_names_no_principal(database_url: str, llm: Scripted) -> None:
@@ -469,12 +510,14 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
         assert public == (arguments == 0), name
     for role in (roles.analyst, roles.content):
         with pytest.raises(Exception, match="permission denied for function search"):
-            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.search('ada', 'mia', '', '', 1)")
+            await execute(
+                walled_database, f'SET LOCAL ROLE "{role}"', f"SELECT memory.search('ada', 'mia', '', {GATE})"
+            )
 
 
 READERS = """
-agent_settings digest_candidates known_at my_agent my_scopes my_user_ids observation_version search served_agent
-static_layer static_layer_at
+agent_settings digest_candidates known_at my_agent my_scopes my_user_ids observation_version read_messages search
+search_messages search_observations served_agent static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')
@@ -490,7 +533,8 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     await execute(walled_database, f"CREATE SCHEMA evil AUTHORIZATION {login(roles)}")
     for sql in (
         "CREATE FUNCTION evil.ts_rank(tsvector, tsquery) RETURNS real LANGUAGE sql AS 'SELECT 1/0'",
-        "CREATE FUNCTION evil.websearch_to_tsquery(regconfig, text) RETURNS tsquery LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1/0'",
+        "CREATE FUNCTION evil.to_tsvector(regconfig, text) RETURNS tsvector LANGUAGE sql AS 'SELECT 1/0'",
         "CREATE FUNCTION evil.same(tsvector, tsquery) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN 1/0; END'",
         "CREATE OPERATOR evil.@@ (LEFTARG = tsvector, RIGHTARG = tsquery, FUNCTION = evil.same)",
         "CREATE FUNCTION evil.same(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN true; END'",
@@ -501,8 +545,8 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     ):
         await raw.execute(sql.replace("'SELECT 1/0'", "$$ SELECT 1/0 $$") if "AS 'SELECT" not in sql else _typed(sql))
     await raw.execute("SET search_path = evil, pg_temp, memory, pg_catalog")
-    assert await raw.fetch("SELECT * FROM memory.search('ada', 'mia', NULL, 'gate', 10)") == []
-    assert len(await raw.fetch("SELECT * FROM memory.search('ada', 'jonas', NULL, 'gate', 10)")) == 1
+    assert await raw.fetch(f"SELECT * FROM memory.search('ada', 'mia', NULL, {GATE})") == []
+    assert len(await raw.fetch(f"SELECT * FROM memory.search('ada', 'jonas', NULL, {GATE})")) == 1
     assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)")) == 1
     async with raw.transaction():
         await enter(raw, "ada", "mia")
@@ -568,9 +612,10 @@ async def test_error_of_a_constraint_does_not_quote_the_row(memory: Memory, llm:
 async def test_search_returns_the_columns_of_an_observation(memory: Memory) -> None:
     (found,) = await rows(
         memory,
-        "SELECT proargnames[6:] FROM pg_proc WHERE oid = 'memory.search(text,text,text,text,bigint)'::regprocedure",
+        "SELECT proargnames[pronargs + 1:] FROM pg_proc WHERE oid = 'memory.search'::regproc",
     )
-    assert found[0] == [*OBSERVATION.selected_columns.keys(), "score"]
+    assert found[0] == [column.name for column in COLUMNS]
+    assert found[0][: len(OBSERVATION.selected_columns)] == OBSERVATION.selected_columns.keys()
 
 
 async def test_search_behind_walls_reads_its_own_scopes_by_the_index(memory: Memory, walled: Memory) -> None:
@@ -673,7 +718,7 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    open_views = {"v_pending", "v_formation_funnel", "v_model_cost"}
+    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full

@@ -40,7 +40,8 @@ CONSTRAINTS = """
     WHERE t.relnamespace = 'memory'::regnamespace AND t.relname <> 'alembic_version'
       AND c.contype IN ('p', 'u', 'f', 'c')"""
 INDEXES = """
-    SELECT t.relname, i.relname, x.indisunique, pg_get_expr(x.indpred, x.indrelid),
+    SELECT t.relname, i.relname, x.indisunique,
+        concat(pg_get_expr(x.indpred, x.indrelid), ' ', pg_get_expr(x.indexprs, x.indrelid)),
         ARRAY(SELECT a.attname FROM unnest(x.indkey::int2[]) WITH ORDINALITY k (attnum, n)
               JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum ORDER BY k.n)
     FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
@@ -106,7 +107,7 @@ async def test_indexes_are_named_after_table_and_columns(migrated: str) -> None:
 
 
 def index_name_fits(table: str, name: str, unique: bool, predicate: str | None, columns: list[str]) -> bool:
-    """The agent's key, which leads them all, isn't in the name; a column of the condition may be."""
+    """The agent's key, which leads them all, isn't in the name; a column of the condition or of an expression may be."""
     said = name.removeprefix(f"{table}_").removesuffix("_key" if unique else "_idx")
     return name == f"{table}_{said}_{'key' if unique else 'idx'}" and (
         f"_{said}_" in f"_{'_'.join(columns)}_" or re.search(rf"\b{said}\b", predicate or "") is not None

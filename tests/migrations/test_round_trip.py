@@ -45,6 +45,7 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.events (agent_key, kind) SELECT agent_key, 'status' FROM memory.agents",
         "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'user', 'mia' FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
+        "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 
 
@@ -80,6 +81,16 @@ async def test_steps_above_the_first_lose_no_row_but_of_the_tables_that_they_mad
         assert left.items() <= before.items()
     await upgrade(filled)
     assert await counts(filled) == dict.fromkeys(before, 0) | left
+
+
+async def test_messages_of_before_they_were_retained_are_found_like_others(filled: str) -> None:
+    kept = "SELECT owner, language, search_extra, search::text, text_since FROM memory.messages JOIN memory.sessions"
+    kept += " USING (agent_key, session_id) ORDER BY number"
+    before = await fetch(filled, kept)
+    assert len(before) == 4
+    await downgrade(filled, "8a4c0e92f7d6")
+    await upgrade(filled)
+    assert await fetch(filled, kept) == before
 
 
 async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:

@@ -25,7 +25,8 @@ CORRECTIONS = ("tests/integration/test_corrections.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
 FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
-FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*forget*.py")
+MESSAGES = ("tests/integration/test_messages.py",)
+FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*.py")
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
@@ -254,6 +255,32 @@ MUTATIONS = (
         (Change("if verdict.gives_up and size > 1:", "if False:"),),
         TESTS,
     ),
+    # Messages that are kept
+    Mutation(
+        "retention: what waits to be formed loses its text",
+        (without("          AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)\n"),),
+        MESSAGES,
+    ),
+    Mutation(
+        "retention: what is held loses its text",
+        (Change("h.session_id = m.session_id AND h.number = m.number", "h.session_id = m.session_id AND false"),),
+        MESSAGES,
+    ),
+    Mutation(
+        "retention: a sweep waits for who works on a session",
+        (Change("FOR NO KEY UPDATE OF s SKIP LOCKED", "FOR NO KEY UPDATE OF s NOWAIT"),),
+        MESSAGES,
+    ),
+    Mutation(
+        "retention: a hold that is opened meanwhile is overlooked",
+        (Change("FOR SHARE OF a SKIP LOCKED", "FOR KEY SHARE OF a SKIP LOCKED"),),
+        MESSAGES,
+    ),
+    Mutation(
+        "messages behind something quarantined are shown",
+        (Change("AND t.seq = e.seq AND t.status = 'quarantined'", "AND t.seq = e.seq AND false"),),
+        MESSAGES,
+    ),
     # Scopes that are asked about by themselves
     Mutation(
         "an isolated scope is asked about with the others",
@@ -310,7 +337,11 @@ def noticed_by(mutation: Mutation) -> str | None:
 
 def main() -> int:
     wanted = sys.argv[1:]
-    failing = None if wanted else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE)))
+    failing = (
+        None
+        if wanted
+        else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES)))
+    )
     assert failing is None, f"{failing} fails as it is"
     missed = 0
     for mutation in MUTATIONS:

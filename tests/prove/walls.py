@@ -59,6 +59,10 @@ class World:
             owners.add(f"s:{session}")
         return {(agent, owner) for owner in owners} & set(self.marks.values())
 
+    def talks(self, agent: str, user: str) -> set[Key]:
+        """The conversations that the user took part in."""
+        return {key for key, users in self.participants.items() if key[0] == agent and user in users}
+
     async def fill(self, memory: Memory) -> None:
         for agent in AGENTS:
             for session in SESSIONS:
@@ -151,11 +155,12 @@ class Reader:
         self.reads: Counter[str] = Counter()
         self.rows = 0
         self.wrong: list[str] = []
-        ways = (self.search, self.context, self.scopes, self.list, self.history, self.get)
+        ways = (self.search, self.context, self.scopes, self.list, self.history, self.get, self.messages)
         self.ways: list[Callable[..., Awaitable[None]]] = [*ways, self.raw, self.raw_messages, self.raw_as_nobody]
         self.shared_ways: list[Callable[..., Awaitable[None]]] = [
             self.search,
             self.context,
+            self.messages,
             self.raw,
             self.raw_as_nobody,
         ]
@@ -230,6 +235,11 @@ class Reader:
         keys = {self.world.observations[one.id] for one in found}
         self.compare("list", (agent, user), keys, self.world.visible(agent, user, None))
 
+    async def messages(self, agent: str, user: str, _: str | None, unit: AsyncSession | None) -> None:
+        found = await self.walled.messages(agent_id=agent, user_id=user, limit=1000, session=unit)
+        keys = {(agent, one.session_id) for one in found}
+        self.compare("messages", (agent, user), keys, self.world.talks(agent, user))
+
     async def history(self, agent: str, user: str, *_: object) -> None:
         found = await self.walled.history(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
         keys = {self.world.scope_ids[version.scope.id] for version in found}
@@ -266,8 +276,7 @@ class Reader:
         m = Base.metadata.tables["memory.messages"]
         asked = select(AgentRow.agent_id, m.c.session_id).join(AgentRow, AgentRow.agent_key == m.c.agent_key)
         rows = await self.ask(asked, agent, user, session, unit)
-        expected = {key for key, users in self.world.participants.items() if key[0] == agent and user in users}
-        self.compare("messages, raw", (agent, user), {(row[0], row[1]) for row in rows}, expected)
+        self.compare("messages, raw", (agent, user), {(row[0], row[1]) for row in rows}, self.world.talks(agent, user))
 
     async def raw_as_nobody(self, _agent: str, _user: str, _session: str | None, unit: AsyncSession | None) -> None:
         table = self.random.choice(Base.metadata.sorted_tables)

@@ -1,27 +1,94 @@
-import pytest
+import json
+from collections.abc import Iterable
+from pathlib import Path
 
-from memory_sql.retrieval import MAX_TERMS, search_terms, should_retrieve, unknown_names
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_sql.phrases import LANGUAGES
+from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
+from memory_sql.retrieval import REASONS, Fired, should_retrieve
+
+HERE = Path(__file__).parent
+FOR_MEMORY = (HERE / "messages_for_memory.txt").read_text("utf-8").splitlines()
+WITHOUT = (HERE / "messages_without_memory.txt").read_text("utf-8").rstrip("\n").split("\n%\n")
+ORDINARY = (HERE / "ordinary_messages.txt").read_text("utf-8").splitlines()
 
 KNOWN = "Mia works with Jonas on the harbour booking site."
 
 
+def fired_share(messages: Iterable[str], context: str = "", names: Iterable[str] = ()) -> float:
+    fired = [should_retrieve(message, context, names) is not None for message in messages]
+    return sum(fired) / len(fired)
+
+
+# How often
+
+
+def test_messages_that_want_memory_fire() -> None:
+    """R119."""
+    assert len(FOR_MEMORY) == 60
+    assert fired_share(FOR_MEMORY) >= 0.95
+
+
+def test_messages_that_want_none_hardly_ever_fire() -> None:
+    """R119: tasks, small talk, code, advice, the world, pasted text; also with memory about people in the prompt."""
+    assert len(WITHOUT) == 200
+    assert fired_share(WITHOUT) <= 0.02
+    assert fired_share(WITHOUT, KNOWN, ["Mia", "Jonas"]) <= 0.02
+    assert fired_share(ORDINARY) <= 0.02
+
+
+@pytest.mark.parametrize("known", ["nothing", "context", "names"])
+def test_questions_about_conversations_fire_and_what_is_said_in_them_does_not(known: str, shared: Path) -> None:
+    """R119."""
+    folder = shared / "data" / "locomo"
+    questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text("utf-8").splitlines()]
+    asked, said = [], []
+    for path in sorted(folder.glob("conv-*.jsonl")):
+        turns = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        speakers = sorted({turn["name"] for turn in turns})
+        context, names = " ".join(speakers) if known == "context" else "", speakers if known == "names" else []
+        own = [question["question"] for question in questions if question["conv"] == path.stem]
+        asked += [should_retrieve(question, context, names) is not None for question in own]
+        said += [should_retrieve(turn["content"], context, names) is not None for turn in turns]
+    assert sum(asked) / len(asked) >= 0.99
+    assert sum(said) / len(said) <= 0.01
+
+
+# Why
+
+
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("message", "reason", "kind"),
     [
-        ("Do you remember my dog?", "recall phrase"),
-        ("recall my diet", "recall phrase"),
-        ("You told me the code once.", "recall phrase"),
-        ("What did I say about the gate?", "recall phrase"),
-        ("We discussed the prices.", "recall phrase"),
-        ("Where was the meeting?", "question about the past"),
-        ("Thanks. When did the ferry leave?", "question about the past"),
-        ("I will meet Birgitta Holm and Elin tomorrow.", "unknown names"),
+        ("Do you remember my dog?", "recall phrase", "remember"),
+        ("recall my diet", "recall phrase", "remember"),
+        ("You told me the code once.", "recall phrase", "you_told_me"),
+        ("What did I say about the gate?", "recall phrase", "asked_back"),
+        ("We discussed the prices.", "recall phrase", "we_discussed"),
+        ("Please search your memory for the code.", "recall phrase", "your_memory"),
+        ("What was her name again?", "recall phrase", "again"),
+        ("the café where we met", "recall phrase", "thing_lived"),
+        ("Wo haben wir nochmal geparkt?", "question about the past", "own_past"),
+        ("Where was the meeting?", "question about the past", "thing_past"),
+        ("Thanks. When did the ferry leave?", "question about the past", "thing_past"),
+        ("Who did I meet in Oslo?", "question about the past", "own_past"),
+        ("What's my dog called?", "question about the user", "own_thing"),
+        ("Can you tell me what my goals for this year are?", "question about the user", "own_thing"),
+        ("Who is Zorbla?", "question about a name", "name_and_past"),
+        ("Wie heißt der Freund von Elin?", "question about a name", "given_name"),
+        ("Remember that café I told you about?", "recall phrase", "i_told_you"),
+        ("Am I allergic to nuts?", "question about the user", "am_i"),
+        ("Does Jonas like herring?", "question about a name", "given_name"),
+        ("When did Zorbla arrive?", "question about a name", "name_and_past"),
+        ("I will meet Birgitta Holm and Elin tomorrow.", "unknown names", "two_names"),
     ],
 )
-def test_fires_with_its_reason(message: str, reason: str) -> None:
-    fired = should_retrieve(message, KNOWN)
-    assert fired is not None
-    assert fired.reason == reason
+def test_fires_with_its_reason(message: str, reason: str, kind: str) -> None:
+    assert should_retrieve(message, "") == Fired(reason, kind)  # type: ignore[arg-type]
+    assert reason in REASONS
 
 
 @pytest.mark.parametrize(
@@ -33,34 +100,157 @@ def test_fires_with_its_reason(message: str, reason: str) -> None:
         "Please wash the showroom",
         "Thanks! Great work",
         "I think I like it. I do.",
-        "Can Mia and Jonas see it?",
         "What is the time?",
         "Please remember that I like tea.",
         "Always remember to save.",
         "That was great. What now?",
         "",
+        " \n\t ",
+        "?!",
+        # Who is spoken to isn't spoken of.
+        "Hey Mia, what's up?",
+        "How was your weekend, Jonas?",
+        "Where did you go, Mia?",
+        # What is pasted isn't asked.
+        "Why does this fail?\n```\nwhat did I say about the gate?\n```",
+        "> do you remember my dog?\n\nWrite an answer to that.",
+        'What does "do you remember" mean in German?',
+        "Translate: Where did Jonas park?",
+        "How do I take good notes while reading?",
+        "What's the best way to remind my team about deadlines?",
+        "What does my doctor mean when she says that?",
+        "¿Qué le regalo a mi madre por su cumpleaños?",
+        "Suppose Anna has three boats. How many does Anna have after selling one?",
     ],
 )
 def test_does_not_fire(message: str) -> None:
     assert should_retrieve(message, KNOWN) is None
 
 
-def test_names_are_compared_without_case_punctuation_or_possessive() -> None:
-    assert unknown_names("We saw JONAS and Mia's boat.", KNOWN) == frozenset()
-    assert unknown_names("We saw Åse and O'Brien.", KNOWN) == {"åse", "brien"}
+def test_known_names_need_no_sign_of_the_past() -> None:
+    """R083: a name in the scopes or in the prompt is somebody's; a name that is also a word needs its capital."""
+    assert should_retrieve("Is Zorbla coming?", "") is None
+    assert should_retrieve("Is Zorbla coming?", "Zorbla is a cat.") == Fired("question about a name", "known_name")
+    assert should_retrieve("Is Zorbla coming?", "", ["Zorbla Holm"]) == Fired("question about a name", "known_name")
+    assert should_retrieve("is there hope?", "", ["Hope"]) is None
+    assert should_retrieve("Is the team large?", "", ["Dev Team"]) is None
+    assert should_retrieve("What does Paris cost?", "") is None
+    assert should_retrieve("What does Paris cost?", "", ["Paris"]) is not None
 
 
-def test_terms_leave_out_what_frames_a_question() -> None:
-    assert search_terms("Do you remember what I told you about the harbour master in Marstrand?") == (
-        "harbour", "master", "marstrand",
-    )  # fmt: skip
+def test_number_of_unknown_names_can_be_set() -> None:
+    """C7."""
+    message = "I will meet Birgitta tomorrow."
+    assert should_retrieve(message, "", unknown_names=1) == Fired("unknown names", "two_names")
+    assert should_retrieve(message, "") is None
+    assert should_retrieve("We saw JONAS and Mia's boat.", KNOWN, unknown_names=1) is None
 
 
-def test_terms_keep_identifiers_whole() -> None:
-    assert search_terms("C++ on uteke-cloud-dev, a@b.se") == ("c++", "uteke-cloud-dev", "a@b.se")
+def test_an_unknown_language_falls_back_to_names() -> None:
+    assert should_retrieve("Hvar gikk Birgitta?", "") == Fired("question about a name", "given_name")
+    assert should_retrieve("田中さんの誕生日はいつですか？", "") is None
+    assert should_retrieve("田中さんの誕生日はいつですか？", "", ["田中"]) == Fired(
+        "question about a name", "known_name"
+    )
 
 
-def test_terms_are_bounded() -> None:
-    assert len(search_terms(" ".join(f"w{n}" for n in range(100_000)))) == MAX_TERMS
-    assert search_terms("the of and ?!") == ()
-    assert search_terms("'; DROP TABLE x; --") == ("drop", "table", "x")
+def test_only_the_ends_and_the_questions_of_a_long_message_are_judged() -> None:
+    told = " ".join(f"Step {n} went well and the result looked fine." for n in range(12))
+    assert should_retrieve(f"{told} We discussed the prices. {told}", "") is None
+    assert should_retrieve(f"{told} What did I say about the gate? {told}", "") is not None
+    assert should_retrieve(f"{'Ordinary words here. ' * 400} What did I say about the gate?", "") is not None
+    assert should_retrieve(f"```\n{'x = 1' * 1000}\nwhat did I say about the gate?\n```", "") is None
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_every_kind_of_phrase_fires(name: str) -> None:
+    language = LANGUAGES[name]
+    patterns = (language.recall, language.recall_in_request, language.past, language.own)
+    kinds = {kind for pattern in patterns for kind in pattern.groupindex}
+    found = {kind: should_retrieve(message, "") for kind, message in EXAMPLES[name].items()}
+    assert {kind: fired and fired.kind for kind, fired in found.items()} == {kind: kind for kind in kinds}
+
+
+EXAMPLES = {
+    "english": {
+        "remember": "Remind me what the plumber charged.",
+        "asked_back": "What did I tell you about Anna?",
+        "i_told_you": "But I told you that it was blue.",
+        "you_told_me": "Which film did you recommend to me?",
+        "we_discussed": "We agreed on Tuesday, didn't we?",
+        "what_you_know": "Show me everything you know about me.",
+        "your_memory": "Look into your memory, please.",
+        "what_was_that": "What was that tune?",
+        "last_time": "Same as last time, please?",
+        "we_talked": "Can you go back to our last conversation?",
+        "what_i_said": "What was the price that I mentioned?",
+        "again": "Who is Elin again?",
+        "usual": "Order my usual.",
+        "thing_lived": "Book the hotel where we stayed.",
+        "my_taste": "Suggest a film based on my interests.",
+        "tell_of_mine": "Tell me everything about my trip.",
+        "in_order": "Show me a timeline of my moves.",
+        "own_past": "Where did I leave the spare key?",
+        "thing_past": "When did the ferry leave?",
+        "own_thing": "Who is my dentist?",
+        "own_habit": "Which tea do I like?",
+        "am_i": "Am I allergic to nuts?",
+    },
+    "german": {
+        "remember": "Weißt du noch, wie das Lokal hieß?",
+        "asked_back": "Was haben wir wegen der Miete besprochen?",
+        "i_told_you": "Ich habe dir doch von dem Hund erzählt.",
+        "you_told_me": "Welchen Film hast du mir empfohlen?",
+        "what_you_know": "Was weißt du alles über mich?",
+        "we_discussed": "Was war der Plan aus unserem letzten Gespräch?",
+        "again": "Wie hieß nochmal der Zahnarzt?",
+        "usual": "Bestell mir das Essen wie immer.",
+        "thing_lived": "Such das Restaurant, in dem wir waren.",
+        "my_taste": "Empfiehl mir etwas, was ich mag.",
+        "own_past": "Wo habe ich das Auto geparkt?",
+        "own_thing": "Wann hat meine Schwester Geburtstag?",
+        "am_i": "Bin ich gegen Nüsse allergisch?",
+    },
+    "french": {
+        "remember": "Tu te souviens de mon chien ?",
+        "asked_back": "Qu'est-ce que nous avons décidé pour la cuisine ?",
+        "i_told_you": "Je t'ai parlé de ma voisine.",
+        "you_told_me": "Quel film m'as-tu conseillé ?",
+        "what_you_know": "Dis-moi tout ce que tu sais de moi.",
+        "we_discussed": "Reprenons notre dernière conversation.",
+        "again": "Comment elle s'appelle déjà ?",
+        "usual": "Commande un café comme d'habitude.",
+        "thing_lived": "Réserve le restaurant qu'on avait aimé.",
+        "my_taste": "Propose un film selon mes goûts.",
+        "own_past": "Où est-ce que j'ai garé la voiture ?",
+        "own_thing": "Quel est le nom de mon chien ?",
+        "am_i": "Suis-je allergique aux noix ?",
+    },
+    "spanish": {
+        "remember": "¿Te acuerdas de mi perro?",
+        "asked_back": "¿Qué acordamos sobre la cocina?",
+        "i_told_you": "Ya te conté lo de mi vecina.",
+        "you_told_me": "La película que me recomendaste era buena.",
+        "what_you_know": "¿Qué sabes de mí?",
+        "we_discussed": "Sigamos con nuestra última conversación.",
+        "again": "¿Cómo se llamaba la vecina?",
+        "usual": "Pide la cena como siempre.",
+        "thing_lived": "Reserva el restaurante que nos gustó.",
+        "my_taste": "Recomienda una película según mis gustos.",
+        "own_past": "¿Dónde aparqué el coche?",
+        "own_thing": "¿Cuándo es el cumpleaños de mi hermana?",
+        "am_i": "¿Soy alérgica a las nueces?",
+    },
+}
+
+
+@given(st.text(), st.text(), st.lists(st.text(max_size=10), max_size=3))
+def test_any_text_has_an_answer(message: str, context: str, names: list[str]) -> None:
+    fired = should_retrieve(message, context, names)
+    assert fired == should_retrieve(message, context, names)
+    assert fired is None or (fired.reason in REASONS and fired.kind.isidentifier())
+
+
+def test_lists_of_names_are_lower_case_and_consistent() -> None:
+    assert ALSO_WORDS <= GIVEN
+    assert all(name == name.casefold() for name in GIVEN | FAMILIAR)

@@ -2,10 +2,10 @@
 -- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
 -- after its text has gone. Everything is counted under the session's row lock, so that two calls at once can't both miss
 -- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
--- signal, said_at, keyed. Group scopes are made where missing; the user and the writers become members unless they ever
--- were: somebody who left doesn't come back by a late message. What is said while the session is excluded is never formed;
--- excluding it refuses what is under way. `p_limits` are settings by name, the agent's own go before them. Wakes the
--- workers when the session is due.
+-- signal, said_at, keyed, search_extra (may be left out). Group scopes are made where missing; the user and the writers
+-- become members unless they ever were: somebody who left doesn't come back by a late message. What is said while the
+-- session is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
+-- own go before them. Wakes the workers when the session is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
 -- does; a text that has gone can't differ.
@@ -79,8 +79,10 @@ BEGIN
         SELECT DISTINCT ON (m.id) m.*
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
             id text, role text, user_id text, speaker text, content text, cleaned text[], weight real,
-            eligible boolean, signal text, said_at timestamptz
-        )) WITH ORDINALITY AS m (id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, n)
+            eligible boolean, signal text, said_at timestamptz, search_extra text
+        )) WITH ORDINALITY AS m (
+            id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, search_extra, n
+        )
         ORDER BY m.id, m.n
     ), new AS (
         SELECT g.*, row_number() OVER (ORDER BY g.n) AS i
@@ -92,10 +94,12 @@ BEGIN
     ), stored AS (
         INSERT INTO memory.messages (
             agent_key, session_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
-            said_at, created_at
+            said_at, created_at, owner, language, search_extra
         )
         SELECT v_agent, p_session, v_session.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
-               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END, coalesce(said_at, v_at), v_at
+               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END, coalesce(said_at, v_at), v_at,
+               'u:' || v_session.user_id, coalesce((p_limits || v_settings)->>'language', 'english'),
+               coalesce(search_extra, '')
         FROM new
         RETURNING user_id, weight, eligible, signal
     )
@@ -152,7 +156,8 @@ BEGIN
         time_zone = coalesce(p_time_zone, s.time_zone),
         participants = v_users,
         group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
-        last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END
+        last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END,
+        text_since = least(s.text_since, CASE WHEN accepted > 0 THEN v_at END)
     WHERE s.agent_key = v_agent AND s.session_id = p_session;
 
     IF v_excluded AND NOT v_session.excluded THEN  -- also an answer that was stored and waits to be applied

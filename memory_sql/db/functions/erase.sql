@@ -16,6 +16,11 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(p_scope_ids || p_scopes) x ORDER BY x);
+    v_heard bigint[] := ARRAY(
+        SELECT DISTINCT e.scope_id
+        FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
+    );
     v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -90,7 +95,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, signal = NULL,
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
         WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
@@ -142,6 +147,10 @@ BEGIN
         extraction_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.extraction_prompt END,
         consolidation_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.consolidation_prompt END
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
+
+    UPDATE memory.scopes s
+    SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
 
     RETURN QUERY
     WITH gone AS (

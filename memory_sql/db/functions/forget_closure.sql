@@ -29,41 +29,12 @@ DECLARE
     v_round_numbers bigint[];
 BEGIN
     IF EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
-        SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
+        SELECT coalesce(array_agg(h.scope_id), '{}'), coalesce(array_agg(h.seq), '{}')
         INTO v_held_scope_ids, v_held_seqs
-        FROM memory.observations o
-        JOIN memory.scopes s USING (agent_key, scope_id)
-        WHERE o.agent_key = p_agent AND EXISTS (
-            SELECT FROM memory.holds h
-            WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-                WHEN 'group' THEN s.owner = 'g:' || h.target
-                WHEN 'session' THEN o.session_id = h.target
-                ELSE EXISTS (
-                    SELECT FROM memory.user_ids(p_agent, h.target) i
-                    WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-                )
-            END
-        );
-        SELECT coalesce(array_agg(m.session_id), '{}'), coalesce(array_agg(m.number), '{}')
+        FROM memory.held_observations(p_agent) h;
+        SELECT coalesce(array_agg(h.session_id), '{}'), coalesce(array_agg(h.number), '{}')
         INTO v_held_session_ids, v_held_numbers
-        FROM memory.messages m
-        JOIN memory.sessions t USING (agent_key, session_id)
-        WHERE m.agent_key = p_agent AND (
-            EXISTS (
-                SELECT FROM memory.holds h
-                WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                    WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
-                    WHEN 'group' THEN h.target = ANY (t.group_ids)
-                    WHEN 'session' THEN m.session_id = h.target
-                END
-            )
-            OR EXISTS (
-                SELECT FROM memory.evidence e
-                JOIN unnest(v_held_scope_ids, v_held_seqs) AS k (scope_id, seq) USING (scope_id, seq)
-                WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
-            )
-        );
+        FROM memory.held_messages(p_agent) h;
     END IF;
 
     scope_ids := '{}';

@@ -1,15 +1,19 @@
--- memory.search(agent, user, session, query, limit): the observations that match, among those that the principal may see,
--- best first. One row per observation. `p_query` is for websearch_to_tsquery. Every text is searched in its own language
--- and once without one, as its search vector was made; the query is parsed once for each language, not for each row.
--- Row-level policies don't stand between it and the tables: under one `@@`, which isn't leakproof, may not be asked before
--- the policy, and no text index is used. It runs as its owner and asks memory.visible_scopes itself.
-CREATE OR REPLACE FUNCTION memory.search(p_agent text, p_user text, p_session text, p_query text, p_limit bigint)
+-- memory.search(…): what a query finds for a principal, both arms in one round trip. One row per observation (arm
+-- `observation`), at most p_limit of them, and one per message (arm `message`), at most p_messages, each arm best first; what
+-- only the other arm has is null. A message inherits a share of the scores of the observations found that were made of it.
+-- p_query is what memory_sql.ranking.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was known at
+-- that moment.
+CREATE OR REPLACE FUNCTION memory.search(
+    p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_messages bigint, p_days double precision,
+    p_at timestamptz, p_as_of timestamptz, p_explain boolean
+)
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
     created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
     category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
     confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, score real
+    own_metadata jsonb, status text, pending boolean, arm text, score double precision, explanation jsonb,
+    number bigint, role text, user_id text, observations text[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -17,39 +21,56 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    c_lending CONSTANT integer := 20;
+    v_share double precision := p_query -> 'weights' ->> 'source';
 BEGIN
+    IF p_messages = 0 THEN
+        RETURN QUERY
+        SELECT o.scope_id, o.seq, o.scope_kind, o.owner, o.name, o.content, o.observed_at, o.created_at, o.source_kind,
+               o.session_id, o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance,
+               o.sensitivity, o.no_propagate, o.confidential, o.verification, o.superseded_by, o.fact_key, o.version, o.tags,
+               o.own_metadata, o.status, o.pending, 'observation', o.score, o.explanation, NULL::bigint, NULL::text,
+               NULL::text, NULL::text[]
+        FROM memory.search_observations(p_agent, p_user, p_session, p_query, p_limit, p_at, p_as_of, p_explain) o;
+        RETURN;
+    END IF;
     RETURN QUERY
-    WITH wanted AS MATERIALIZED (
-        SELECT l.language,
-               websearch_to_tsquery(l.language::regconfig, p_query) || websearch_to_tsquery('simple'::regconfig, p_query)
-                   AS query
-        FROM (
-            SELECT DISTINCT s.language
-            FROM memory.visible_scopes(p_agent, p_user, p_session) v
-            JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-        ) l
+    WITH found AS MATERIALIZED (
+        SELECT o.*
+        FROM memory.search_observations(
+            p_agent, p_user, p_session, p_query, greatest(p_limit, c_lending), p_at, p_as_of, p_explain
+        ) WITH ORDINALITY o
+    ), lent AS MATERIALIZED (
+        SELECT array_agg(e.session_id) AS sessions, array_agg(e.number) AS numbers, array_agg(v_share * o.score) AS scores
+        FROM found o
+        JOIN memory.evidence e ON e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq
+        WHERE e.number IS NOT NULL AND v_share > 0
     )
-    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
-           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata, coalesce(t.status, 'active'),
-           o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
-               AND (o.seq > s.done_seq OR coalesce(t.repend, false)),
-           ts_rank(o.search, w.query)
-    FROM memory.visible_scopes(p_agent, p_user, p_session) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    JOIN wanted w ON w.language = o.language
-    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    WHERE o.search @@ w.query
-      AND coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
-      AND s.is_active
-    ORDER BY ts_rank(o.search, w.query) DESC, o.observed_at DESC, o.scope_id, o.seq
-    LIMIT p_limit;
+    SELECT o.scope_id, o.seq, o.scope_kind, o.owner, o.name, o.content, o.observed_at, o.created_at, o.source_kind,
+           o.session_id, o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance,
+           o.sensitivity, o.no_propagate, o.confidential, o.verification, o.superseded_by, o.fact_key, o.version, o.tags,
+           o.own_metadata, o.status, o.pending, 'observation', o.score, o.explanation, NULL::bigint, NULL::text,
+           NULL::text, NULL::text[]
+    FROM found o
+    WHERE o.ordinality <= p_limit
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, m.content, m.said_at, NULL, NULL,
+           m.session_id, m.speaker, ARRAY[m.message_id], NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL, NULL, 'message', m.score, m.explanation, m.number, m.role,
+           m.user_id, m.observations
+    FROM lent l
+    CROSS JOIN LATERAL memory.search_messages(
+        p_agent, p_user, p_session, p_query, p_messages, p_days, p_at, p_as_of, p_explain, l.sessions, l.numbers, l.scores
+    ) m;
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION memory.search(text, text, text, text, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION memory.search(
+    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean
+) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
-    'The observations that a user of an agent may see and that match, best first; one row per observation.';
+COMMENT ON FUNCTION memory.search(
+    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean
+) IS 'What a query finds for a user of an agent, each arm best first; one row per observation or message.';

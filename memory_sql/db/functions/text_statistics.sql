@@ -6,12 +6,13 @@ DECLARE
 BEGIN
     FOR v_column IN
         SELECT * FROM (VALUES
-            ('messages', 'content'), ('messages', 'speaker'), ('observations', 'content'), ('observations', 'speaker'),
+            ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
+            ('observations', 'content'), ('observations', 'speaker'),
             ('observations', 'tags'), ('observations', 'metadata'), ('observations', 'search_extra'),
             ('observations', 'search'), ('observations', 'fact_key'), ('consolidations', 'content'),
             ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
             ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('events', 'reason'),
-            ('holds', 'reason')
+            ('holds', 'reason'), ('scopes', 'speakers')
         ) AS c (table_name, column_name)
     LOOP
         EXECUTE format(

@@ -1,6 +1,6 @@
--- The search vector of an observation is what Postgres makes of its text now. The column is generated, so only dictionaries
--- that have changed (a major upgrade) or a damaged page can part them, many rows at once: every n-th observation is looked
--- at, some 5,000 in all. (All of them would cost half as much as all the rest together.)
+-- The search vector of an observation or a message is what Postgres makes of its text now. The column is generated, so only
+-- dictionaries that have changed (a major upgrade) or a damaged page can part them, many rows at once: every n-th row is
+-- looked at, some 5,000 of each. (All of them would cost half as much as all the rest together.)
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,
@@ -12,3 +12,15 @@ WHERE (o.scope_id + o.seq) % (
     ) = 0
   AND o.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.content, 100000))
       || to_tsvector('pg_catalog.simple', left(o.search_extra, 100000))
+UNION ALL
+SELECT
+    a.agent_id,
+    format('session %s, message %s', m.session_id, m.number),
+    format('%s lexemes stored', length(m.search))
+FROM memory.messages m
+JOIN memory.agents a USING (agent_key)
+WHERE (hashtext(m.session_id) + m.number) % (
+        SELECT greatest(1, (reltuples / 5000)::bigint) FROM pg_class WHERE oid = 'memory.messages'::regclass
+    ) = 0
+  AND m.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || m.language)::regconfig, left(m.content, 100000))
+      || to_tsvector('pg_catalog.simple', left(m.search_extra, 100000))

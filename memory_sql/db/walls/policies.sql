@@ -1,7 +1,7 @@
 -- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
 -- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
 -- user only reads: what lies in the scopes that memory.visible_scopes names, the sessions that they took part in, nothing of
--- runs, events and holds. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
+-- runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
 -- `memory-sql db roles` forces the policies on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
@@ -80,8 +80,10 @@ CREATE POLICY service ON memory.messages USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    EXISTS (  -- of the sessions that the user may see: their policy is asked here as well
-        SELECT FROM memory.sessions s WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id
+    EXISTS (  -- of the sessions that the user may see, as in memory.visible_sessions: their policy is asked here as well
+        SELECT
+        FROM memory.sessions s
+        WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id AND NOT s.excluded
     )
 );
 
@@ -106,4 +108,9 @@ CREATE POLICY service ON memory.user_aliases USING (
 );
 CREATE POLICY users ON memory.user_aliases FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND into_user_id = ANY ((SELECT memory.my_user_ids())::text[])
+);
+
+ALTER TABLE memory.retrievals ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.retrievals USING (
+    (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );

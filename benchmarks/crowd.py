@@ -1,0 +1,123 @@
+"""Many users with many observations each, of words that are as unevenly common as those of a language.
+
+Rows are copied straight into the tables, as the library would have left them: all but the newest few of a scope are in its
+text. `Memory.verify` finds nothing wrong with them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import accumulate, product
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+from memory_sql.text import HASH_VERSION, content_hash, count_words
+
+AGENT = "bench"
+SEED = 7
+WORDS = 20_000
+FLATTENED = 10  # Mandelbrot's shift: the commonest word, a content word, stands in an eighth of the texts
+SENTENCE = (6, 18)  # words
+PENDING = 5  # of a scope: fewer than make it due
+TURNS = 20  # of a session
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+_COLUMNS = (
+    "agent_key scope_id seq content observed_at created_at source_kind session_id speaker content_hash hash_version"
+)
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """Commonest first; words that no stemmer and no list of stop words knows."""
+    syllables = ["".join(pair) for pair in product("bdfgklmnprtvz", "aiou")]
+    words = ["".join(three) for three in product(syllables, repeat=3)]
+    return tuple(random.Random(SEED).sample(words, WORDS))
+
+
+@cache
+def _weights() -> tuple[float, ...]:
+    """Cumulative, by Zipf's law as Mandelbrot has it."""
+    return tuple(accumulate(1 / (rank + FLATTENED) for rank in range(1, WORDS + 1)))
+
+
+def words(source: random.Random, count: int) -> str:
+    return " ".join(source.choices(vocabulary(), cum_weights=_weights(), k=count))
+
+
+def commonest(count: int) -> str:
+    return " ".join(vocabulary()[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user whose scope it is."""
+
+    user_id: str
+    scope_id: int
+    observations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The agent of a migrated database, and what is to be put into it by bare asyncpg."""
+
+    connection: asyncpg.Connection
+    agent_key: int
+
+    @classmethod
+    async def of(cls, connection: asyncpg.Connection) -> Crowd:
+        made = "INSERT INTO memory.agents (agent_id) VALUES ($1) RETURNING agent_key"
+        return cls(connection, await connection.fetchval(made, AGENT))
+
+    async def add(self, name: str, people: int, observations: int) -> list[Person]:
+        """So many users, called by the name and a number, with so many observations each."""
+        source = random.Random(f"{SEED} {name}")
+        async with self.connection.transaction():
+            joined = [await self._scope(f"{name}{n}", observations, source) for n in range(people)]
+            for person in joined:
+                await self._fill(person, source)
+        return joined
+
+    async def _scope(self, user_id: str, observations: int, source: random.Random) -> Person:
+        text, done = words(source, 300), max(0, observations - PENDING)
+        scope_id = await self.connection.fetchval(
+            """
+            INSERT INTO memory.scopes (
+                agent_key, kind, owner, consolidation, version, last_seq, done_seq, last_activity_at, consolidated_at
+            ) VALUES ($1, 'individual', 'u:' || $2::text, $3, 1, $4, $5, $6, $6) RETURNING scope_id
+            """,
+            self.agent_key, user_id, text, observations, done, BEGAN + timedelta(minutes=observations),
+        )  # fmt: skip
+        await self.connection.execute(
+            """
+            INSERT INTO memory.consolidations (
+                agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason
+            ) VALUES ($1, $2, 1, 0, 0, $3, $4, $5, 'asked')
+            """,
+            self.agent_key, scope_id, done, text, count_words(text),
+        )  # fmt: skip
+        return Person(user_id, scope_id, observations)
+
+    async def _fill(self, person: Person, source: random.Random) -> None:
+        await self._copy("observations", _COLUMNS, self._observations(person, source))
+        evidence = ((self.agent_key, person.scope_id, n, person.user_id) for n in range(1, person.observations + 1))
+        await self._copy("evidence", "agent_key scope_id seq user_id", evidence)
+
+    async def _copy(self, table: str, columns: str, rows: Iterator[tuple[Any, ...]]) -> None:
+        await self.connection.copy_records_to_table(table, schema_name="memory", columns=columns.split(), records=rows)
+
+    def _observations(self, person: Person, source: random.Random) -> Iterator[tuple[Any, ...]]:
+        for seq in range(1, person.observations + 1):
+            content = words(source, source.randint(*SENTENCE))
+            at = BEGAN + timedelta(minutes=seq)
+            session = f"{person.user_id}-{seq // TURNS}"
+            speaker = (person.user_id, "somebody else")[seq % 2]
+            digest = content_hash(content)
+            key = (self.agent_key, person.scope_id, seq)
+            yield (*key, content, at, at, "observe", session, speaker, digest, HASH_VERSION)

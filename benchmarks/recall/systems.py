@@ -1,0 +1,67 @@
+"""What is asked: this library in its two shapes, and others on the same turns. A rival is imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib import import_module
+
+from benchmarks.recall.data import FORMS, Form, Question, Turn
+
+DEPTH = 20  # as many results are asked for; MRR looks no further
+
+Ask = Callable[[Question], Awaitable[Sequence[str]]]
+"""The ids of the turns that were found, best first; at most `DEPTH`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What a system stores, and in which form where it keeps nothing but texts."""
+
+    turns: tuple[Turn, ...]
+    form: Form
+
+    @property
+    def texts(self) -> list[str]:
+        return [turn.text(self.form) for turn in self.turns]
+
+    def by_conversation(self) -> Mapping[str, tuple[Turn, ...]]:
+        names = dict.fromkeys(turn.conversation for turn in self.turns)
+        return {name: tuple(turn for turn in self.turns if turn.conversation == name) for name in names}
+
+
+Opener = Callable[[Corpus, str], AbstractAsyncContextManager[Ask]]
+"""From a corpus and the URL of a server, the loaded system."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Where its `Opener` is, and in which forms it takes its texts; of these the best one is reported.
+
+    `extension` is what the server must have for it.
+    """
+
+    module: str
+    opener: str
+    forms: tuple[Form, ...] = FORMS
+    extension: str | None = None
+
+    def load(self) -> Opener:
+        """Raises `ModuleNotFoundError` where what it needs isn't installed."""
+        opener: Opener = getattr(import_module(f"benchmarks.recall.{self.module}"), self.opener)
+        return opener
+
+
+OWN = {
+    "ours": System("ours", "observed", ("plain",)),
+    "messages": System("ours", "added", ("plain",)),
+}
+SYSTEMS: Mapping[str, System] = OWN | {
+    "literal": System("rivals.fulltext", "every_word"),
+    "tsrank": System("rivals.fulltext", "any_word"),
+    "bm25s": System("rivals.bm25", "ranked"),
+    "vectors": System("rivals.vectors", "nearest"),
+    "langgraph": System("rivals.langgraph_store", "stored", extension="vector"),
+    "mem0": System("rivals.mem0_store", "stored", extension="vector"),
+}

@@ -1,0 +1,213 @@
+"""How search grows with the database and with the scope, and what the library adds to its statements.
+
+Ratios in one run count. One database is filled step by step: scopes of 1,000 observations each, then one of 100,000 beside
+them. `python -m benchmarks.scale --sizes 10000,100000,1000000` goes as far as a million.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import event
+
+from benchmarks.crowd import AGENT, SEED, Crowd, Person, commonest, words
+from benchmarks.recall.metrics import percentile
+from benchmarks.server import fresh_database, plain_url
+from benchmarks.walls import medians_ms
+from benchmarks.wire import Wire, counted
+from memory_sql.config import Settings
+from memory_sql.db.engine import SERVER_SETTINGS
+from memory_sql.llm.offline import Offline
+from memory_sql.memory import Memory
+
+SIZES = (10_000, 100_000)
+SCOPE = 1_000  # observations of an ordinary user
+BIG = 100_000  # of the one with most
+QUERY_WORDS = 4
+WARM_UP, ROUNDS = 30, 300
+
+Call = Callable[[int], Awaitable[object]]
+
+
+class CrowdError(Exception):
+    """What was copied into the tables isn't what the library would have left there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A statement as it went to the driver."""
+
+    statement: str
+    parameters: Sequence[Any]
+
+
+async def main(sizes: Sequence[int] = SIZES, big: int = BIG) -> None:
+    async with fresh_database() as url, counted(url) as wire, Memory(url, Offline(), Settings(llm="offline")) as memory:
+        connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
+        try:
+            crowd = await Crowd.of(connection)
+            people = await growth(memory, crowd, sizes)
+            giant = (await crowd.add("giant", 1, big))[0]
+            await settle(connection)
+            await width(memory, people[0], giant)
+            await overhead(memory, connection, people[0])
+            await statements(wire, people[0])
+        finally:
+            await connection.close()
+
+
+async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Person]:
+    """Search in scopes of one size while the database grows; other users and words each time, the same for each size."""
+    people: list[Person] = []
+    first = 0.0
+    print(f"search, scopes of {SCOPE:,} observations, {QUERY_WORDS} words")
+    for size in sizes:
+        started = time.perf_counter()
+        people += await crowd.add(f"user{size}-", (size - len(people) * SCOPE) // SCOPE, SCOPE)
+        await settle(crowd.connection)
+        filled = time.perf_counter() - started
+        if size == sizes[0]:
+            await check(memory)
+        times = await times_ms(search_somebody(memory, people))
+        p50, p95 = percentile(times, 0.5), percentile(times, 0.95)
+        first = first or p50
+        grown = f"{p50 / first:5.2f} x   (filled in {filled:.0f} s)"
+        print(f"  {size:10,} observations   p50 {p50:7.2f} ms   p95 {p95:7.2f} ms   {grown}")
+    return people
+
+
+async def settle(connection: asyncpg.Connection) -> None:
+    await connection.execute("VACUUM ANALYZE", timeout=None)
+
+
+async def check(memory: Memory) -> None:
+    """Raises `CrowdError` where an invariant doesn't hold."""
+    violations = await memory.verify()
+    if violations:
+        raise CrowdError(f"{len(violations)} violations, the first of {violations[0].invariant}")
+
+
+def search_somebody(memory: Memory, people: Sequence[Person]) -> Call:
+    source = random.Random(SEED)
+
+    async def search(_: int) -> object:
+        return await memory.search(words(source, QUERY_WORDS), agent_id=AGENT, user_id=source.choice(people).user_id)
+
+    return search
+
+
+async def times_ms(call: Call) -> list[float]:
+    times = []
+    for n in range(-WARM_UP, ROUNDS):
+        started = time.perf_counter()
+        await call(n)
+        times += [(time.perf_counter() - started) * 1000] if n >= 0 else []
+    return times
+
+
+async def width(memory: Memory, ordinary: Person, giant: Person) -> None:
+    """The commonest words, which hit most, in the largest scope and in an ordinary one, in turns."""
+    query = commonest(QUERY_WORDS)
+
+    def search(person: Person) -> Call:
+        return lambda _: memory.search(query, agent_id=AGENT, user_id=person.user_id)
+
+    small, large = await medians_ms(search(ordinary), search(giant))
+    print(f"\nthe {QUERY_WORDS} commonest words")
+    print(f"  {ordinary.observations:10,} in the scope   p50 {small:7.2f} ms")
+    print(f"  {giant.observations:10,} in the scope   p50 {large:7.2f} ms   {large / small:5.2f} x")
+
+
+async def overhead(memory: Memory, connection: asyncpg.Connection, person: Person) -> None:
+    """The calls beside their own statements, sent again by bare asyncpg, in turns."""
+    print("\nbeside the same statements by bare asyncpg")
+    for name, call in reads(memory, person).items():
+        with sent(memory) as seen:
+            await call(0)
+        library, bare = await medians_ms(call, again(connection, seen))
+        print(f"  {name:22} {library:7.2f} ms   bare {bare:7.2f} ms   {library / bare:5.2f} x")
+
+
+def reads(memory: Memory, person: Person) -> dict[str, Call]:
+    query = words(random.Random(SEED), QUERY_WORDS)
+    whose: dict[str, Any] = {"agent_id": AGENT, "user_id": person.user_id}
+    return {
+        "search": lambda _: memory.search(query, **whose),
+        "context": lambda _: memory.context(**whose),
+        "context, retrieving": lambda _: memory.context(**whose, message=query, retrieve=True),
+    }
+
+
+@contextmanager
+def sent(memory: Memory) -> Iterator[list[Sent]]:
+    """What the library sends to the driver meanwhile."""
+    seen: list[Sent] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_: Any) -> None:
+        seen.append(Sent(statement, parameters))
+
+    engine = memory.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def again(connection: asyncpg.Connection, seen: Sequence[Sent]) -> Call:
+    async def send(_: int) -> None:
+        for item in seen:
+            await connection.fetch(item.statement, *item.parameters)
+
+    return send
+
+
+async def statements(wire: Wire, person: Person) -> None:
+    """What a call sends once its statements are prepared, counted between client and server."""
+    print("\nover the wire, per call")
+    async with Memory(wire.url, Offline(), Settings(llm="offline", pool_size=1)) as memory:
+        for name, call in (reads(memory, person) | writes(memory, person)).items():
+            for n in range(3):
+                await call(n)
+            wire.types.clear()
+            await call(3)
+            print(f"  {name:22} {wire.statements:3} statements   {wire.round_trips:3} round trips")
+
+
+def writes(memory: Memory, person: Person) -> dict[str, Call]:
+    whose: dict[str, Any] = {"agent_id": AGENT, "user_id": person.user_id}
+    source = random.Random(SEED)
+    return {
+        "add (2 messages)": lambda n: memory.add(
+            [{"role": "user", "content": words(source, 12)}, {"role": "assistant", "content": words(source, 12)}],
+            **whose, session_id=f"wire{n}",
+        ),
+        "observe": lambda _: memory.observe(words(source, 12), **whose),
+    }  # fmt: skip
+
+
+def _sizes(value: str) -> list[int]:
+    sizes = [int(size) for size in value.split(",")]
+    if sizes != sorted(set(sizes)) or any(size < SCOPE or size % SCOPE for size in sizes):
+        raise argparse.ArgumentTypeError(f"rising multiples of {SCOPE}, with commas")
+    return sizes
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--sizes", type=_sizes, default=list(SIZES), help="observations of the database, step by step")
+    parser.add_argument("--big", type=int, default=BIG, help="observations of the largest scope")
+    return parser.parse_args(given)
+
+
+if __name__ == "__main__":
+    options = arguments()
+    asyncio.run(main(options.sizes, options.big))

@@ -1,0 +1,112 @@
+"""Counts what a client says to Postgres, between the two: statements and round trips, BEGIN and COMMIT among them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from memory_sql.db.engine import asyncpg_url
+
+_PROTOCOL_3 = 3  # the major version in the first message; a request for TLS or a cancellation has another number there
+_SOCKET = ".s.PGSQL.5432"
+_CHUNK = 65536
+
+
+class Frames:
+    """Cuts the bytes of one client into messages of the Postgres protocol."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._started = False
+
+    def feed(self, data: bytes) -> list[str]:
+        """The types of the messages that are complete by now, in order; those before the start have none and are left out."""
+        self._waiting += data
+        types = []
+        while (end := self._end()) <= len(self._waiting):
+            if self._started:
+                types.append(chr(self._waiting[0]))
+            else:
+                self._started = int.from_bytes(self._waiting[4:6]) == _PROTOCOL_3
+            del self._waiting[:end]
+        return types
+
+    def _end(self) -> int:
+        """Where the first message ends, as far as its length can be read."""
+        head = int(self._started)  # a type of one byte
+        if len(self._waiting) < head + 4:
+            return head + 4
+        return head + int.from_bytes(self._waiting[head : head + 4])
+
+
+@dataclass(slots=True)
+class Wire:
+    """What went over the wire since it was last set to nothing. `url` leads through it."""
+
+    url: str
+    types: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def statements(self) -> int:
+        """Simple queries and executions of prepared ones."""
+        return self.types["Q"] + self.types["E"]
+
+    @property
+    def round_trips(self) -> int:
+        """Times that the client waits for an answer: after a simple query, a Sync or a Flush."""
+        return self.types["Q"] + self.types["S"] + self.types["H"]
+
+
+@asynccontextmanager
+async def counted(url: str) -> AsyncIterator[Wire]:
+    """A socket before the server that passes everything on, and counts."""
+    there = asyncpg_url(url)
+    with tempfile.TemporaryDirectory(prefix="wire") as folder:
+        wire = Wire(_through(there, folder).render_as_string(hide_password=False))
+        async with asyncio.TaskGroup() as served:
+
+            async def serve(client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+                server, requests = await _connect(there)
+                served.create_task(_count(client, requests, wire))
+                served.create_task(_pass_on(server, answers))
+
+            listener = await asyncio.start_unix_server(serve, Path(folder) / _SOCKET)
+            try:
+                yield wire
+            finally:
+                listener.close()
+
+
+def _through(url: URL, folder: str) -> URL:
+    query = {**url.query, "host": folder}
+    return URL.create(url.drivername, url.username, url.password, database=url.database, query=query)
+
+
+async def _connect(url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    folder = url.query.get("host")
+    if isinstance(folder, str) and folder.startswith("/"):
+        return await asyncio.open_unix_connection(Path(folder) / _SOCKET)
+    return await asyncio.open_connection(url.host or "localhost", url.port or 5432)
+
+
+async def _count(client: asyncio.StreamReader, requests: asyncio.StreamWriter, wire: Wire) -> None:
+    frames = Frames()
+    while data := await client.read(_CHUNK):
+        wire.types.update(frames.feed(data))
+        requests.write(data)
+        await requests.drain()
+    requests.close()
+
+
+async def _pass_on(server: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+    while data := await server.read(_CHUNK):
+        answers.write(data)
+        await answers.drain()
+    answers.close()

@@ -1,0 +1,13 @@
+-- Whoever a scope names as a speaker speaks in one of its observations: no name outlives what it stood by.
+SELECT
+    a.agent_id,
+    format('scope %s', s.scope_id) AS key,
+    format('%s of %s speakers speak in no observation', count(*), cardinality(s.speakers)) AS detail
+FROM memory.scopes s
+JOIN memory.agents a USING (agent_key)
+CROSS JOIN unnest(s.speakers) AS n (name)
+WHERE NOT EXISTS (
+    SELECT FROM memory.observations o
+    WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.speaker = n.name
+)
+GROUP BY a.agent_id, s.scope_id, s.speakers

@@ -1,0 +1,206 @@
+"""`Memory.context` on a database: what differs by agent, who speaks, where it reads, how often it asks."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from sqlalchemy.ext.asyncio import async_sessionmaker
+
+from memory_sql.config import Settings
+from memory_sql.db.contexts import static_layer
+from memory_sql.db.engine import asyncpg_url
+from memory_sql.domain import ScopeText
+from memory_sql.errors import DatabaseError, InputError
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.database import rows, statements
+from tests.factories import message
+from tests.fakes import Scripted
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+HARBOR: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
+
+
+async def scopes_of(memory: Memory, **who: Any) -> dict[str, ScopeText]:
+    principal = {"session_id": None, **MIA, **who}
+    async with memory.database.reading() as reader:
+        return {str(scope.ref): scope for scope in (await static_layer(reader, principal, 20)).scopes}
+
+
+async def speakers_of(memory: Memory, scope: str = "individual:mia") -> tuple[str, ...]:
+    return (await scopes_of(memory))[scope].speakers
+
+
+# Who speaks
+
+
+async def test_scope_knows_who_spoke_last_first_each_once(memory: Memory) -> None:
+    for n, speaker in enumerate(("Mia", "Jonas", None, "Mia", "Sofia", "Mia")):
+        await memory.observe(f"fact {n}", **MIA, speaker=speaker)
+    assert await speakers_of(memory) == ("Mia", "Sofia", "Jonas")
+    await memory.observe("fact 9", **MIA, scope="menu", speaker="Ali")
+    assert await speakers_of(memory) == ("Mia", "Sofia", "Jonas")
+    assert await speakers_of(memory, "individual:mia:menu") == ("Ali",)
+
+
+async def test_scope_keeps_the_fifty_who_spoke_last(memory: Memory) -> None:
+    for n in range(53):
+        await memory.observe(f"fact {n}", **MIA, speaker=f"S{n}")
+    assert await speakers_of(memory) == tuple(f"S{n}" for n in range(52, 2, -1))
+    assert await rows(memory, "SELECT memory.speakers_of(agent_key, scope_id) = speakers FROM memory.scopes") == [
+        (True,)
+    ]
+
+
+async def test_name_is_gone_once_nothing_it_stood_by_is_left(memory: Memory) -> None:
+    gone = await memory.observe("The gate code is 4711.", **MIA, speaker="Quirin")
+    await memory.observe("Tea.", **MIA, speaker="Mia")
+    await memory.forget(agent_id="ada", observation_id=gone.id)
+    assert await speakers_of(memory) == ("Mia",)
+    assert await rows(memory, "SELECT count(*) FROM memory.scopes s WHERE s::text LIKE '%Quirin%'") == [(0,)]
+
+
+async def test_name_goes_also_where_the_observation_stays_for_what_others_said(memory: Memory) -> None:
+    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
+    for user, speaker in (("jonas", "Quirin"), ("mia", None)):
+        await memory.observe("Ship in April.", **HARBOR, user_id=user, speaker=speaker)
+    assert await speakers_of(memory, "group:harbor") == ("Quirin",)
+    await memory.forget(agent_id="ada", user_id="jonas")
+    assert [kept.content for kept in await memory.list(**MIA)] == ["Ship in April."]
+    assert await speakers_of(memory, "group:harbor") == ()
+
+
+async def test_names_that_the_scopes_know_are_not_unknown(memory: Memory) -> None:
+    asking = "Paint it for Sofia and Ali"
+    await memory.observe("Tea.", **MIA)
+    assert (await memory.context(**MIA, message=asking)).reason == "unknown names"
+    for speaker in ("Sofia", "Ali"):
+        await memory.observe(f"Tea, says {speaker[:1]}.", **MIA, speaker=speaker)
+    assert not (await memory.context(**MIA, message=asking)).fired
+
+
+# What differs by agent
+
+
+async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) -> None:
+    for n in range(5):
+        await memory.observe(f"The gate fact {n}.", **MIA)
+    await memory.configure(agent_id="ada", pending_max=2, context_top_k=1)
+    with statements(memory) as seen:
+        context = await memory.context(**MIA, message="gate", retrieve=True)
+    assert context.parts[0].sources == ("o1-4", "o1-5")
+    assert len(seen) == 2
+    assert sum(len(part.sources) for part in context.parts) <= 3
+    await memory.configure(agent_id="ada", pending_max=None, context_order="collective,group", context_max_tokens=50)
+    assert str(await memory.context(**MIA)) == "<MemoryContext/>"
+    assert (await memory.agent_settings(agent_id="ada"))["context_order"] == ["collective", "group"]
+    await memory.configure(agent_id="ada", context_order=None)
+    assert (await memory.context(**MIA)).tokens <= 50
+    assert (await memory.context(**MIA)).truncated
+    assert not (await memory.context(**MIA, budget_tokens=500)).truncated
+    await memory.configure(agent_id="ada", context_format="legacy", context_max_tokens=None)
+    assert "## Recent user directives:\n    - The gate fact 0. (age: 0 days ago)" in str(await memory.context(**MIA))
+    assert "<RecentObservations>" in str(await memory.context(**MIA, format="standard"))
+
+
+async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memory) -> None:
+    await memory.configure(agent_id="ada", context_top_k=1)
+    async with memory.database.reading() as reader:
+        layer = await static_layer(reader, {**MIA, "session_id": None}, 20)
+        assert (layer.scopes, layer.settings) == ((), {"context_top_k": 1})
+        nobody = await static_layer(reader, {"agent_id": "eve", "user_id": "mia", "session_id": None}, 20)
+    assert (nobody.scopes, nobody.settings) == ((), {})
+    assert str(await memory.context(agent_id="eve", user_id="mia")) == "<MemoryContext/>"
+
+
+async def test_setting_that_makes_no_sense_is_refused(memory: Memory) -> None:
+    for wrong in (
+        {"context_order": "collective,collective"}, {"context_order": "everything"}, {"context_format": "html"},
+        {"context_max_tokens": 3}, {"context_message_max_characters": 0}, {"pending_max": -1},
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            await memory.configure(agent_id="ada", **wrong)
+    for call in ({"budget_tokens": 3}, {"budget_tokens": True}, {"format": "html"}):
+        with pytest.raises(InputError):
+            await memory.context(**MIA, **cast("dict[str, Any]", call))
+
+
+def test_order_can_be_said_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said in ("individual, collective", '["individual","collective"]'):
+        monkeypatch.setenv("MEMORY_SQL_CONTEXT_ORDER", said)
+        assert Settings.load().context_order == ("individual", "collective")
+
+
+def test_command_line_gives_budget_and_layout(database_url: str) -> None:
+    to = ("--agent", "ada", "--user", "mia", "--url", database_url)
+    for n in range(9):
+        memory_sql("observe", f"The gate fact {n}.", *to)
+    assert 'truncated="true"' in memory_sql("context", *to, "--budget", "60").out
+    assert "-- User Memory for mia --" in memory_sql("context", *to, "--format", "legacy").out
+    assert "format must be one of" in memory_sql("context", *to, "--format", "html", code=1).err
+
+
+async def test_lines_of_the_prompt_lead_to_their_history(memory: Memory, llm: Scripted) -> None:
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    llm.then("Mia drinks tea.")
+    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.observe("Coffee.", **MIA)
+    [part] = (await memory.context(**MIA)).parts
+    assert part.scope is not None
+    versions = await memory.history(**MIA, scope_id=part.scope.id)
+    assert [v.content for v in versions if v.version == part.version] == ["Mia drinks tea."]
+    assert (await memory.get(part.lines[0].id, **MIA)).content == "Coffee."
+
+
+# Where it reads
+
+
+@pytest.fixture
+async def read_only(database_url: str, memory: Memory) -> AsyncIterator[Memory]:
+    """On a connection that may not write, as a replica's."""
+    await memory.observe("The gate code is 4711.", **MIA, speaker="Mia")
+    only = asyncpg_url(database_url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+    async with Memory(only.render_as_string(hide_password=False), Scripted(), Settings(llm="offline")) as opened:
+        yield opened
+
+
+async def test_context_and_search_only_read(read_only: Memory) -> None:
+    with pytest.raises(DatabaseError, match="25006"):
+        await read_only.observe("Tea.", **MIA)
+    context = await read_only.context(**MIA, message="Do you remember the gate?")
+    assert context.fired
+    assert "4711" in str(context)
+    now = read_only.now()
+    assert "4711" in str(await read_only.context(**MIA, message="Do you remember the gate?", as_of=now))
+    assert len((await read_only.search("gate", **MIA)).results) == 1
+    assert len((await read_only.search("gate", **MIA, as_of=now)).results) == 1
+    for query in (None, "gate"):
+        assert "4711" in str(await read_only.digest(**MIA, query=query))
+        assert "4711" in str(await read_only.context(**MIA, message=query, assembly="digest", as_of=now))
+
+
+async def test_replica_is_read_and_the_primary_written(
+    memory: Memory, database_url: str, walled_database: str, settings: Settings
+) -> None:
+    async with Memory(walled_database, Scripted(), settings) as behind:
+        await behind.observe("The gate is shut, says the replica.", **MIA)
+    for chosen, url in ((settings, walled_database), (Settings(llm="offline", read_url=walled_database), None)):
+        async with Memory(database_url, Scripted(), chosen, read_url=url) as both:
+            new = await both.observe("The gate is open, says the primary.", **MIA)
+            assert (await both.get(new.id, **MIA)).content.endswith("primary.")
+            assert "replica" in str(await both.context(**MIA))
+            [hit] = (await both.search("gate", **MIA)).results
+            assert hit.observation.content.endswith("replica.")
+            assert "replica" in str(await both.digest(**MIA, query="gate"))
+            async with async_sessionmaker(both.database.engine)() as session:
+                assert "primary" in str(await both.context(**MIA, session=session))
+                assert len((await both.search("primary", **MIA, session=session)).results) == 1
+                assert "primary" in str(await both.digest(**MIA, session=session))
+    with pytest.raises(InputError):
+        both.database  # noqa: B018 (closed, with the replica's connections)
+
+
+async def test_replica_of_another_release_is_refused(database_url: str, empty_database: str) -> None:
+    memory = Memory(database_url, Scripted(), Settings(llm="offline"), read_url=empty_database)
+    with pytest.raises(DatabaseError):
+        await memory.open()

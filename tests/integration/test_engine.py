@@ -1,0 +1,142 @@
+"""`Database.reading`: the driver's own fetch on hot paths, with the pool, errors, walls and sessions of any other read."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import REAL, BigInteger, Integer, Select, Text, bindparam, cast, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.ext.asyncio import async_sessionmaker
+
+from memory_sql.config import Settings
+from memory_sql.db.engine import CACHE_SIZE, Database, asyncpg_url
+from memory_sql.db.principals import service
+from memory_sql.errors import DatabaseError
+from memory_sql.memory import Memory
+from tests.database import rows, statements
+from tests.fakes import Scripted
+
+ECHO = select(
+    bindparam("n", type_=BigInteger).label("n"),
+    func.jsonb_build_object("a", bindparam("word", type_=Text), type_=JSONB).label("pair"),
+    cast(0.5, REAL).label("share"),
+    bindparam("word", type_=Text).in_(["tea", "milk"]).label("known"),
+    func.array_length(func.string_to_array("x y", " "), 1, type_=Integer).label("words"),
+)
+SLEEP = select(func.pg_sleep(bindparam("seconds", type_=Integer)))
+NOWHERE: Select[Any] = select(column("word")).select_from(func.memory.nowhere(bindparam("word", type_=Text)))
+
+
+async def test_rows_are_the_same_past_sqlalchemy_and_in_a_session(memory: Memory) -> None:
+    given = {"n": 7, "word": "tea"}
+    async with memory.database.reading() as reader:
+        direct = [tuple(row) for row in await reader.execute(ECHO, given)]
+        named = [(row.n, row.pair, row.share, row.known, row.words) for row in await reader.execute(ECHO, given)]
+    async with memory.database.transaction() as session, memory.database.reading(session) as reader:
+        assert reader is session
+        joined = [tuple(row) for row in await reader.execute(ECHO, given)]
+    assert direct == named == joined == [(7, {"a": "tea"}, 0.5, True, 2)]
+
+
+async def test_statement_is_one_round_trip_without_a_transaction(memory: Memory) -> None:
+    began = select(func.now().label("at"))
+    with statements(memory) as seen:
+        async with memory.database.reading() as reader:
+            [first] = await reader.execute(began, {})
+            [second] = await reader.execute(began, {})
+    assert first.at < second.at
+    assert len(seen) == 2
+
+
+async def test_refusal_is_a_named_error_without_the_value(memory: Memory) -> None:
+    for statement, value in ((NOWHERE, "my secret"), (ECHO, object())):
+        with pytest.raises(DatabaseError) as caught:
+            async with memory.database.reading() as reader:
+                await reader.execute(statement, {"word": value, "n": 1})
+        assert "secret" not in str(caught.value)
+        assert caught.value.__cause__ is None
+    async with memory.database.reading() as reader:  # the connection can be used again
+        assert len(list(await reader.execute(ECHO, {"n": 1, "word": "tea"}))) == 1
+
+
+async def test_parameter_that_is_missing_is_an_error(memory: Memory) -> None:
+    with pytest.raises(KeyError):
+        async with memory.database.reading() as reader:
+            await reader.execute(ECHO, {"n": 1})
+
+
+async def test_in_the_hosts_session_errors_are_the_hosts(memory: Memory) -> None:
+    async with async_sessionmaker(memory.database.engine)() as session:
+        with pytest.raises(ProgrammingError):
+            async with memory.database.reading(session) as reader:
+                await reader.execute(NOWHERE, {"word": "x"})
+
+
+async def test_cancelled_read_gives_its_connection_back(database_url: str) -> None:
+    database = Database(database_url, pool_size=1)
+
+    async def sleep() -> None:
+        async with database.reading() as reader:
+            await reader.execute(SLEEP, {"seconds": 60})
+
+    asked = asyncio.create_task(sleep())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asked, 0.2)
+    async with asyncio.timeout(20), database.reading() as reader:
+        assert [row.n for row in await reader.execute(ECHO, {"n": 1, "word": "tea"})] == [1]
+    await database.close()
+
+
+async def test_connection_that_the_server_closed_is_not_used_again(database_url: str) -> None:
+    database, other = Database(database_url, pool_size=1), Database(database_url)
+    own = select(func.pg_backend_pid().label("pid"))
+    async with database.reading() as reader:
+        [first] = await reader.execute(own, {})
+        driver = reader._connection  # type: ignore[attr-defined]
+    async with other.reading() as reader:
+        await reader.execute(select(func.pg_terminate_backend(bindparam("pid", type_=Integer))), {"pid": first.pid})
+    async with asyncio.timeout(20):
+        while not driver.is_closed():  # noqa: ASYNC110 (no event tells us)
+            await asyncio.sleep(0)
+    async with database.reading() as reader:
+        [second] = await reader.execute(own, {})
+    assert second.pid != first.pid
+    await database.close()
+    await other.close()
+
+
+async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(database_url, pool_size=1)
+    pool: Any = database.engine.sync_engine.pool
+    monkeypatch.setattr(pool, "_max_overflow", 0)
+    monkeypatch.setattr(pool, "_timeout", 0.05)
+    async with database.reading():
+        with pytest.raises(DatabaseError, match="MEMORY_SQL_POOL_SIZE"):
+            async with database.reading():
+                pass
+    await database.close()
+
+
+async def test_database_that_is_not_there_is_a_named_error(database_url: str) -> None:
+    database = Database(asyncpg_url(database_url).set(database="nowhere_to_be_found"))
+    with pytest.raises(DatabaseError, match="doesn't let this database in"):
+        async with database.reading():
+            pass
+    await database.close()
+
+
+async def test_principal_is_named_where_walls_stand_and_a_pooler_gets_a_transaction(
+    database_url: str, llm: Scripted, settings: Settings
+) -> None:
+    url = asyncpg_url(database_url).update_query_dict({CACHE_SIZE: "0"}).render_as_string(hide_password=False)
+    async with Memory(url, llm, settings) as pooled:
+        await pooled.observe("Tea.", agent_id="ada", user_id="mia")
+        async with pooled.database.reading() as reader:
+            assert [row.n for row in await reader.execute(ECHO, {"n": 1, "word": "tea"})] == [1]
+        assert "Tea." in str(await pooled.context(agent_id="ada", user_id="mia"))
+        pooled.database.walled = True
+        named = select(func.memory.principal(type_=JSONB).label("who"))
+        async with pooled.database.reading(principal=service("ada")) as reader:
+            assert [row.who for row in await reader.execute(named, {})] == [{"serves": "ada"}]
+        assert await rows(pooled, "SELECT memory.principal()") == [({"serves_all": True},)]

@@ -1,0 +1,542 @@
+"""Retained messages: whose they are, who sees them, how long their texts are kept, and what stays of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text as sql_text
+
+from memory_sql.config import Settings
+from memory_sql.domain import MaintainResult
+from memory_sql.errors import NotFoundError, StaleError
+from memory_sql.memory import Memory
+from memory_sql.worker import Worker
+from tests.commands import memory_sql
+from tests.database import rows, statements
+from tests.factories import MONDAY, conversation, message
+from tests.fakes import Parrot, Scripted, extracted
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
+JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
+SHOWN = (
+    "SELECT session_id, message_id FROM memory.retained_messages(:agent, :user, :days, now(), CAST(:as_of AS timestamptz))"
+    " ORDER BY session_id, number"
+)
+
+CHANGES = sql_text(
+    "SELECT n_tup_upd AS updated, n_tup_hot_upd AS in_page FROM pg_stat_xact_user_tables WHERE relname = 'sessions'"
+)
+
+
+async def shown(
+    memory: Memory, user: str | None, *, agent: str = "ada", days: float | None = 30, as_of: Any = None
+) -> Any:
+    return await rows(memory, SHOWN, agent=agent, user=user, days=days, as_of=as_of)
+
+
+async def visible(memory: Memory, user: str, agent: str = "ada") -> set[tuple[str, str]]:
+    found = await rows(
+        memory, "SELECT session_id, owner FROM memory.visible_sessions(:agent, :user)", agent=agent, user=user
+    )
+    return {(session_id, owner) for session_id, owner in found}
+
+
+# Whose they are, and what is stored with them
+
+
+async def test_message_knows_its_sessions_user_its_language_and_its_words(memory: Memory) -> None:
+    await memory.configure(**ADA, language="german")
+    await memory.add([message("Zwei Boote.", n=1), message("Ja.", n=2, user_id="jonas")], **MIA, session_id="s")
+    stored = await rows(
+        memory, "SELECT owner, language, search_extra, search::text FROM memory.messages ORDER BY number"
+    )
+    assert stored == [("u:mia", "german", "", "'boot':2 'zwei':1"), ("u:mia", "german", "", "'ja':1")]
+
+
+async def test_further_words_to_find_a_message_by_are_stored_with_it(memory: Memory) -> None:
+    await memory.add([message("Hello")], **MIA, session_id="s")
+    await rows(
+        memory,
+        "SELECT memory.add_messages('ada', 's', 'mia', '{}', CAST(:messages AS jsonb), s.limits, now(), NULL, NULL, NULL)"
+        " FROM (SELECT CAST(:limits AS jsonb) AS limits) s",
+        messages='[{"id": "m2", "role": "user", "content": "Gate", "cleaned": [], "weight": 1, "eligible": true,'
+        ' "search_extra": "gate4711"}]',
+        limits='{"formation_messages": 45, "formation_tokens": 1000, "formation_min_messages": 4,'
+        ' "formation_cold_minutes": 10, "formation_max_age_minutes": 120}',
+    )
+    assert await rows(memory, "SELECT search_extra, search::text FROM memory.messages WHERE message_id = 'm2'") == [
+        ("gate4711", "'gate':1 'gate4711':2")
+    ]
+
+
+# Who sees them
+
+
+async def test_who_took_part_sees_a_session_and_no_other_member_of_its_group(memory: Memory) -> None:
+    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
+    await memory.add([message(n=2)], **JONAS, session_id="t", group_ids=["harbor"])
+    await memory.add([message(n=3, user_id="eva")], **JONAS, session_id="t")
+    await memory.add([message()], agent_id="bob", user_id="mia", session_id="b")
+    assert await visible(memory, "mia") == {("s", "u:mia")}
+    assert await visible(memory, "jonas") == await visible(memory, "eva") == {("t", "u:jonas")}
+    assert await visible(memory, "mia", "bob") == {("b", "u:mia")}
+    assert await visible(memory, "mia", "nobody") == await visible(memory, "nobody") == set()
+    assert await shown(memory, None) == []
+    assert await shown(memory, "mia") == [("s", "m1")]
+    assert await shown(memory, "eva") == [("t", "m2"), ("t", "m3")]
+
+
+@pytest.mark.parametrize("user", ["mi", "m%", "MIA", "u:mia", "harbor", "{mia}", ""])
+async def test_id_that_is_like_a_participants_sees_nothing(memory: Memory, user: str) -> None:
+    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
+    assert await visible(memory, user) == set()
+
+
+async def test_user_sees_the_sessions_of_the_ids_that_stand_for_them_and_not_the_other_way_round(
+    memory: Memory,
+) -> None:
+    await memory.add([message()], **MIA, session_id="s")
+    await memory.add([message()], **ADA, user_id="anon", session_id="t")
+    await memory.merge_users(**ADA, user_id="anon", into_user_id="mia")
+    assert await visible(memory, "mia") == {("s", "u:mia"), ("t", "u:anon")}
+    assert await visible(memory, "anon") == {("t", "u:anon")}
+    await memory.rename(**ADA, kind="user", old="mia", new="maria")
+    assert await visible(memory, "maria") == {("s", "u:maria"), ("t", "u:anon")}
+    await memory.unmerge_users(**ADA, user_id="anon")
+    assert await visible(memory, "maria") == {("s", "u:maria")}
+    assert await memory.verify() == []
+
+
+async def test_search_may_show_only_what_was_said_to_be_remembered(memory: Memory) -> None:
+    await memory.add(
+        [message("Be kind.", n=1, role="system"), message(n=2), message(n=3, trigger="cron")], **MIA, session_id="s"
+    )
+    await memory.add([message(n=4)], **MIA, session_id="t", excluded=True)
+    assert await shown(memory, "mia") == [("s", "m2")]
+    await memory.exclude(**ADA, session_id="t", excluded=False)
+    assert await shown(memory, "mia") == [("s", "m2")]  # what was said meanwhile stays out
+    await memory.exclude(**ADA, session_id="s")
+    assert await shown(memory, "mia") == []
+
+
+async def test_what_stands_behind_something_quarantined_is_not_shown(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(3), **MIA, session_id="s")
+    llm.then(extracted(("Likes boats.", "individual", [1]), ("Likes tea.", "individual", [3])))
+    formed = await memory.form(**ADA, session_id="s")
+    await memory.quarantine(formed.observations[0].id, **MIA)
+    assert await shown(memory, "mia") == [("s", "m2"), ("s", "m3")]
+    await memory.release(formed.observations[0].id, **MIA)
+    assert await shown(memory, "mia") == [("s", "m1"), ("s", "m2"), ("s", "m3")]
+
+
+async def test_as_of_shows_what_had_been_stored(memory: Memory) -> None:
+    await memory.add([message()], **MIA, session_id="s")
+    then = memory.now()
+    await memory.add([message(n=2)], **MIA, session_id="s")
+    await memory.add([message(n=3)], **MIA, session_id="t")
+    assert await shown(memory, "mia", as_of=then) == [("s", "m1")]
+
+
+async def test_sessions_of_a_user_are_found_by_an_index_whatever_a_query_begins_with(memory: Memory) -> None:
+    await memory.add([message()], **MIA, session_id="s")
+    for sql in (
+        "INSERT INTO memory.sessions (agent_key, session_id, user_id, participants)"
+        " SELECT s.agent_key, 'b' || n, 'u' || n % 100, ARRAY['u' || n % 100] FROM memory.sessions s,"
+        " generate_series(1, 20000) n",
+        "INSERT INTO memory.messages (agent_key, session_id, number, message_id, role, content, weight, said_at, owner)"
+        " SELECT agent_key, session_id, 1, 'm', 'user', 'Tea', 1, now(), 'u:' || user_id FROM memory.sessions"
+        " WHERE session_id <> 's'",
+        "ANALYZE",
+    ):
+        await rows(memory, sql)
+    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_sessions('ada', 'u7')")
+    told = "\n".join(line for (line,) in plan)
+    assert "Bitmap Index Scan on sessions_participants_idx" in told
+    assert "Function Scan" not in told
+    named = await rows(
+        memory,
+        "EXPLAIN SELECT content FROM memory.retained_messages('ada', 'u7', 30, now()) WHERE session_id = 'b7' AND number = 1",
+    )
+    told = "\n".join(line for (line,) in named)
+    assert "Index Scan using sessions_pkey" in told
+    assert "Seq Scan on messages" not in told
+    assert "SubPlan" not in told  # the ids of the user are looked up once, not for each session
+
+
+async def test_index_on_participants_leaves_updates_of_a_session_in_their_page(memory: Memory) -> None:
+    """A session is written with every message; what changes is in no index but the due one."""
+    await memory.add(conversation(3), **MIA, session_id="s")
+    async with memory.database.transaction() as unit:
+        before = (await unit.execute(CHANGES)).one()
+        for n in range(4, 8):
+            await memory.add([message(n=n, role="system")], **MIA, session_id="s", session=unit)
+        after = (await unit.execute(CHANGES)).one()
+    assert (after.updated - before.updated, after.in_page - before.in_page) == (4, 4)
+
+
+# Reading them
+
+
+async def test_messages_are_listed_newest_first_page_by_page(memory: Memory) -> None:
+    await memory.add(conversation(4), **MIA, session_id="s")
+    await memory.add([message("Late.", n=9, name="Jo", user_id="jonas")], **MIA, session_id="t")
+    first = await memory.messages(**MIA, limit=2)
+    assert [(m.session_id, m.id) for m in first] == [("t", "m9"), ("s", "m4")]
+    assert first[0].model_dump() == {
+        "session_id": "t", "id": "m9", "number": 1, "role": "user", "speaker": "Jo", "user_id": "jonas",
+        "content": "Late.", "said_at": MONDAY + timedelta(minutes=9),
+    }  # fmt: skip
+    rest = await memory.messages(**MIA, before=first[-1])
+    assert [m.id for m in rest] == ["m3", "m2", "m1"]
+    assert [m.id for m in await memory.messages(**MIA, session_id="t")] == ["m9"]
+    assert [m.id for m in await memory.messages(**JONAS)] == ["m9"]
+    assert await memory.messages(**JONAS, session_id="s") == []
+    assert await memory.messages(agent_id="nobody", user_id="mia") == []
+
+
+async def test_messages_said_at_one_moment_stand_on_one_page_only(memory: Memory) -> None:
+    at_once = [{**message(n=n), "created_at": MONDAY} for n in range(1, 6)]
+    for session in ("a", "b"):
+        await memory.add(at_once, **MIA, session_id=session)
+    seen: list[Any] = []
+    while page := await memory.messages(**MIA, limit=3, before=seen[-1] if seen else None):
+        seen += page
+    assert [(m.session_id, m.number) for m in seen] == [(s, n) for s in "ba" for n in range(5, 0, -1)]
+
+
+async def test_messages_are_one_statement(memory: Memory) -> None:
+    await memory.add([message()], **MIA, session_id="s")
+    with statements(memory) as sent:
+        await memory.messages(**MIA)
+    assert len(sent) == 1
+
+
+async def test_observation_leads_to_its_messages_that_the_user_may_see(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(3), **MIA, session_id="s", group_ids=["harbor"])
+    llm.then(extracted(("Boats.", "group_1", [1, 3])))
+    (boats,) = (await memory.form(**ADA, session_id="s")).observations
+    await memory.add([message("Boats.", n=7)], **JONAS, session_id="t", group_ids=["harbor"])
+    llm.then(extracted(("Boats.", "group_1", [1])))
+    await memory.form(**ADA, session_id="t")
+    assert [(m.session_id, m.id) for m in await memory.sources(boats.id, **MIA)] == [("s", "m1"), ("s", "m3")]
+    assert [(m.session_id, m.id) for m in await memory.sources(boats.id, **JONAS)] == [("t", "m7")]
+    assert [m.id for m in await memory.sources(boats.id, **MIA, limit=1)] == ["m3"]
+    stated = await memory.observe("Tea.", **MIA)
+    assert await memory.sources(stated.id, **MIA) == ()
+    with pytest.raises(NotFoundError):
+        await memory.sources(stated.id, **JONAS)
+
+
+# For how long
+
+
+class Clock:
+    now = MONDAY
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self, days: float) -> None:
+        self.now += timedelta(days=days)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def timed(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[Memory]:
+    """On a clock that a test may set on; looks into its own work at the end."""
+    async with Memory(database_url, llm, Settings(llm="offline"), clock=clock) as opened:
+        yield opened
+        assert await opened.verify() == []
+
+
+STUBS = "SELECT session_id, message_id FROM memory.messages WHERE content IS NULL ORDER BY session_id, number"
+
+
+async def stubs(memory: Memory) -> list[str]:
+    return [f"{session_id}:{message_id}" for session_id, message_id in await rows(memory, STUBS)]
+
+
+async def test_text_goes_when_its_time_is_over_and_the_message_stays_known(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    said = [message("My ruby is red.", n=1, name="Mia"), message("Noted.", n=2, role="assistant")]
+    await timed.add(said, **MIA, session_id="s")
+    await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
+    await rows(timed, "UPDATE memory.messages SET search_extra = 'rubin'")
+    llm.then(extracted(("Likes red.", "individual", [1])))
+    (red,) = (await timed.form(**ADA, session_id="s")).observations
+    epochs = await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes")
+    clock.goes_on(days=30)
+    assert await timed.maintain() == MaintainResult(messages=0, complete=True)  # 30 days are not over at their end
+    assert len(await timed.messages(**MIA)) == 3
+    clock.goes_on(days=0.001)
+    assert await timed.messages(**MIA) == []  # also before the sweep
+    assert await timed.sources(red.id, **MIA) == ()
+    assert await timed.maintain() == MaintainResult(messages=3, complete=True)
+
+    kept = await rows(
+        timed, "SELECT content, speaker, search_extra, search::text, role FROM memory.messages ORDER BY number"
+    )
+    assert kept == [(None, None, "", None, "user"), (None, None, "", None, "assistant"), (None, None, "", None, "user")]
+    assert "ruby" not in str(await rows(timed, "SELECT t::text FROM memory.messages t"))
+    assert (await timed.get(red.id, **MIA)).source.message_ids == ("m1",)
+    assert await rows(timed, "SELECT number FROM memory.evidence") == [(1,)]
+    assert await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes") == epochs
+    assert await rows(timed, "SELECT text_since FROM memory.sessions") == [(None,)]
+    assert (await timed.add(said, **MIA, session_id="s")).duplicates == 2
+    again = await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
+    assert (again.accepted, again.duplicates) == (0, 1)
+    assert await timed.maintain() == MaintainResult(messages=0, complete=True)
+    await timed.add([message("New.", n=9)], **MIA, session_id="s")
+    assert [m.id for m in await timed.messages(**MIA)] == ["m9"]
+
+
+async def test_text_stays_until_it_has_been_formed_and_goes_where_it_never_will_be(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await timed.add([message("Be kind.", n=1, role="system"), *conversation(3, first=2)], **MIA, session_id="s")
+    await timed.add(conversation(2), **MIA, session_id="x")
+    await timed.add([message(n=3)], **MIA, session_id="x", excluded=True)
+    clock.goes_on(days=31)
+    assert (await timed.maintain()).messages == 4
+    assert await stubs(timed) == ["s:m1", "x:m1", "x:m2", "x:m3"]
+    assert await timed.messages(**MIA) == []  # over, though its text is still there
+    llm.then(extracted())
+    assert (await timed.form(**ADA, session_id="s")).messages == 4
+    assert "Turn 4" in str(llm.requests[0])
+    await timed.exclude(**ADA, session_id="x", excluded=False)
+    assert (await timed.form(**ADA, session_id="x")).messages == 3  # of which nothing is left to be asked about
+    assert (await timed.maintain()).messages == 3
+
+
+@pytest.mark.parametrize("days", [30, None, 0])
+async def test_agents_own_setting_goes_before_the_process(
+    database_url: str, llm: Scripted, clock: Clock, days: float | None
+) -> None:
+    own: dict[str, object] = {"thirty": 30, "ever": "forever", "none": 0, "default": None}
+    async with Memory(database_url, llm, Settings(llm="offline", message_retention_days=days), clock=clock) as memory:
+        for agent, given in own.items():
+            await memory.configure(agent_id=agent, message_retention_days=given)
+            await memory.add([message(role="system"), message(n=2)], agent_id=agent, user_id="mia", session_id=agent)
+        expected = {"thirty": 30, "ever": None, "none": 0, "default": days}
+        for later in (1, 31):
+            clock.goes_on(days=later)
+            for agent, kept in expected.items():
+                over = kept is not None and kept < (1 if later == 1 else 32)
+                assert len(await memory.messages(agent_id=agent, user_id="mia")) == (not over), (agent, later)
+        await memory.maintain()
+        gone = {f"{agent}:m1" for agent, kept in expected.items() if kept is not None}
+        assert set(await stubs(memory)) == gone  # only what is skipped: nothing has been formed
+        assert await memory.agent_settings(agent_id="ever") == {"message_retention_days": None}
+        await memory.configure(agent_id="ever", message_retention_days=None)
+        assert await memory.agent_settings(agent_id="ever") == {}
+
+
+async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_off(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await timed.configure(**ADA, message_retention_days=0, formation_window_messages=2)
+    await timed.add(conversation(3), **MIA, session_id="s")
+    await timed.add(conversation(1), **MIA, session_id="t")
+    await timed.hold(**ADA, session_id="t")
+    clock.goes_on(days=0.001)
+    assert await timed.messages(**MIA) == []
+    llm.then(extracted(("Boats.", "individual")), extracted())
+    await timed.form(**ADA, session_id="s")
+    assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
+    assert "Turn 3" in str(llm.requests[1])
+    llm.then(extracted())
+    await timed.form(**ADA, session_id="t")
+    assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
+
+
+@pytest.mark.parametrize(
+    ("held", "kept"),
+    [
+        ({"user_id": "mia"}, ["s:m1", "s:m2"]),
+        ({"user_id": "jonas"}, ["s:m3"]),
+        ({"session_id": "s"}, ["s:m1", "s:m2", "s:m3"]),
+        ({"group_id": "harbor"}, ["s:m1", "s:m2", "s:m3"]),
+        ({"observation_id": "boats"}, ["s:m2"]),
+    ],
+    ids=["user", "other user", "session", "group", "observation"],
+)
+async def test_what_a_hold_covers_keeps_its_text_until_it_is_released(
+    timed: Memory, llm: Scripted, clock: Clock, held: dict[str, Any], kept: list[str]
+) -> None:
+    talk = [message(n=1), message(n=2), message(n=3, user_id="jonas")]
+    await timed.add(talk, **MIA, session_id="s", group_ids=["harbor"])
+    llm.then(extracted(("Boats.", "individual_P1", [2])))
+    (boats,) = (await timed.form(**ADA, session_id="s")).observations
+    target: dict[str, Any] = {name: boats.id if value == "boats" else value for name, value in held.items()}
+    hold = await timed.hold(**ADA, **target)
+    clock.goes_on(days=31)
+    everything = {"s:m1", "s:m2", "s:m3"}
+    assert (await timed.maintain()).messages == 3 - len(kept)
+    assert set(await stubs(timed)) == everything - {*kept}
+    assert await timed.messages(**MIA) == []  # held is not shown
+    await timed.release_hold(hold, **ADA)
+    assert (await timed.maintain()).messages == len(kept)
+    assert set(await stubs(timed)) == everything
+
+
+async def test_sweep_goes_on_in_batches_past_what_has_to_stay(database_url: str, llm: Scripted, clock: Clock) -> None:
+    settings = Settings(llm="offline", maintenance_batch=2)
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        for n in range(5):  # the first two have nothing that may go
+            role = "user" if n < 2 else "system"
+            await memory.add([message(n=i, role=role) for i in range(5)], **MIA, session_id=f"s{n}")
+        await memory.add([message(role="system")], agent_id="bob", user_id="mia", session_id="b")
+        clock.goes_on(days=31)
+        assert await memory.maintain(agent_id="nobody") == MaintainResult(messages=0, complete=True)
+        assert await memory.maintain(limit=3) == MaintainResult(messages=3, complete=False)
+        assert await memory.maintain(limit=1) == MaintainResult(messages=1, complete=False)
+        with statements(memory) as sent:
+            assert await memory.maintain(agent_id="ada") == MaintainResult(messages=11, complete=True)
+        batches = len([one for one in sent if "end_retention" in one])
+        # s0 and s1, which have to stay; the rest of s2; s3; s4; then nothing is left
+        assert batches == 2 + 1 + 3 + 3 + 1
+        assert await memory.maintain() == MaintainResult(messages=1, complete=True)
+        assert len(await stubs(memory)) == 16
+        assert await memory.verify() == []
+
+
+async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Clock) -> None:
+    for session in ("s", "t"):
+        await timed.add([message(role="system")], **MIA, session_id=session)
+    await timed.add([message(role="system")], agent_id="bob", user_id="mia", session_id="b")
+    clock.goes_on(days=31)
+    async with timed.database.transaction() as other:
+        await timed.add([message(n=2)], **MIA, session_id="s", session=other)
+        await timed.hold(agent_id="bob", session_id="b", session=other)
+        assert await timed.maintain() == MaintainResult(messages=1, complete=True)
+    assert await stubs(timed) == ["t:m1"]
+    assert (await timed.maintain()).messages == 1
+    assert await stubs(timed) == ["s:m1", "t:m1"]  # what is held since stays
+
+
+async def test_formation_under_way_is_not_refused_by_a_sweep(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await timed.add([message("Be kind.", n=1, role="system"), message("I like boats.", n=2)], **MIA, session_id="s")
+    clock.goes_on(days=31)
+    swept: list[int] = []
+
+    async def meanwhile(_: object) -> str:
+        swept.append((await timed.maintain()).messages)
+        return extracted(("Likes boats.", "individual"))
+
+    llm.then(meanwhile)
+    formed = await timed.form(**ADA, session_id="s")
+    assert swept == [1]
+    assert [o.content for o in formed.observations] == ["Likes boats."]
+    assert await stubs(timed) == ["s:m1"]
+
+
+async def test_sweeps_and_writers_at_once_neither_wait_for_one_another_for_ever_nor_lose_anything(
+    database_url: str,
+) -> None:
+    parrot = Parrot()
+    settings = Settings(llm="offline", message_retention_days=0, maintenance_batch=3, pool_size=12)
+    async with Memory(database_url, parrot, settings) as memory:
+
+        async def form(n: int) -> None:
+            formed = None
+            while formed is None:
+                with suppress(StaleError):  # a forgetting took what the model was shown
+                    formed = await memory.form(**ADA, session_id=f"s{n}")
+
+        async def live(n: int) -> None:
+            for turn in range(4):
+                await memory.add([message(f"Boat {n} {turn}.", n=turn)], **MIA, session_id=f"s{n}", group_ids=["g"])
+                await form(n)
+            if n % 3 == 0:
+                await memory.forget(**ADA, session_id=f"s{n}", wait=False)
+
+        async def sweep() -> None:
+            for _ in range(20):
+                await memory.maintain()
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(live(n) for n in range(6)), sweep(), sweep())
+        await memory.maintain()
+        assert len(await stubs(memory)) == 24
+        contents = {content for (content,) in await rows(memory, "SELECT content FROM memory.observations")}
+        assert contents == {f"Boat {n} {turn}." for n in (1, 2, 4, 5) for turn in range(4)}
+        assert await memory.verify() == []
+
+
+async def test_worker_ends_retention_at_once_and_then_again_and_again(
+    database_url: str, llm: Scripted, clock: Clock
+) -> None:
+    async def has_stubs(memory: Memory, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(await stubs(memory)) < count:  # noqa: ASYNC110 (no event tells us)
+                await asyncio.sleep(0.01)
+
+    settings = Settings(llm="offline", maintenance_minutes=0.001)
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        await memory.add([message(role="system")], **MIA, session_id="s")
+        clock.goes_on(days=31)
+        stop = asyncio.Event()
+        working = asyncio.create_task(Worker(memory).run(stop))
+        await has_stubs(memory, 1)
+        await memory.add([message(n=2, role="system")], **MIA, session_id="s")
+        clock.goes_on(days=31)
+        await has_stubs(memory, 2)
+        stop.set()
+        await working
+        await memory.add([message(n=3, role="system")], **MIA, session_id="s")
+        clock.goes_on(days=31)
+        await Worker(memory).run_once()
+        assert len(await stubs(memory)) == 3
+
+
+# What is forgotten, and what it leaves
+
+
+async def test_forgetting_takes_the_words_that_a_message_is_found_by(memory: Memory) -> None:
+    await memory.add([message("My ruby."), message("My boat.", n=2, user_id="jonas")], **MIA, session_id="s")
+    await rows(memory, "UPDATE memory.messages SET search_extra = 'rubin'")
+    await memory.forget(**ADA, session_id="s", message_id="m1")
+    found = await rows(memory, "SELECT content, search_extra, search::text FROM memory.messages ORDER BY number")
+    assert found == [(None, "", None), ("My boat.", "rubin", "'boat':2 'rubin':3")]
+    assert [m.id for m in await memory.messages(**MIA)] == ["m2"]
+    assert await memory.verify() == []
+
+
+# From the command line
+
+
+def test_commands_list_messages_and_end_their_retention(database_url: str) -> None:
+    at: tuple[object, ...] = ("--url", database_url)
+    mia: tuple[object, ...] = ("--agent", "ada", "--user", "mia", *at)
+    llm = Scripted(extracted(("Likes tea.", "individual")))
+
+    async def fill() -> str:
+        settings = Settings(llm="offline", message_retention_days=None)
+        async with Memory(database_url, llm, settings, clock=Clock()) as memory:
+            said = [message("Be kind.", role="system"), message("Tea.\u202e!", n=2, name="Mia")]
+            await memory.add(said, **MIA, session_id="s")
+            await memory.configure(**ADA, message_retention_days="forever")
+            return (await memory.form(**ADA, session_id="s")).observations[0].id
+
+    tea = asyncio.run(fill())
+    assert memory_sql("messages", *mia).out == "s  m2  2026-03-02 09:02 UTC  Mia: Tea.\N{REPLACEMENT CHARACTER}!\n"
+    assert memory_sql("messages", *mia, "--session", "s", "--json").value["id"] == "m2"
+    assert memory_sql("messages", *mia, "--of", tea, "--json").value["content"] == "Tea.\u202e!"
+    assert memory_sql("messages", *mia, "--session", "t").out == "no messages\n"
+    assert "say either" in memory_sql("messages", *mia, "--session", "t", "--of", tea, code=1).err
+    assert 'message_retention_days = "forever"' in memory_sql("settings", "--agent", "ada", *at).out
+    assert memory_sql("maintain", *at).out == "0 messages lost their texts\n"
+    memory_sql("settings", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
+    assert memory_sql("maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
+    assert memory_sql("maintain", "--json", *at).value == {"messages": 1, "complete": True}

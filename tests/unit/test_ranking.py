@@ -1,0 +1,89 @@
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_sql.dates import Days
+from memory_sql.ranking import MAX_TERMS, Query, Weights, parse
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def asked(text: str, *, operators: bool = True) -> Query:
+    return parse(text, NOW, UTC, operators=operators)
+
+
+def test_what_frames_a_question_is_left_out_and_said() -> None:
+    """R085."""
+    query = asked("Do you remember what I told you about the harbour master in Marstrand?")
+    assert query.words == ("harbour", "master", "Marstrand")
+    assert query.left_out["remember"] == "frames the question"
+    assert asked("The a An is are was were do did GATE gate").words == ("GATE",)
+    assert not asked("the of and ?!")
+
+
+def test_words_are_bounded_and_say_so() -> None:
+    query = asked(" ".join(f"w{n}" for n in range(100_000)))
+    assert len(query.terms) == MAX_TERMS
+    assert "too many words" in query.left_out.values()
+
+
+def test_forms_that_no_stemmer_brings_together_are_one_term() -> None:
+    (went,) = asked("went").terms
+    assert set(went.words) == {"go", "went", "gone"}
+
+
+def test_operators_are_taken_where_somebody_types_them() -> None:
+    query = asked('"blue bike" -red from:Tom after:2023 before:2024-05 tag:trip where')
+    assert query.phrases == ("blue bike",)
+    assert query.without == ("red",)
+    assert query.said_by == "tom"
+    assert (query.after, query.before) == (date(2024, 1, 1), date(2024, 5, 1))
+    assert query.tags == ("trip",)
+    assert query.words == ("blue", "bike")
+
+
+def test_a_message_has_no_operators() -> None:
+    query = asked('He said "blue bike" - tag:trip', operators=False)
+    assert (query.phrases, query.without, query.tags) == ((), (), ())
+    assert {"blue", "bike", "trip"} <= set(query.words)
+
+
+def test_only_to_leave_out_is_no_search() -> None:
+    assert not asked("-zzz")
+    assert asked("from:tom")
+
+
+@pytest.mark.parametrize("text", ["after:2023-13", "before:0000", "after:soon", "after:9999-12-31"])
+def test_what_is_no_date_is_a_word(text: str) -> None:
+    query = asked(text)
+    assert (query.after, query.before) == (None, None)
+    assert query.terms
+
+
+def test_a_month_without_a_year_is_that_of_each_year_behind_us() -> None:
+    spans = asked("What did we do in July?").spans
+    assert Days(date(2023, 7, 1), date(2023, 7, 31)) in spans
+    assert Days(date(2026, 7, 1), date(2026, 7, 31)) in spans
+    assert len(spans) > 20
+
+
+def test_a_day_is_looked_for_and_the_month_around_it() -> None:
+    query = asked("Where was Sam on December 4, 2023?")
+    assert query.spans == (Days(date(2023, 12, 4), date(2023, 12, 4)),)
+    assert query.around == (Days(date(2023, 12, 1), date(2023, 12, 31)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "when"), [("When did it open?", True), ("How long was it?", True), ("What opened?", False)]
+)
+def test_it_is_known_whether_a_time_is_asked_for(text: str, when: bool) -> None:
+    assert asked(text).asks_when == when
+
+
+@given(st.text(max_size=2000))
+def test_any_text_can_be_asked(text: str) -> None:
+    query = asked(text)
+    assert len(query.terms) <= MAX_TERMS
+    assert "\x00" not in query.to_json(Weights())

@@ -28,7 +28,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/memory-sql demo
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -154,12 +154,18 @@ def sent(memory: Memory) -> Iterator[list[Sent]]:
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_: Any) -> None:
         seen.append(Sent(statement, parameters))
 
-    engine = memory.database.engine.sync_engine
+    async def note_direct(connection: asyncpg.Connection, statement: str, *parameters: Any) -> Any:
+        seen.append(Sent(statement, parameters))
+        return await fetch(connection, statement, *parameters)
+
+    engine, fetch = memory.database.engine.sync_engine, asyncpg.Connection.fetch
     event.listen(engine, "before_cursor_execute", note)
+    asyncpg.Connection.fetch = note_direct  # hot reads ask the driver directly
     try:
         yield seen
     finally:
         event.remove(engine, "before_cursor_execute", note)
+        asyncpg.Connection.fetch = fetch
 
 
 def again(connection: asyncpg.Connection, seen: Sequence[Sent]) -> Call:

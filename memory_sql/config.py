@@ -205,6 +205,12 @@ class Settings(BaseSettings):
         None, description="file outside the database's backups that says what was forgotten, for `restore-check`"
     )
     top_k: int = Field(5, ge=1, le=100, description="observations that a search returns (R084)")
+    recency: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="points of score for what was said today, half of them after 30 days; 0: a tie-break",
+    )
     context_top_k: int = Field(5, ge=0, le=100, description="retrieved observations in a context (R084)")
     context_max_tokens: int | None = Field(
         None,

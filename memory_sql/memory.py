@@ -1112,9 +1112,9 @@ class Memory:
             sought = Sought(now, max(top_k, keywords), top_k, settings.message_retention_days, past)
             if has_digest:
                 wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
-                found = await find(reader, wanted, settings, query, sought)
+                found = await find(reader, wanted, settings, query, sought, self._weights)
             else:
-                found = Found([], *await search(reader, principal, query, sought))
+                found = Found([], *await search(reader, principal, query, sought, self._weights))
             seconds = time.perf_counter() - began
         reason, hits = fired.reason if fired else None, found.hits[:top_k]
         if has_xml and asked and retrieve is not False:
@@ -1164,7 +1164,7 @@ class Memory:
             limit = digest.keyword_limit(settings)
             words = _query_of(text if limit else "", settings, now)
             began = time.perf_counter()
-            hits, _ = await search(reader, principal, words, Sought(now, limit, as_of=past))
+            hits, _ = await search(reader, principal, words, Sought(now, limit, as_of=past), self._weights)
             seconds = time.perf_counter() - began
         if words:
             self._count("digest", principal, "asked", len(hits), seconds)
@@ -1206,7 +1206,7 @@ class Memory:
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()
-            hits, found = await search(reader, principal, asked, sought)
+            hits, found = await search(reader, principal, asked, sought, self._weights)
             seconds = time.perf_counter() - began
         self._count("search", principal, "asked", len(hits) + len(found), seconds)
         told: Sequence[str] = ()
@@ -1220,6 +1220,10 @@ class Memory:
             left_out=dict(asked.left_out) if sought.explain else {},
             plan=tuple(told),
         )
+
+    @property
+    def _weights(self) -> ranking.Weights:
+        return ranking.Weights(recency=self.settings.recency)
 
     def _count(
         self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float

@@ -28,10 +28,10 @@ class Weights:
 
     The first four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
     turn before and behind (BM25); within five turns; in the session. The next are points: the speaker is the one who is
-    named in the query; a day is told and the query asks when; it was said, or speaks of, the time that is named, to the
-    month; to the day; a statement says more the longer it is (20 words: all of it), a question nothing. `recency` points
-    for what was said today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken
-    off (B.4). `source`: what a message inherits of the score of an observation made of it.
+    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
+    statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
+    today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
+    what a message inherits of the score of an observation made of it.
     """
 
     asked: float = 0.7
@@ -41,7 +41,6 @@ class Weights:
     speaker: float = 6.0
     when: float = 3.0
     date: float = 8.0
-    exact: float = 4.0
     substance: float = 3.0
     recency: float = 0.0
     disputed: float = 0.12
@@ -53,16 +52,14 @@ class Weights:
 class Query:
     """What was asked for. `left_out` says which words are not looked for, and why.
 
-    `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names, `around` these
-    to the month. `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags`
-    have to hold.
+    `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
+    stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
     """
 
     terms: tuple[Term, ...] = ()
     names: tuple[str, ...] = ()
     asks_when: bool = False
     spans: tuple[Days, ...] = ()
-    around: tuple[Days, ...] = ()
     phrases: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     said_by: str | None = None
@@ -87,7 +84,6 @@ class Query:
                 "names": self.names,
                 "when": self.asks_when,
                 "spans": _multirange(self.spans),
-                "around": _multirange(self.around),
                 "phrases": self.phrases,
                 "without": self.without,
                 "said_by": self.said_by,
@@ -129,7 +125,6 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         names=tuple(dict.fromkeys(word.lower() for word in words_in(asked))),
         asks_when=_WHEN.search(asked) is not None,
         spans=spans,
-        around=merged(_to_the_month(span) for span in spans),
         left_out=left_out,
         **given,
     )
@@ -207,10 +202,6 @@ def _in_year(days: Days, year: int) -> Days | None:
         return Days(days.first.replace(year=year), days.last.replace(year=year + days.last.year - days.first.year))
     except ValueError:  # 29 February
         return None
-
-
-def _to_the_month(days: Days) -> Days:
-    return Days(days.first.replace(day=1), _last_of_month(days.last))
 
 
 def _multirange(spans: Iterable[Days]) -> str:

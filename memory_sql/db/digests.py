@@ -36,7 +36,7 @@ from memory_sql.db.scopes import scope_ref
 from memory_sql.db.search import MATCHES, Sought, found_in, given, search
 from memory_sql.db.tables import ObservationRow, ScopeRow
 from memory_sql.domain import Candidate, Hit, MessageHit
-from memory_sql.ranking import Query
+from memory_sql.ranking import Query, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +155,23 @@ async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple
     return settings, await _past_candidates(reader, wanted, settings, as_of)
 
 
-async def find(reader: Reader, wanted: Wanted, settings: Settings, query: Query, sought: Sought) -> Found:
+async def find(
+    reader: Reader, wanted: Wanted, settings: Settings, query: Query, sought: Sought, weights: Weights
+) -> Found:
     """What a digest begins with and what the query finds: one statement, as of a past moment up to two.
 
     `settings` are those that count. Nothing is searched where `sought` wants none or the query asks for nothing.
     """
-    if not query or not (sought.observations or sought.messages):
-        return Found(await _candidates_at(reader, wanted, settings, sought.as_of), [], [])
+    searches = bool(query) and max(sought.observations, sought.messages) > 0
     if sought.as_of is not None:
         candidates = await _past_candidates(reader, wanted, settings, sought.as_of)
-        return Found(candidates, *await search(reader, wanted.principal, query, sought))
-    rows = list(await reader.execute(_FIND, {**given(wanted.principal, query, sought), **wanted.parameters}))
+        return Found(
+            candidates, *(await search(reader, wanted.principal, query, sought, weights) if searches else ([], []))
+        )
+    if not searches:
+        return Found(_candidates_of(await reader.execute(_CANDIDATES, wanted.parameters)), [], [])
+    rows = list(await reader.execute(_FIND, {**given(wanted.principal, query, sought, weights), **wanted.parameters}))
     return Found(_candidates_of(rows), *found_in([row for row in rows if row.arm is not None], query))
-
-
-async def _candidates_at(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime | None) -> list[Candidate]:
-    if as_of is None:
-        return _candidates_of(await reader.execute(_CANDIDATES, wanted.parameters))
-    return await _past_candidates(reader, wanted, settings, as_of)
 
 
 async def _past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:

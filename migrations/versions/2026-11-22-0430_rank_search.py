@@ -172,11 +172,11 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
-        exact float8, substance float8, recency float8, disputed float8, archived float8
+        substance float8, recency float8, disputed float8, archived float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], "when" boolean, spans datemultirange, around datemultirange, phrases text[], without text[],
+        names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
         said_by text, after date, before date, tags text[]
     );
 
@@ -337,7 +337,7 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
     v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
 
     RETURN QUERY
@@ -348,7 +348,7 @@ BEGIN
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
         FROM unnest(v_scopes, v_sizes) s(scope_id, size)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
@@ -363,7 +363,7 @@ BEGIN
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
         FROM (
             SELECT b.scope_id, b.seq + a.distance AS seq
@@ -413,8 +413,7 @@ BEGIN
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
                CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date + w.exact
-                    WHEN x.day <@ f.around OR coalesce(o.dates && f.around, false) THEN w.date
+                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
@@ -425,7 +424,7 @@ BEGIN
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
         CROSS JOIN LATERAL (
-            SELECT o.*
+            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
             LIMIT 1
@@ -469,7 +468,11 @@ BEGIN
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
            o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
            o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata,
+           (  -- as memory.observation_version, which would be called row by row
+               SELECT count(*)::integer + 1
+               FROM memory.events e
+               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+           ), o.tags, o.metadata,
            coalesce(k.status, t.status, 'active'),
            coalesce(
                k.pending,
@@ -494,7 +497,9 @@ BEGIN
         WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
         LIMIT 1
     ) o
-    JOIN memory.scopes s ON s.agent_key = v_agent AND s.scope_id = b.scope_id
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = b.scope_id LIMIT 1
+    ) s
     LEFT JOIN LATERAL (
         SELECT t.*
         FROM memory.observation_states t
@@ -572,19 +577,19 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, date float8, exact float8,
+        asked float8, near float8, "window" float8, session float8, speaker float8, date float8,
         substance float8, recency float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], spans datemultirange, around datemultirange, phrases text[], without text[], said_by text,
+        names text[], spans datemultirange, phrases text[], without text[], said_by text,
         after date, before date, tags text[]
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
 
     SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
     INTO v_agent, v_total, v_owners
@@ -743,26 +748,31 @@ BEGIN
         FROM unnest(p_lent_sessions, p_lent_numbers, p_lent_scores) l(session_id, number, score)
         GROUP BY l.session_id, l.number
     ), looked_at AS (
-        SELECT n.session_id, n.number, h.mask, h.words, h.asks, l.score AS lent
+        SELECT n.session_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
         FROM (
-            SELECT b.session_id, b.number + a.distance AS number
-            FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
-            CROSS JOIN generate_series(-c_around, c_around) a(distance)
-            UNION
-            SELECT l.session_id, l.number FROM lent l
-            UNION
-            SELECT m.session_id, m.number
+            SELECT u.session_id, u.number, bool_or(u.asked_for) AS asked_for
             FROM (
-                SELECT v.session_id, s.last_number,
-                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.session_id) - s.last_number AS before
-                FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
-                WHERE v_all OR v_dated
-            ) v
-            JOIN memory.messages m
-                ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
-            WHERE v.before < c_whole
-              AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+                SELECT b.session_id, b.number + a.distance AS number, false AS asked_for
+                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
+                CROSS JOIN generate_series(-c_around, c_around) a(distance)
+                UNION ALL
+                SELECT l.session_id, l.number, true FROM lent l
+                UNION ALL
+                SELECT m.session_id, m.number, true
+                FROM (
+                    SELECT v.session_id, s.last_number, sum(s.last_number) OVER (
+                        ORDER BY s.last_activity_at DESC, s.session_id
+                    ) - s.last_number AS before
+                    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
+                    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                    WHERE v_all OR v_dated
+                ) v
+                JOIN memory.messages m
+                    ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
+                WHERE v.before < c_whole
+                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
+            ) u
+            GROUP BY u.session_id, u.number
         ) n
         LEFT JOIN hit h ON h.session_id = n.session_id AND h.number = n.number
         LEFT JOIN lent l ON l.session_id = n.session_id AND l.number = n.number
@@ -773,11 +783,15 @@ BEGIN
         FROM looked_at l
         WINDOW line AS (PARTITION BY l.session_id ORDER BY l.number),
                around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+    ), admitted AS MATERIALIZED (
+        SELECT *
+        FROM place p
+        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
     ), session AS MATERIALIZED (
         SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
     ), worth AS MATERIALIZED (
         SELECT m.mask, sum(v_idf[g.g]) AS idf
-        FROM (SELECT p.around FROM place p UNION SELECT s.mask FROM session s) m(mask)
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
@@ -786,15 +800,14 @@ BEGIN
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans THEN w.date + w.exact
-                    WHEN x.day <@ f.around THEN w.date
+                    WHEN x.day <@ f.spans THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
                     ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - m.said_at), 0) / 2592000) END AS recency,
                coalesce(p.lent, 0) AS source
-        FROM place p
+        FROM admitted p
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
@@ -807,11 +820,7 @@ BEGIN
         LEFT JOIN worth around ON around.mask = p.around
         LEFT JOIN session ON session.session_id = p.session_id
         LEFT JOIN worth in_session ON in_session.mask = session.mask
-        WHERE (
-                p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.lent IS NOT NULL OR v_all
-                OR v_dated AND x.day <@ f.around OR bit_count(p.around::bit(64)) >= 2
-            )
-          AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)

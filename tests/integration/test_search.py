@@ -174,6 +174,16 @@ async def test_disputed_and_archived_ones_stand_behind(memory: Memory) -> None:
     )
 
 
+async def test_recency_breaks_ties_and_counts_for_more_where_it_is_set(database_url: str, llm: Scripted) -> None:
+    old = datetime(2020, 3, 2, tzinfo=UTC)
+    async with Memory(database_url, llm) as memory:
+        await memory.observe("The gate is shut for good, says the harbour master.", **MIA, observed_at=old)
+        await observed(memory, "The gate is old.")
+        assert (await found(memory, "gate harbour"))[0].startswith("The gate is shut for good")
+    async with Memory(database_url, llm, Settings(recency=50)) as memory:
+        assert (await found(memory, "gate harbour"))[0] == "The gate is old."
+
+
 # Messages
 
 
@@ -292,3 +302,47 @@ async def test_settings_bound_what_is_found(database_url: str, llm: Scripted) ->
     async with Memory(database_url, llm, Settings(top_k=2, message_retention_days=None)) as memory:
         await observed(memory, *(f"Gate {n}." for n in range(5)))
         assert len((await memory.search("gate", **MIA)).results) == 2
+
+
+HUNDRED_THOUSAND = """
+    WITH s AS (
+        INSERT INTO memory.scopes (agent_key, kind, owner, last_seq)
+        SELECT 1, 'individual', 'u:y' || n, 20 FROM generate_series(1, 5000) n RETURNING agent_key, scope_id
+    )
+    INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
+    SELECT agent_key, scope_id, n, 'The gate of boat ' || n, now(), 'observe', 1 FROM s, generate_series(1, 20) n;
+    INSERT INTO memory.sessions (agent_key, session_id, user_id, participants, last_number, formed_number)
+    SELECT 1, 'z' || n, 'y' || n, ARRAY['y' || n], 1, 1 FROM generate_series(1, 25000) n;
+    INSERT INTO memory.messages (
+        agent_key, session_id, number, message_id, role, user_id, content, weight, said_at, owner
+    )
+    SELECT 1, s.session_id, n, 'm' || n, 'user', s.user_id, 'The gate of boat ' || n, 1, now(), 'u:' || s.user_id
+    FROM memory.sessions s, generate_series(1, 1) n WHERE s.session_id LIKE 'z%';
+    ANALYZE
+"""
+HOT = "agents scopes members sessions messages observations observation_states consolidations evidence events".split()
+SCANNED = """
+    SELECT relname, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
+    WHERE schemaname = 'memory' AND relname = ANY (string_to_array(:hot, ' '))
+"""
+
+
+@pytest.mark.prove
+async def test_hot_reads_use_their_indexes_on_a_hundred_thousand_rows(memory: Memory) -> None:
+    await said(memory)
+    await told(memory)
+    for statement in HUNDRED_THOUSAND.split(";"):
+        await rows(memory, statement)
+    for read in ("search", "context"):
+        async with memory.database.transaction() as unit:
+            if read == "search":
+                result = await memory.search("gate ferry", **MIA, session=unit)
+                assert result.results
+                assert result.messages
+            else:
+                context = await memory.context(**MIA, message="Do you remember the ferry?", session=unit)
+                assert context.fired
+            stats = {row[0]: row[1:] for row in await unit.execute(_text(SCANNED), {"hot": " ".join(HOT)})}
+        large = {"scopes", "sessions", "messages", "observations"}
+        assert {name: scans for name, (scans, _) in stats.items() if name in large and scans} == {}
+        assert max(read for _, read in stats.values()) < 300

@@ -73,7 +73,7 @@ def test_newest_frozen_copy_is_the_file(path: Path) -> None:
 
 
 def test_every_sql_file_is_run() -> None:
-    assert sorted(ddl.FUNCTIONS + ddl.VIEWS + ddl.WALLS) == sorted(path.stem for path in SQL_FILES)
+    assert sorted(ddl.BEFORE_TABLES + ddl.FUNCTIONS + ddl.VIEWS + ddl.WALLS) == sorted(path.stem for path in SQL_FILES)
 
 
 @each_sql_file

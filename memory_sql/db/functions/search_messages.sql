@@ -54,19 +54,19 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, date float8, exact float8,
+        asked float8, near float8, "window" float8, session float8, speaker float8, date float8,
         substance float8, recency float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], spans datemultirange, around datemultirange, phrases text[], without text[], said_by text,
+        names text[], spans datemultirange, phrases text[], without text[], said_by text,
         after date, before date, tags text[]
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
 
     SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
     INTO v_agent, v_total, v_owners
@@ -225,26 +225,31 @@ BEGIN
         FROM unnest(p_lent_sessions, p_lent_numbers, p_lent_scores) l(session_id, number, score)
         GROUP BY l.session_id, l.number
     ), looked_at AS (
-        SELECT n.session_id, n.number, h.mask, h.words, h.asks, l.score AS lent
+        SELECT n.session_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
         FROM (
-            SELECT b.session_id, b.number + a.distance AS number
-            FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
-            CROSS JOIN generate_series(-c_around, c_around) a(distance)
-            UNION
-            SELECT l.session_id, l.number FROM lent l
-            UNION
-            SELECT m.session_id, m.number
+            SELECT u.session_id, u.number, bool_or(u.asked_for) AS asked_for
             FROM (
-                SELECT v.session_id, s.last_number,
-                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.session_id) - s.last_number AS before
-                FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
-                WHERE v_all OR v_dated
-            ) v
-            JOIN memory.messages m
-                ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
-            WHERE v.before < c_whole
-              AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.around)
+                SELECT b.session_id, b.number + a.distance AS number, false AS asked_for
+                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
+                CROSS JOIN generate_series(-c_around, c_around) a(distance)
+                UNION ALL
+                SELECT l.session_id, l.number, true FROM lent l
+                UNION ALL
+                SELECT m.session_id, m.number, true
+                FROM (
+                    SELECT v.session_id, s.last_number, sum(s.last_number) OVER (
+                        ORDER BY s.last_activity_at DESC, s.session_id
+                    ) - s.last_number AS before
+                    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
+                    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                    WHERE v_all OR v_dated
+                ) v
+                JOIN memory.messages m
+                    ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
+                WHERE v.before < c_whole
+                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
+            ) u
+            GROUP BY u.session_id, u.number
         ) n
         LEFT JOIN hit h ON h.session_id = n.session_id AND h.number = n.number
         LEFT JOIN lent l ON l.session_id = n.session_id AND l.number = n.number
@@ -255,11 +260,15 @@ BEGIN
         FROM looked_at l
         WINDOW line AS (PARTITION BY l.session_id ORDER BY l.number),
                around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+    ), admitted AS MATERIALIZED (
+        SELECT *
+        FROM place p
+        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
     ), session AS MATERIALIZED (
         SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
     ), worth AS MATERIALIZED (
         SELECT m.mask, sum(v_idf[g.g]) AS idf
-        FROM (SELECT p.around FROM place p UNION SELECT s.mask FROM session s) m(mask)
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
@@ -268,15 +277,14 @@ BEGIN
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans THEN w.date + w.exact
-                    WHEN x.day <@ f.around THEN w.date
+                    WHEN x.day <@ f.spans THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
                     ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - m.said_at), 0) / 2592000) END AS recency,
                coalesce(p.lent, 0) AS source
-        FROM place p
+        FROM admitted p
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
@@ -289,11 +297,7 @@ BEGIN
         LEFT JOIN worth around ON around.mask = p.around
         LEFT JOIN session ON session.session_id = p.session_id
         LEFT JOIN worth in_session ON in_session.mask = session.mask
-        WHERE (
-                p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.lent IS NOT NULL OR v_all
-                OR v_dated AND x.day <@ f.around OR bit_count(p.around::bit(64)) >= 2
-            )
-          AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)

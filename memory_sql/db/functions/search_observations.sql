@@ -72,11 +72,11 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
-        exact float8, substance float8, recency float8, disputed float8, archived float8
+        substance float8, recency float8, disputed float8, archived float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], "when" boolean, spans datemultirange, around datemultirange, phrases text[], without text[],
+        names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
         said_by text, after date, before date, tags text[]
     );
 
@@ -237,7 +237,7 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_dated := NOT isempty(f.around);
+    v_dated := NOT isempty(f.spans);
     v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
 
     RETURN QUERY
@@ -248,7 +248,7 @@ BEGIN
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
         FROM unnest(v_scopes, v_sizes) s(scope_id, size)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
@@ -263,7 +263,7 @@ BEGIN
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
                v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
         FROM (
             SELECT b.scope_id, b.seq + a.distance AS seq
@@ -313,8 +313,7 @@ BEGIN
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
                CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
                CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date + w.exact
-                    WHEN x.day <@ f.around OR coalesce(o.dates && f.around, false) THEN w.date
+                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
                     ELSE 0 END AS date,
                CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
@@ -325,7 +324,7 @@ BEGIN
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
         CROSS JOIN LATERAL (
-            SELECT o.*
+            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
             LIMIT 1
@@ -369,7 +368,11 @@ BEGIN
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
            o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
            o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           memory.observation_version(o.agent_key, o.scope_id, o.seq), o.tags, o.metadata,
+           (  -- as memory.observation_version, which would be called row by row
+               SELECT count(*)::integer + 1
+               FROM memory.events e
+               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+           ), o.tags, o.metadata,
            coalesce(k.status, t.status, 'active'),
            coalesce(
                k.pending,
@@ -394,7 +397,9 @@ BEGIN
         WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
         LIMIT 1
     ) o
-    JOIN memory.scopes s ON s.agent_key = v_agent AND s.scope_id = b.scope_id
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = b.scope_id LIMIT 1
+    ) s
     LEFT JOIN LATERAL (
         SELECT t.*
         FROM memory.observation_states t

@@ -45,6 +45,10 @@ VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of what searched found 
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
 FOREVER = "forever"  # TOML and the environment have no word for None
+MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
+BUDGET_KINDS = ("fact", "note", "procedure", "episode")
+
+Assembly = Literal["eden", "digest", "both"]
 
 
 def _file() -> Path:
@@ -58,11 +62,11 @@ def _zone(name: str) -> str:
         raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
 
 
-def _listed(kinds: object) -> object:
+def _listed(value: object) -> object:
     """From the environment or the command line: names with commas between them, or JSON."""
-    if not isinstance(kinds, str):
-        return kinds
-    return json.loads(kinds) if kinds.startswith("[") else [kind.strip() for kind in kinds.split(",")]
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if value.startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
 
 
 def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,6 +88,28 @@ def _for_ever(value: object) -> object:
     return None if value == FOREVER else value
 
 
+def _items(default: int, of: str) -> Any:
+    return Field(default, ge=0, le=MOST_ITEMS, description=f"{of} of a digest at most; 0: none (R243, R244)")
+
+
+def _characters(default: int, of: str) -> Any:
+    return Field(default, ge=0, le=MOST_CHARACTERS, description=f"characters of a digest's {of} at most; 0: none")
+
+
+def _tokens(of: str) -> Any:
+    return Field(
+        None, ge=0, le=MOST_TOKENS, description=f"tokens (estimated) of a digest's {of} at most; unset: as many as fit"
+    )
+
+
+def _kept(what: str) -> Any:
+    return Field(None, ge=0, description=f"{what} that a scope keeps under retention = budget; unset: all")
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Sensitivities = Annotated[tuple[Literal["public", "private", "sensitive"], ...], NoDecode, BeforeValidator(_listed)]
+
+
 class Settings(BaseSettings):
     """`memory-sql settings` prints the resolved values and this text."""
 
@@ -94,7 +120,8 @@ class Settings(BaseSettings):
         None, description="directory of the embedded Postgres; unset: the user's data directory"
     )
     read_url: SecretStr | None = Field(
-        None, description="Postgres URL of a replica that context and search read from; unset: the same as for the rest"
+        None,
+        description="Postgres URL of a replica that context, digest and search read from; unset: the same as for the rest",
     )
     pool_size: int = Field(5, ge=1, le=1000, description="connections kept open by one Memory")
 
@@ -117,7 +144,7 @@ class Settings(BaseSettings):
         description=f"days that a message keeps its text, and longer until it has been formed; 0: no longer, or {FOREVER}",
     )
     maintenance_minutes: float = Field(
-        60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for messages whose retention is over"
+        60.0, gt=0, le=MOST_MINUTES, description="how often a worker looks for what retention takes"
     )
     maintenance_batch: int = Field(
         500,
@@ -206,6 +233,66 @@ class Settings(BaseSettings):
     )
     count_queries: int = Field(100, ge=1, description="queries that are counted in memory before they are written")
     count_seconds: float = Field(60.0, gt=0, description="time after which the counts of queries are written")
+    assembly: Assembly = Field(
+        "eden", description="what a context is: eden (XML), digest, or both, XML first (C22); one call may differ"
+    )
+    digest_enabled: bool = Field(
+        True, description="false: no digest anywhere; other parts of a prompt stay (R255, R267)"
+    )
+    digest_sensitivities: Sensitivities = Field(
+        ("public", "private"), description="what a digest may hold (R246, R256)"
+    )
+    digest_fact_keys: Names = Field((), description="facts that a digest begins with, in this order (R240, R257)")
+    digest_tags: Names = Field((), description="tags whose observations come next, newest first (R240, R257)")
+    digest_keyword_limit: int = Field(
+        60,
+        ge=0,
+        le=200,
+        description="observations that a digest looks at by the words of a query; 0: none (R241, R258)",
+    )
+    digest_semantic: bool = Field(
+        False, description="whether a digest looks at what was found by meaning, where there is any (R242, R259)"
+    )
+    digest_newest: int = Field(
+        200,
+        ge=1,
+        le=10_000,
+        description="newest observations per scope that a digest without words or pins chooses from",
+    )
+    digest_snippet_characters: int = Field(
+        600, ge=1, le=MOST_CHARACTERS, description="characters of one text of a digest"
+    )
+    digest_items: int = _items(12, "lines")
+    digest_characters: int = _characters(2400, "text, all of it")
+    digest_tokens: int | None = _tokens("text, all of it")
+    digest_fact_items: int = _items(6, "facts")
+    digest_fact_characters: int = _characters(800, "facts")
+    digest_fact_tokens: int | None = _tokens("facts")
+    digest_note_items: int = _items(4, "notes")
+    digest_note_characters: int = _characters(1200, "notes")
+    digest_note_tokens: int | None = _tokens("notes")
+    digest_procedure_items: int = _items(3, "procedures")
+    digest_procedure_characters: int = _characters(1200, "procedures")
+    digest_procedure_tokens: int | None = _tokens("procedures")
+    digest_episode_items: int = _items(2, "episodes")
+    digest_episode_characters: int = _characters(800, "episodes")
+    digest_episode_tokens: int | None = _tokens("episodes")
+    retention: Literal["none", "budget"] = Field(
+        "none", description="budget: maintenance evicts what is more than the budgets of each scope (store_…)"
+    )
+    store_items: int | None = _kept("observations, all of them,")
+    store_characters: int | None = _kept("characters of observations, all of them,")
+    store_fact_items: int | None = _kept("facts")
+    store_fact_characters: int | None = _kept("characters of facts")
+    store_note_items: int | None = _kept("notes")
+    store_note_characters: int | None = _kept("characters of notes")
+    store_procedure_items: int | None = _kept("procedures")
+    store_procedure_characters: int | None = _kept("characters of procedures")
+    store_episode_items: int | None = _kept("episodes")
+    store_episode_characters: int | None = _kept("characters of episodes")
+    trim_batch: int = Field(
+        1000, ge=1, le=10_000, description="observations that one transaction of `trim` evicts at most"
+    )
     language: str = Field("english", description="text-search configuration of new scopes")
     time_zone: str = Field("UTC", description="zone (IANA name) of sessions that name none, for dates in what is said")
     lock_timeout_seconds: float = Field(
@@ -270,6 +357,29 @@ class Settings(BaseSettings):
         return self.model_copy(update=known) if known else self
 
 
+_BUDGETS = tuple(
+    f"digest_{kind}{dimension}"
+    for kind in ("", *(f"{kind}_" for kind in BUDGET_KINDS))
+    for dimension in ("items", "characters", "tokens")
+)
+DIGEST_SETTINGS = (  # what a digest is made by
+    "assembly",
+    "digest_enabled",
+    "digest_sensitivities",
+    "digest_fact_keys",
+    "digest_tags",
+    "digest_keyword_limit",
+    "digest_semantic",
+    "digest_newest",
+    "digest_snippet_characters",
+    *_BUDGETS,
+)
+STORE_BUDGETS = tuple(
+    f"store_{kind}{dimension}"
+    for kind in ("", *(f"{kind}_" for kind in BUDGET_KINDS))
+    for dimension in ("items", "characters")
+)
+
 # May differ by agent; the others are the process's: connections, models, leases, how much a search finds.
 AGENT_SETTINGS = (
     "message_retention_days",
@@ -298,6 +408,9 @@ AGENT_SETTINGS = (
     "daily_tokens",
     "language",
     "time_zone",
+    *DIGEST_SETTINGS,
+    "retention",
+    *STORE_BUDGETS,
 )
 FORMATION_LIMITS = (  # what `add` decides by
     "formation_messages",
@@ -313,7 +426,7 @@ _AgentSettings = create_model(
     __config__=ConfigDict(extra="forbid"),
     __validators__={
         "zone": field_validator("time_zone")(_zone),
-        "retention": field_validator("message_retention_days", mode="before")(_for_ever),
+        "for_ever": field_validator("message_retention_days", mode="before")(_for_ever),
     },
     **_fields,
 )

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from memory_sql.config import BUDGET_KINDS
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
 from memory_sql.text import clean, one_line
 
@@ -306,6 +307,61 @@ class Observation(Value):
     version: int = 1
 
 
+def budget_kind(kind: str | None, *, has_key: bool) -> str:
+    """Which budget an observation counts against: its kind; unclassified, a fact where it has a key, else a note."""
+    return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An observation that a digest may hold, with what its line says of it. `kind` None: not classified."""
+
+    scope: ScopeRef
+    seq: int
+    content: str
+    observed_at: datetime
+    source_kind: str
+    session_id: str | None = None
+    message_ids: tuple[str, ...] = ()
+    kind: str | None = None
+    confidence: float | None = None
+    importance: float | None = None
+    sensitivity: str = "private"
+    verification: str = "unverified"
+    status: str = "active"
+    fact_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return observation_id(self.scope.id, self.seq)
+
+    @property
+    def budget_kind(self) -> str:
+        return budget_kind(self.kind, has_key=self.fact_key is not None)
+
+    @classmethod
+    def of(cls, observation: Observation) -> Self:
+        o = observation
+        return cls(
+            scope=o.scope,
+            seq=parse_observation_id(o.id)[1],
+            content=o.content,
+            observed_at=o.observed_at,
+            source_kind=o.source.kind,
+            session_id=o.source.session_id,
+            message_ids=o.source.message_ids,
+            kind=o.kind,
+            confidence=o.confidence,
+            importance=o.importance,
+            sensitivity=o.sensitivity,
+            verification=o.verification,
+            status=o.status,
+            fact_key=o.fact_key,
+            tags=o.tags,
+        )
+
+
 class Contradiction(Value):
     """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
 
@@ -487,12 +543,30 @@ class ContextPart(Value):
     truncated: bool = False
 
 
-class Context(Value):
-    """What goes into the prompt: `str(context)` is the XML. `tokens` is an estimate (characters / 4.5).
+class Digest(Value):
+    """A part of a prompt: `str(digest)` is its text, empty where it holds nothing.
 
-    Its first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or
-    name, what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
-    something.
+    `included` are the ids of the observations that it holds, in order. `counts`: what was found by pins (`structured`), by
+    words (`keyword`) and by meaning (`semantic`); of that, what is `included`, what came again (`repeated`), and what was
+    left out, by reason: `kind_budget`, `total_budget`, `too_long` (its id and source alone exceed the budget),
+    `sensitivity`, `disputed`, `not_active`.
+    """
+
+    text: str
+    included: tuple[str, ...]
+    counts: dict[str, int]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Context(Value):
+    """What goes into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
+
+    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
+    first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
+    what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
+    something from the XML.
     """
 
     xml: str
@@ -502,13 +576,15 @@ class Context(Value):
     reason: str | None = None
     stable_characters: int = 0
     truncated: bool = False
+    digest: Digest | None = None
 
     def __str__(self) -> str:
-        return self.xml
+        return "\n\n".join(filter(None, (self.xml, str(self.digest or ""))))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(source for part in self.parts for source in part.sources)
+        of_parts = tuple(source for part in self.parts for source in part.sources)
+        return of_parts + (self.digest.included if self.digest else ())
 
 
 class RunDueResult(Value):
@@ -520,9 +596,13 @@ class RunDueResult(Value):
 
 
 class MaintainResult(Value):
-    """`messages` have lost their texts. `complete` False: the limit was reached, and there may be more."""
+    """`messages` have lost their texts, `evicted` observations were more than a budget.
+
+    `complete` False: the limit was reached, and there may be more.
+    """
 
     messages: int
+    evicted: int = 0
     complete: bool
 
 
@@ -673,6 +753,23 @@ class SetAside(Value):
 
     observations: tuple[str, ...]
     withheld: tuple[int, ...] = ()
+
+
+class Trimmed(Value):
+    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets by what is protected.
+
+    `dry_run`: nothing was done; it says what would have been.
+    """
+
+    evicted: dict[str, int] = Field(default_factory=dict)
+    scopes: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def observations(self) -> int:
+        """How many were evicted."""
+        return sum(self.evicted.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,11 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from memory_sql import (
+    budgets,
     context,
     corrections,
     diff,
+    digest,
     embedded,
     forgetting,
     intake,
@@ -55,20 +57,36 @@ from memory_sql.arguments import (
     version_of,
     within,
 )
-from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS, ContextFormat, Settings, checked_for_agent
+from memory_sql.config import (
+    RETRIEVAL_DAYS,
+    VECTORS_OBSERVATIONS,
+    Assembly,
+    ContextFormat,
+    Settings,
+    checked_for_agent,
+)
 from memory_sql.counters import Counters, words_fall_short
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
-from memory_sql.db.agents import agent_key_of, change_settings, ensure_agent, find_agent, read_stats
+from memory_sql.db.agents import (
+    Agent,
+    agent_key_of,
+    change_settings,
+    ensure_agent,
+    find_agent,
+    next_by_budget,
+    read_stats,
+)
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
-from memory_sql.db.engine import Reader, on_commit
+from memory_sql.db.digests import Found, Wanted, begin, defaults_of, find
+from memory_sql.db.engine import on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
-from memory_sql.db.principals import Principal, service
+from memory_sql.db.principals import service
 from memory_sql.db.renames import RenameRepository
 from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
@@ -86,13 +104,12 @@ from memory_sql.domain import (
     Context,
     DeadRun,
     Diff,
+    Digest,
     ForgetTarget,
     FormResult,
-    Hit,
     MaintainResult,
     Marked,
     Message,
-    MessageHit,
     Observation,
     Receipt,
     RetainedMessage,
@@ -104,6 +121,7 @@ from memory_sql.domain import (
     SourceKind,
     Stats,
     Surface,
+    Trimmed,
     Verification,
     Violation,
     aware,
@@ -132,8 +150,8 @@ class Memory:
     """Long-term memory in one Postgres.
 
     `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `read_url`: of a replica, which context and search ask, and which may lag behind.
-    `clock` gives the present moment, aware; it is there for replays and tests.
+    None: the one of the settings. `read_url`: of a replica, which context, digest and search ask, and which may lag
+    behind. `clock` gives the present moment, aware; it is there for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
     asks. A call with `session=` joins the host's transaction, which the host commits.
@@ -149,6 +167,7 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
+        self._digest_defaults = defaults_of(self.settings)
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
         self._url = url or _revealed(self.settings.url)
@@ -212,7 +231,7 @@ class Memory:
 
     @property
     def _readable(self) -> Database:
-        """What context and search ask: the replica, where there is one."""
+        """What context, digest and search ask: the replica, where there is one."""
         return self._replica or self.database
 
     @property
@@ -489,8 +508,9 @@ class Memory:
         """Takes the texts of messages whose retention (`message_retention_days`) is over, of one agent or of all.
 
         At most `limit`, in transactions of `maintenance_batch`. What hasn't been formed yet is kept, and what a legal hold
-        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Several at once
-        share the work. A `Worker` does it by itself.
+        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Then evicts, as
+        `trim` does, at most `limit` observations of agents whose `retention` is budget. Several at once share the work. A
+        `Worker` does it by itself.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         sweep = maintenance.Sweep()
@@ -498,7 +518,21 @@ class Memory:
             async with self.database.transaction(principal=service(agent)) as unit:
                 left, now = most - sweep.messages, self.now()
                 sweep = await maintenance.end_retention(unit, agent, sweep, left, self.settings, now)
-        return MaintainResult(messages=sweep.messages, complete=sweep.after is None)
+        evicted = await self._trim_all(agent, most)
+        return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
+
+    async def _trim_all(self, agent_id: str | None, most: int) -> int:
+        """Of that agent or of all, where retention is by budget; how many observations went."""
+        evicted, after = 0, 0
+        while evicted < most:
+            async with self.database.transaction(principal=service(agent_id)) as unit:
+                found = await next_by_budget(unit, agent_id, self.settings.retention, after)
+            if found is None:
+                break
+            agent, known = found
+            evicted += (await self._trim(agent, known, most - evicted)).observations
+            after = known.key
+        return evicted
 
     async def backlog(self, *, agent_id: object | None = None) -> Backlog:
         """How much is due, in progress, to be tried again, given up; of one agent or of all."""
@@ -618,6 +652,33 @@ class Memory:
                 if agent_key is not None:
                     receipts.append(await forgetting.again(unit, agent_key, entry, self.settings, self.now()))
         return [receipt for receipt in receipts if receipt is not None]
+
+    async def trim(self, *, agent_id: object, dry_run: bool = False) -> Trimmed:
+        """Evicts what scopes keep beyond the agent's budgets (`retention` = budget); `dry_run` only says what would go.
+
+        What has one of the digest's pinned keys or tags, is disputed, or is held by a legal hold stays: scopes that it keeps
+        over their budgets are named. Each scope is done by itself, in bounded transactions. Raises `NotFoundError`.
+        """
+        agent = id_of("agent_id", agent_id)
+        async with self.database.transaction(principal=service(agent)) as unit:
+            known = await find_agent(unit, agent)
+        if known is None:
+            raise NotFoundError("agent", agent)
+        return await self._trim(agent, known, dry_run=dry_run)
+
+    async def _trim(self, agent_id: str, known: Agent, most: int | None = None, *, dry_run: bool = False) -> Trimmed:
+        """Evicts at most so many observations, scope by scope."""
+        settings, trimmed = self.settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
+        async with self.database.transaction(principal=service(agent_id)) as unit:
+            over = await budgets.scopes_over(unit, known.key, settings)
+        sweep = budgets.preview if dry_run else budgets.trim
+        for scope_id in over:
+            is_whole = False
+            while not is_whole and (batch := budgets.next_batch(settings, most, trimmed)):
+                async with self.database.transaction(principal=service(agent_id)) as unit:
+                    done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self.now())
+                trimmed = budgets.added(trimmed, done)
+        return trimmed
 
     # What a person corrects; each takes effect in the next context, and is an event with who did it and why
 
@@ -1014,44 +1075,101 @@ class Memory:
         budget_tokens: int | None = None,
         format: ContextFormat | None = None,
         as_of: datetime | None = None,
+        assembly: Assembly | None = None,
         session: Session | None = None,
     ) -> Context:
-        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the XML.
+        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the part of the prompt.
 
-        Single observations are retrieved where `message` asks for them (`retrieve=None`), always or never. With
-        `budget_tokens`, 4 or more, it never has more (`count_tokens` of the XML); texts are cut after sentences then,
-        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say.
+        That is XML (`assembly` eden), the digest of `message`, or both, as the agent's setting says, unless this call does.
+        In the XML single observations are retrieved where `message` asks for them (`retrieve=None`), always or never; a
+        digest looks for the words of any message, unless `retrieve=False`.
+
+        With `budget_tokens`, 4 or more, the XML never has more (`count_tokens` of it); texts are cut after sentences then,
+        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say. Neither says
+        anything of the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
 
         `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
         and without what was forgotten since.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked, layout = text_of("message", message), format_of(format)
+        asked, layout, now = text_of("message", message), format_of(format), past or self.now()
+        chosen = checked_for_agent({"assembly": assembly})
         async with self._readable.reading(session, None if past is None else principal) as reader:
             layer = await static_layer(reader, principal, self.settings.pending_max, past)
-            settings = self.settings.of_agent(layer.settings)
+            settings = self.settings.of_agent({**layer.settings, **chosen})
+            has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
             style = context.Style.of(settings, layout, budget_of(budget_tokens))
             scopes = context.shown(layer.scopes, style)
-            fired = retrieval.Fired("asked") if retrieve else None
-            if retrieve is None and asked:
+            fired = retrieval.Fired("asked") if retrieve and has_xml else None
+            if retrieve is None and asked and has_xml:
                 names = context.names_of(scopes)
                 fired = retrieval.should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
             began = time.perf_counter()
-            hits, messages = await self._found(reader, principal, asked if fired else "", settings, past)
+            top_k = settings.context_top_k if fired else 0
+            searches = has_digest and retrieve is not False
+            keywords = digest.keyword_limit(settings) if searches else 0
+            query = _query_of(asked if fired or searches else "", settings, now)
+            query = replace(query, outside=principal["session_id"])  # of that one the host has the messages
+            sought = Sought(now, max(top_k, keywords), top_k, settings.message_retention_days, past)
+            if has_digest:
+                wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
+                found = await find(reader, wanted, settings, query, sought, weights=self._weights)
+            else:
+                found = Found([], *await search(reader, principal, query, sought, weights=self._weights))
             seconds = time.perf_counter() - began
-        reason = fired.reason if fired else None
-        if asked and retrieve is not False:
-            self._count("context", principal, reason, len(hits) + len(messages), seconds)
-        return context.render(
+        reason, hits = fired.reason if fired else None, found.hits[:top_k]
+        if has_xml and asked and retrieve is not False:
+            self._count("context", principal, reason, len(hits) + len(found.messages), seconds)
+        part = digest.compose(found.candidates, found.hits[:keywords], settings) if has_digest else None
+        if keywords and query:
+            self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
+        if part is not None and not has_xml:
+            return digest.alone(part, searched=bool(keywords and query))
+        built = context.render(
             scopes,
             hits,
-            past or self.now(),
+            now,
             style,
             fired=fired is not None,
             reason=reason,
             session_id=principal["session_id"],
-            messages=messages,
+            messages=found.messages,
         )
+        return built if part is None else digest.beside(built, part)
+
+    async def digest(
+        self,
+        *,
+        agent_id: object,
+        user_id: object,
+        session_id: object | None = None,
+        query: str | None = None,
+        budgets: Mapping[str, Mapping[str, int]] | None = None,
+        as_of: datetime | None = None,
+        session: Session | None = None,
+    ) -> Digest:
+        """A bounded part of a prompt, each line with its id and source; the same for the same arguments and memory.
+
+        What is pinned by the agent's settings, then what holds any of the query's words; without either, the most important
+        and then newest that the user may see. `budgets` replace those of the settings, in part or whole: `{"total":
+        {"items": 5}, "fact": {"characters": 400}}`, of total, fact, note, procedure, episode. `as_of`: of what was known at
+        a moment of recorded time. Raises `InputError`.
+        """
+        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
+        text, now = text_of("query", query), past or self.now()
+        asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
+        searched = bool(_query_of(text, self.settings, now))
+        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=searched)
+        async with self._readable.reading(session, None if past is None else principal) as reader:
+            settings, candidates = await begin(reader, wanted, past)
+            limit = digest.keyword_limit(settings)
+            words = _query_of(text if limit else "", settings, now)
+            began = time.perf_counter()
+            hits, _ = await search(reader, principal, words, Sought(now, limit, as_of=past), weights=self._weights)
+            seconds = time.perf_counter() - began
+        if words:
+            self._count("digest", principal, "asked", len(hits), seconds)
+        return digest.compose(candidates, hits, settings)
 
     async def search(
         self,
@@ -1103,16 +1221,6 @@ class Memory:
             left_out=dict(asked.left_out) if sought.explain else {},
             plan=tuple(told),
         )
-
-    async def _found(
-        self, reader: Reader, principal: Principal, message: str, settings: Settings, past: datetime | None
-    ) -> tuple[list[Hit], list[MessageHit]]:
-        """What a turn's message finds. It is no query: what looks like an operator in it isn't one."""
-        top_k, now = settings.context_top_k, past or self.now()
-        sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
-        asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
-        asked = replace(asked, outside=principal["session_id"])  # of that one the host has the messages
-        return await search(reader, principal, asked, sought, weights=self._weights)
 
     @property
     def _weights(self) -> ranking.Weights:
@@ -1258,6 +1366,11 @@ class Memory:
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
+
+
+def _query_of(message: str, settings: Settings, now: datetime) -> ranking.Query:
+    """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
+    return ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
 def _revealed(url: SecretStr | None) -> str | None:

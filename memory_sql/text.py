@@ -47,6 +47,11 @@ def count_tokens(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
+def characters_of(tokens: int) -> int:
+    """The most characters that still count as so many tokens."""
+    return math.floor(tokens * CHARACTERS_PER_TOKEN)
+
+
 def count_words(text: str) -> int:
     return len(text.split())
 

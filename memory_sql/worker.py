@@ -2,7 +2,7 @@
 
 What is due is a state in the database, claimed under a lease, so workers need not know of each other. They look when
 somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on. Beside it each
-ends, now and then, the retention of messages; what one works on, another passes over.
+ends, now and then, the retention of messages, and evicts what is more than budgets; several share that work.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Worker:
             try:
                 await self._end_retention()
             except DatabaseError as error:
-                log.warning("%s; the retention of messages is ended next time", error)
+                log.warning("%s; retention is ended next time", error)
             await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)
 
     async def _end_retention(self) -> None:
@@ -153,6 +153,8 @@ class Worker:
             complete = done.complete
             if done.messages:
                 log.info("retention: %s messages have lost their texts", done.messages)
+            if done.evicted:
+                log.info("retention: %s observations evicted", done.evicted)
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
         """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""

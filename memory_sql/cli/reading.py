@@ -1,10 +1,11 @@
-"""Commands that read: context, search, scopes, list, messages, show, history, diff, stats."""
+"""Commands that read: context, digest, search, scopes, list, messages, show, history, diff, stats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -27,6 +28,7 @@ from memory_sql.cli.options import (
 from memory_sql.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
+    from memory_sql.config import Assembly
     from memory_sql.domain import (
         Consolidation,
         Diff,
@@ -58,10 +60,14 @@ def context(
         ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="At most that many tokens; 4 or more.")
+        int | None, typer.Option("--budget", metavar="N", help="At most that many tokens of XML; 4 or more.")
     ] = None,
     layout: Annotated[str | None, typer.Option("--format", metavar="NAME", help="standard or legacy.")] = None,
     as_of: AsOf = None,
+    assembly: Annotated[
+        str | None,
+        typer.Option("--assembly", metavar="NAME", help="eden, digest or both; else what the agent's settings say."),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -72,7 +78,8 @@ def context(
     memory-sql context --agent ada --user mia --message "What did I say about the harbour master?"
 
     It is XML, <MemoryContext>: the texts that the user may see, what is pending, and single observations where the
-    message asks for them. No language model is asked.
+    message asks for them. With --assembly, or the setting of that name, it is the digest instead, or both. No language
+    model is asked.
     """
     found = run(
         url,
@@ -86,9 +93,64 @@ def context(
             budget_tokens=budget,
             format=format_of(layout),
             as_of=moment("--as-of", as_of),
+            assembly=cast("Assembly | None", assembly),
         ),
     )
     output.one(found, str, as_json)
+
+
+def digest(
+    agent: Agent,
+    user: User,
+    session: InSession = None,
+    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="Words to look for.")] = None,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--budget",
+            metavar="KIND.DIMENSION=N",
+            help="total.items=5, fact.characters=400, note.tokens=90; repeatable.",
+        ),
+    ] = None,
+    as_of: AsOf = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prints the digest: single observations within a budget, each with its id and source.
+
+    \b
+    memory-sql digest --agent ada --user mia
+    memory-sql digest --agent ada --user mia --query "harbour master" --budget total.items=5 --budget fact.items=0
+
+    What the agent's settings pin comes first, then what holds any of the words. With neither, the most important and then
+    newest. Kinds are fact, note, procedure and episode; dimensions are items, characters and tokens.
+    """
+    limits = _budgets(budgets or ())
+    found = run(
+        url,
+        data,
+        lambda memory: memory.digest(
+            agent_id=agent,
+            user_id=user,
+            session_id=session,
+            query=query,
+            budgets=limits,
+            as_of=moment("--as-of", as_of),
+        ),
+    )
+    output.one(found, lambda digest: digest.text or "nothing to show", as_json)
+
+
+def _budgets(given: Iterable[str]) -> dict[str, dict[str, int]]:
+    """`fact.items=3` for each; which kinds and dimensions there are `Memory.digest` knows."""
+    budgets: dict[str, dict[str, int]] = {}
+    for text in given:
+        found = re.fullmatch(r"([a-z]+)\.([a-z]+)=(\d{1,9})", text, re.ASCII)
+        if found is None:
+            raise InputError("--budget takes KIND.DIMENSION=N, such as fact.items=3")
+        budgets.setdefault(found[1], {})[found[2]] = int(found[3])
+    return budgets
 
 
 def search(

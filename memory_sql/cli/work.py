@@ -1,4 +1,4 @@
-"""Commands about work in the background: worker, maintain, status, retry, discard, undo, verify."""
+"""Commands about work in the background: worker, maintain, status, retry, discard, undo, trim, verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_n
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, MaintainResult, Violation
+    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, MaintainResult, Trimmed, Violation
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
 
@@ -113,26 +113,31 @@ def _worked_text(worked: Worked) -> str:
 
 def maintain(
     agent: OneAgent = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most that many messages.")] = 100_000,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", help="At most that many messages, and observations.")
+    ] = 100_000,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Takes the texts of messages whose retention is over.
+    """Takes the texts of messages whose retention is over, and evicts what is more than budgets.
 
     \b
     memory-sql maintain
 
     A worker does it by itself, every maintenance_minutes. How long texts are kept is the setting message_retention_days,
     of each agent. What hasn't been formed yet stays until it has been, and what a legal hold covers until it is released.
+    What exceeds a scope's budgets goes where the agent's setting retention is budget, as with `trim`.
     """
     done = run(url, data, lambda memory: memory.maintain(agent_id=agent, limit=limit))
     output.one(done, _maintained_text, as_json)
 
 
 def _maintained_text(done: MaintainResult) -> str:
+    evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
     more = "" if done.complete else "; there may be more"
-    return f"{output.many(done.messages, 'message')} lost {'its text' if done.messages == 1 else 'their texts'}{more}"
+    texts = "its text" if done.messages == 1 else "their texts"
+    return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"
 
 
 def status(
@@ -236,6 +241,37 @@ def undo(
 def _undone_text(undone: ConsolidateResult) -> str:
     head = f"s{undone.scope.id}  {undone.scope}  v{undone.version}"
     return f"{head}\n{output.indented(undone.content)}" if undone.content else f"{head}, no text"
+
+
+def trim(
+    agent: Agent,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evicts what scopes keep beyond the agent's budgets.
+
+    \b
+    memory-sql settings --agent ada --set retention=budget --set store_note_items=500
+    memory-sql trim --agent ada --dry-run
+    memory-sql trim --agent ada
+
+    Nothing is deleted: what goes isn't shown any more. What is pinned, disputed or under a legal hold stays; where that alone
+    is more than the budget the exit code is 1.
+    """
+    trimmed = run(url, data, lambda memory: memory.trim(agent_id=agent, dry_run=dry_run))
+    output.one(trimmed, _trimmed_text, as_json)
+    for scope_id in trimmed.over:
+        output.complain(f"scope s{scope_id} exceeds its budget by what is protected")
+    if trimmed.over:
+        raise typer.Exit(1)
+
+
+def _trimmed_text(trimmed: Trimmed) -> str:
+    counts = ", ".join(output.many(count, kind) for kind, count in sorted(trimmed.evicted.items()))
+    done = "would evict" if trimmed.dry_run else "evicted"
+    return f"{done} {counts} from {output.many(len(trimmed.scopes), 'scope')}" if counts else "nothing to evict"
 
 
 def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:

@@ -70,6 +70,25 @@ async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> A
     return agent
 
 
+async def next_by_budget(
+    session: AsyncSession, agent_id: str | None, retention: str, after: int
+) -> tuple[str, Agent] | None:
+    """The first agent behind that key, of one or of all, whose retention is by budget; where it says nothing, `retention`."""
+    own = func.coalesce(AgentRow.settings["retention"].astext, retention)
+    found = await session.execute(
+        select(AgentRow.agent_id, AgentRow.agent_key, AgentRow.settings)
+        .where(
+            AgentRow.agent_key > after,
+            own == "budget",
+            true() if agent_id is None else AgentRow.agent_id == agent_id,
+        )
+        .order_by(AgentRow.agent_key)
+        .limit(1)
+    )
+    row = found.one_or_none()
+    return None if row is None else (row.agent_id, Agent(row.agent_key, row.settings))
+
+
 async def change_settings(
     session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
 ) -> None:

@@ -42,6 +42,8 @@ FUNCTIONS = (
     "static_layer_at",
     "read_messages",
     "end_retention",
+    "agent_settings",
+    "digest_candidates",
 )
 VIEWS = (
     "v_observations",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,7 +31,7 @@ COLUMNS = (
     column("user_id", Text),
     column("observations", ARRAY(Text)),
 )
-_matches = func.memory.search(
+MATCHES = func.memory.search(
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
     cast(bindparam("query", type_=Text), JSONB),
     bindparam("limit", type_=BigInteger),
@@ -41,7 +41,7 @@ _matches = func.memory.search(
     bindparam("as_of", type_=DateTime(timezone=True)),
     bindparam("explain", type_=Boolean),
 ).table_valued(*COLUMNS, name="matches")
-_SEARCH = select(_matches)
+_SEARCH = select(MATCHES)
 
 
 class _Explain(Executable, ClauseElement):
@@ -80,7 +80,11 @@ async def search(
     """Each arm best first, equal ones newest first, then by id."""
     if not query:
         return [], []
-    rows = await reader.execute(_SEARCH, given(principal, query, sought, weights))
+    return found_in(await reader.execute(_SEARCH, given(principal, query, sought, weights)), query)
+
+
+def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[MessageHit]]:
+    """The arms apart, each in its order."""
     hits: list[Hit] = []
     messages: list[MessageHit] = []
     for row in rows:

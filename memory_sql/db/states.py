@@ -39,6 +39,13 @@ class StateRepository:
         await self._tell(scope, details, now, **cause)
         return quarantined
 
+    async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active, which now aren't remembered any more, though kept."""
+        evicted = await self._set_aside(scope, "evicted", seqs, null(), now)
+        details = ((seq, {"from": "active", "to": "evicted", "why": "budget"}) for seq in evicted)
+        await self._tell(scope, details, now, **cause)
+        return evicted
+
     async def _set_aside(
         self, scope: ScopeState, status: str, seqs: Sequence[int], superseded_by: Any, now: datetime
     ) -> list[int]:

@@ -43,11 +43,13 @@ async def shown(memory: Memory, **at: Any) -> tuple[Any, ...]:
     found = await memory.search("tea coffee rum", **MIA, **at)
     listed = await memory.list(**MIA, **at)
     history = await memory.history(**MIA, **at)
+    digests = [await memory.digest(**MIA, query=query, **at) for query in (None, "tea coffee rum")]
     return (
         [(part.element, part.sources) for part in context.parts],
         {(hit.observation.id, hit.observation.status, hit.observation.pending) for hit in found.results},
         {(o.id, o.status, o.pending) for o in listed},
         [(v.version, v.live, v.content) for v in history],
+        [str(digest) for digest in digests],
     )
 
 

@@ -520,7 +520,7 @@ def commands() -> list[list[str]]:
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 49
+    assert len(listed) == 51
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage

@@ -174,6 +174,9 @@ async def test_context_and_search_only_read(read_only: Memory) -> None:
     assert "4711" in str(await read_only.context(**MIA, message="Do you remember the gate?", as_of=now))
     assert len((await read_only.search("gate", **MIA)).results) == 1
     assert len((await read_only.search("gate", **MIA, as_of=now)).results) == 1
+    for query in (None, "gate"):
+        assert "4711" in str(await read_only.digest(**MIA, query=query))
+        assert "4711" in str(await read_only.context(**MIA, message=query, assembly="digest", as_of=now))
 
 
 async def test_replica_is_read_and_the_primary_written(
@@ -188,9 +191,11 @@ async def test_replica_is_read_and_the_primary_written(
             assert "replica" in str(await both.context(**MIA))
             [hit] = (await both.search("gate", **MIA)).results
             assert hit.observation.content.endswith("replica.")
+            assert "replica" in str(await both.digest(**MIA, query="gate"))
             async with async_sessionmaker(both.database.engine)() as session:
                 assert "primary" in str(await both.context(**MIA, session=session))
                 assert len((await both.search("primary", **MIA, session=session)).results) == 1
+                assert "primary" in str(await both.digest(**MIA, session=session))
     with pytest.raises(InputError):
         both.database  # noqa: B018 (closed, with the replica's connections)
 

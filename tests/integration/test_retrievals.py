@@ -56,6 +56,27 @@ async def test_counts_are_written_on_close_and_added_to_those_before(database_ur
             ]
 
 
+async def test_digests_are_counted_where_they_looked_for_words(database_url: str, llm: Scripted) -> None:
+    """A context of both is two: the rule decides for the XML alone."""
+    async with opened(database_url, llm) as memory:
+        await memory.observe("The dog is called Rex.", **MIA)
+        for query in ("dog", "submarine", "what was it", None):
+            await memory.digest(**MIA, query=query)
+        for message in ("What's my dog called?", "Thanks for the dog, that's perfect.", None):
+            await memory.context(**MIA, message=message, assembly="both")
+            await memory.context(**MIA, message=message, assembly="digest")
+        await memory.context(**MIA, message="dog", assembly="both", retrieve=False)
+        await memory.configure(agent_id="ada", digest_keyword_limit=0)
+        await memory.digest(**MIA, query="dog")
+    async with opened(database_url, llm) as memory:
+        assert [row[:4] for row in await rows(memory, COUNTED)] == [
+            ("context", "none", 1, 0),
+            ("context", "question about the user", 1, 0),
+            ("digest", "asked", 6, 1),
+        ]
+        assert await rows(memory, "SELECT queries, fired_share::float FROM memory.v_retrieval") == [(8, 0.5)]
+
+
 async def test_all_that_has_gathered_is_one_statement(database_url: str, llm: Scripted) -> None:
     async with opened(database_url, llm) as memory:
         await ask(memory)

@@ -474,7 +474,17 @@ async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
         await walled.add(conversation(2), **MIA, session_id="s", group_ids=["harbor"])
         await walled.context(**MIA)
         await walled.search("gate", **MIA)
-    assert len(sent) == 3
+        await walled.digest(**MIA)
+    assert len(sent) == 4
+    with statements(walled) as sent:
+        shown = await walled.context(**MIA, message="gate", assembly="both", retrieve=True)
+    assert len(sent) == 2
+    assert SECRET in shown.xml
+    assert SECRET in str(shown.digest)
+    then = walled.now()
+    for whose, found in ((MIA, ("o1-1",)), (JONAS, ())):
+        for at in (None, then):
+            assert (await walled.digest(**whose, query="gate", as_of=at)).included == found
 
 
 async def test_memory_without_walls_names_no_principal(database_url: str, llm: Scripted) -> None:
@@ -506,8 +516,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-known_at my_agent my_scopes my_user_ids observation_version read_messages search search_messages search_observations
-served_agent static_layer static_layer_at
+agent_settings digest_candidates known_at my_agent my_scopes my_user_ids observation_version read_messages search
+search_messages search_observations served_agent static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

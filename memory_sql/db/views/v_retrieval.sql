@@ -1,8 +1,9 @@
 -- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which somebody
--- asked; what was counted last may be missing for a minute. queries: contexts that were asked for with a message, and
--- searches. fired_share: of the contexts in which the rule decided, the share in which it retrieved; null where it never
--- decided. without_hit_share: of the queries that searched, the share in which nothing was found. mean_ms, slowest_ms:
--- milliseconds that searching took. The last three are null where nothing was searched.
+-- asked; what was counted last may be missing for a minute. queries: contexts whose XML was asked for with a message,
+-- searches, and digests, in a context or alone, that looked for words. fired_share: of the contexts in which the rule
+-- decided, the share in which it retrieved; null where it never decided. without_hit_share: of the queries that searched,
+-- the share in which nothing was found. mean_ms, slowest_ms: milliseconds that searching took. The last three are null
+-- where nothing was searched.
 CREATE OR REPLACE VIEW memory.v_retrieval WITH (security_invoker = true) AS
 SELECT
     a.agent_id,

@@ -1077,7 +1077,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         sought = Sought(
-            now=past or self.now(),
+            now=self.now(),
             observations=limit,
             messages=within("messages", limit if messages is None else messages, 100, least=0),
             days=self.settings.message_retention_days,
@@ -1085,7 +1085,7 @@ class Memory:
             explain=explain or plan,
         )
         asked = ranking.parse(
-            text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
+            text_of("query", query), past or sought.now, zone_of(self.settings.time_zone), self.settings.language
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()
@@ -1108,9 +1108,9 @@ class Memory:
         self, reader: Reader, principal: Principal, message: str, settings: Settings, past: datetime | None
     ) -> tuple[list[Hit], list[MessageHit]]:
         """What a turn's message finds. It is no query: what looks like an operator in it isn't one."""
-        top_k, now = settings.context_top_k, past or self.now()
+        top_k, now = settings.context_top_k, self.now()
         sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
-        asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+        asked = ranking.parse(message, past or now, zone_of(settings.time_zone), settings.language, operators=False)
         return await search(reader, principal, asked, sought)
 
     def _count(

@@ -55,7 +55,7 @@ class Query:
 
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names, `around` these
     to the month. `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags`
-    have to hold.
+    have to hold. `language`: of messages, where the agent's own settings name none.
     """
 
     terms: tuple[Term, ...] = ()
@@ -70,6 +70,7 @@ class Query:
     before: date | None = None
     tags: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    language: str = "english"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -94,6 +95,7 @@ class Query:
                 "after": None if self.after is None else f"{self.after}",
                 "before": None if self.before is None else f"{self.before}",
                 "tags": self.tags,
+                "language": self.language,
                 "weights": asdict(weights),
             }
         )
@@ -131,6 +133,7 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         spans=spans,
         around=merged(_to_the_month(span) for span in spans),
         left_out=left_out,
+        language=language,
         **given,
     )
 

@@ -1110,7 +1110,7 @@ class Memory:
             keywords = digest.keyword_limit(settings) if searches else 0
             query = _query_of(asked if fired or searches else "", settings, now)
             query = replace(query, outside=principal["session_id"])  # of that one the host has the messages
-            sought = Sought(now, max(top_k, keywords), top_k, settings.message_retention_days, past)
+            sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
             if has_digest:
                 wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
                 found = await find(reader, wanted, settings, query, sought, weights=self._weights)
@@ -1165,7 +1165,9 @@ class Memory:
             limit = digest.keyword_limit(settings)
             words = _query_of(text if limit else "", settings, now)
             began = time.perf_counter()
-            hits, _ = await search(reader, principal, words, Sought(now, limit, as_of=past), weights=self._weights)
+            hits, _ = await search(
+                reader, principal, words, Sought(self.now(), limit, as_of=past), weights=self._weights
+            )
             seconds = time.perf_counter() - began
         if words:
             self._count("digest", principal, "asked", len(hits), seconds)
@@ -1195,7 +1197,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         sought = Sought(
-            now=past or self.now(),
+            now=self.now(),
             observations=limit,
             messages=within("messages", limit if messages is None else messages, 100, least=0),
             days=self.settings.message_retention_days,
@@ -1203,7 +1205,7 @@ class Memory:
             explain=explain or plan,
         )
         asked = ranking.parse(
-            text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
+            text_of("query", query), past or sought.now, zone_of(self.settings.time_zone), self.settings.language
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()

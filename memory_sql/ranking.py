@@ -53,8 +53,8 @@ class Query:
     """What was asked for. `left_out` says which words are not looked for, and why.
 
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
-    stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
-    Messages come from `outside` that session.
+    stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
+    come from `outside` that session; `language` is theirs, where the agent's own settings name none.
     """
 
     terms: tuple[Term, ...] = ()
@@ -69,6 +69,7 @@ class Query:
     tags: tuple[str, ...] = ()
     outside: str | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    language: str = "english"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -93,6 +94,7 @@ class Query:
                 "before": None if self.before is None else f"{self.before}",
                 "tags": self.tags,
                 "outside": self.outside,
+                "language": self.language,
                 "weights": asdict(weights),
             }
         )
@@ -129,6 +131,7 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         asks_when=_WHEN.search(asked) is not None,
         spans=spans,
         left_out=left_out,
+        language=language,
         **given,
     )
 

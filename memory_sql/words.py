@@ -32,11 +32,13 @@ _MARKS = (  # vowels and accents that are no letters to Python, but stand inside
 )
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _RUN = re.compile(f"[{_UNSPACED}]+")
+_ACCENTS = "\u0300-\u036f"
 _LETTER = rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])"
+_FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent on nothing folds to nothing
 _WORD = re.compile(
-    rf"{_LETTER}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
+    rf"{_FIRST}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
 )
-_PART = re.compile(rf"{_LETTER}+")
+_PART = re.compile(rf"{_FIRST}{_LETTER}*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
 _ODD = re.compile(r"[^0-9a-z]")

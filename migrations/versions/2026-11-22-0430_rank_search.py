@@ -104,9 +104,9 @@ SEARCH_OBSERVATIONS = r"""
 -- Of a scope of more than 2,000 observations some 250 are looked at first, to know how common each word is there; only the
 -- rarest words that stand in about 2,000 of them are looked up, and where all are commoner, the newest 2,000 are read.
 -- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
--- 1,000 observations are read whole, for what stands around a match; of others only what stands within five of the best
--- 300. What isn't a match itself is found where the turn before asks for it, where two words of the query stand around it,
--- or where the time fits that is named.
+-- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
+-- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
+-- asks for it, where two words of the query stand around it, or where the time fits that is named.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
@@ -127,6 +127,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     c_whole CONSTANT integer := 1000;
+    c_wholly CONSTANT integer := 10000;
     c_large CONSTANT integer := 2000;
     c_sample CONSTANT integer := 256;
     c_best CONSTANT integer := 300;
@@ -168,6 +169,7 @@ DECLARE
     v_all boolean;
     v_scope bigint;
     v_size integer;
+    v_whole integer;
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
@@ -233,12 +235,18 @@ BEGIN
                     SELECT o.language, o.search
                     FROM generate_series(1, c_sample) i(i)
                     CROSS JOIN LATERAL (
-                        SELECT o.language, o.search
+                        SELECT o.seq, o.language, o.search
                         FROM memory.observations o
                         WHERE o.agent_key = v_agent AND o.scope_id = v_scope
                           AND o.seq = (i.i::bigint * v_size / c_sample)::integer
                         LIMIT 1
                     ) o
+                    WHERE NOT EXISTS (  -- or a score would tell of its words
+                        SELECT
+                        FROM memory.observation_states t
+                        WHERE t.agent_key = v_agent AND t.scope_id = v_scope AND t.seq = o.seq
+                          AND t.status IN ('quarantined', 'superseded', 'evicted')
+                    )
                 )
                 SELECT array_agg(x.found * v_size ORDER BY x.g)
                 INTO v_shares
@@ -329,7 +337,7 @@ BEGIN
             SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
             JOIN (
-                SELECT m.mask, sum(v_idf[g.g]) AS idf
+                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
                 FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
                 JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
                 GROUP BY m.mask
@@ -338,7 +346,16 @@ BEGIN
         );
     END IF;
     v_dated := NOT isempty(f.spans);
-    v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
+    -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
+    v_all := v_terms = 0 AND (
+        cardinality(v_named) > 0 OR NOT v_dated AND (
+            cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL
+        )
+    );
+    IF v_terms = 0 AND NOT v_all AND NOT v_dated THEN
+        RETURN;
+    END IF;
+    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN c_whole ELSE 0 END;
 
     RETURN QUERY
     WITH hit AS MATERIALIZED (
@@ -359,18 +376,18 @@ BEGIN
             LIMIT c_whole
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
-        WHERE s.size <= c_whole
+        WHERE s.size <= v_whole AND (v_all OR v_dated OR s.scope_id IN (SELECT h.scope_id FROM hit h))
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
         FROM (
-            SELECT b.scope_id, b.seq + a.distance AS seq
+            SELECT b.scope_id, b.seq::bigint + a.distance AS seq
             FROM (
                 SELECT h.scope_id, h.seq
                 FROM hit h
-                JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = h.scope_id AND s.size > c_whole
+                JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = h.scope_id AND s.size > v_whole
                 ORDER BY h.words DESC, h.seq DESC, h.scope_id
                 LIMIT c_best
             ) b
@@ -379,7 +396,7 @@ BEGIN
             SELECT s.scope_id, n.seq
             FROM unnest(v_scopes, v_sizes) s(scope_id, size)
             CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
-            WHERE s.size > c_whole AND v_terms = 0
+            WHERE s.size > v_whole AND v_terms = 0
         ) n
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
@@ -402,7 +419,7 @@ BEGIN
     ), session AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g]) AS idf
+        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
         FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
@@ -418,7 +435,7 @@ BEGIN
                CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - o.observed_at), 0) / 2592000) END
+                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - o.observed_at), 0) / 2592000) END
                    AS recency,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
@@ -602,7 +619,7 @@ BEGIN
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
     INTO v_g, v_language, v_lexeme
     FROM memory.query_lexemes(p_query -> 'terms', ARRAY(
-        SELECT coalesce(a.settings ->> 'language', 'english') FROM memory.agents a WHERE a.agent_key = v_agent
+        SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language
         FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
@@ -629,8 +646,8 @@ BEGIN
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
-                    FROM memory.messages m
-                    WHERE m.agent_key = v_agent AND m.session_id = v.session_id AND m.content IS NOT NULL
+                    FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
+                    WHERE m.agent_key = v_agent AND m.session_id = v.session_id
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -727,7 +744,7 @@ BEGIN
             SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
             LEFT JOIN (
-                SELECT m.mask, sum(v_idf[g.g]) AS idf
+                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
                 FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
                 JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
                 GROUP BY m.mask
@@ -735,7 +752,7 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_all := v_terms = 0 AND (NOT v_dated OR cardinality(f.names) > 0);
+    v_all := v_terms = 0 AND NOT v_dated AND (f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL);
 
     RETURN QUERY
     WITH hit AS MATERIALIZED (
@@ -790,7 +807,7 @@ BEGIN
     ), session AS MATERIALIZED (
         SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
     ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g]) AS idf
+        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
         FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
@@ -805,7 +822,7 @@ BEGIN
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - m.said_at), 0) / 2592000) END AS recency,
+                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - m.said_at), 0) / 2592000) END AS recency,
                coalesce(p.lent, 0) AS source
         FROM admitted p
         CROSS JOIN LATERAL (
@@ -1007,6 +1024,100 @@ COMMENT ON FUNCTION memory.search(text, text, text, text, bigint) IS
     'The observations that a user of an agent may see and that match, best first; one row per observation.';
 """
 
+VISIBLE_SCOPES = """
+-- memory.visible_scopes(agent, user, session, as_of): what a principal may see. One row per scope. The only place where
+-- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
+-- (and was one at as_of); a session's scope to those who took part in it. Inactive scopes are included. A user is all the
+-- ids that they go by (memory.user_ids). The agent and the owners are looked up once a query, whatever it begins with.
+CREATE OR REPLACE FUNCTION memory.visible_scopes(
+    p_agent text, p_user text, p_session text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
+) RETURNS TABLE (agent_key bigint, scope_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT s.agent_key, s.scope_id
+    FROM memory.scopes s
+    WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
+      AND p_user IS NOT NULL
+      AND s.owner = ANY (
+          ARRAY['c', 'a']
+          || ARRAY(
+              SELECT 'u:' || i.user_id
+              FROM memory.agents a
+              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
+              WHERE a.agent_id = p_agent
+          )
+          || ARRAY(
+              SELECT g.owner
+              FROM memory.agents a
+              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
+              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever the planner thinks of how many there are
+                  SELECT m.scope_id
+                  FROM memory.members m
+                  WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
+                    AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+                  OFFSET 0
+              ) m
+              CROSS JOIN LATERAL (
+                  SELECT g.owner
+                  FROM memory.scopes g
+                  WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
+                  LIMIT 1
+              ) g
+              WHERE a.agent_id = p_agent
+          )
+          || ARRAY(
+              SELECT 's:' || t.session_id
+              FROM memory.agents a
+              JOIN memory.sessions t ON t.agent_key = a.agent_key
+              WHERE a.agent_id = p_agent AND t.session_id = p_session
+                AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
+    'The scopes that a user of an agent may see; one row per scope.';
+"""
+
+VISIBLE_SCOPES_BEFORE = """
+-- memory.visible_scopes(agent, user, session, as_of): what a principal may see. One row per scope. The only place where
+-- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
+-- (and was one at as_of); a session's scope to those who took part in it. Inactive scopes are included. A user is all the
+-- ids that they go by (memory.user_ids).
+CREATE OR REPLACE FUNCTION memory.visible_scopes(
+    p_agent text, p_user text, p_session text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
+) RETURNS TABLE (agent_key bigint, scope_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT s.agent_key, s.scope_id
+    FROM memory.agents a
+    JOIN memory.scopes s ON s.agent_key = a.agent_key
+    WHERE a.agent_id = p_agent
+      AND p_user IS NOT NULL
+      AND s.owner = ANY (
+          ARRAY['c', 'a']
+          || ARRAY(SELECT 'u:' || i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
+          || ARRAY(
+              SELECT g.owner
+              FROM memory.user_ids(a.agent_key, p_user, p_as_of) i
+              JOIN memory.members m ON m.agent_key = a.agent_key AND m.user_id = i.user_id
+              JOIN memory.scopes g ON g.agent_key = m.agent_key AND g.scope_id = m.scope_id
+              WHERE m.left_at IS NULL AND g.kind = 'group'
+                AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+          )
+          || ARRAY(
+              SELECT 's:' || t.session_id
+              FROM memory.sessions t
+              WHERE t.agent_key = a.agent_key AND t.session_id = p_session
+                AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
+    'The scopes that a user of an agent may see; one row per scope.';
+"""
+
 MADE = (
     "search(text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean)",
     "search_messages(text, text, text, jsonb, bigint, double precision, timestamptz, timestamptz, boolean, text[], bigint[],"
@@ -1023,7 +1134,7 @@ def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
     op.execute("DROP FUNCTION memory.search(text, text, text, text, bigint)")
     for script in (
-        SEARCH_TOKENS, QUERY_LEXEMES, LEXEME_QUERIES, HOLDS_TEXT, SEARCH_OBSERVATIONS, SEARCH_MESSAGES, SEARCH
+        SEARCH_TOKENS, QUERY_LEXEMES, LEXEME_QUERIES, HOLDS_TEXT, VISIBLE_SCOPES, SEARCH_OBSERVATIONS, SEARCH_MESSAGES, SEARCH
     ):  # fmt: skip
         run(script)
     op.create_index(
@@ -1052,6 +1163,7 @@ def downgrade() -> None:
     op.drop_index("observations_search_idx", "observations", schema="memory")
     for signature in MADE:
         op.execute(f"DROP FUNCTION memory.{signature}")
+    run(VISIBLE_SCOPES_BEFORE)
     run(SEARCH_BEFORE)
 
 

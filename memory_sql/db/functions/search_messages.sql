@@ -79,7 +79,7 @@ BEGIN
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
     INTO v_g, v_language, v_lexeme
     FROM memory.query_lexemes(p_query -> 'terms', ARRAY(
-        SELECT coalesce(a.settings ->> 'language', 'english') FROM memory.agents a WHERE a.agent_key = v_agent
+        SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language
         FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
@@ -106,8 +106,8 @@ BEGIN
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
-                    FROM memory.messages m
-                    WHERE m.agent_key = v_agent AND m.session_id = v.session_id AND m.content IS NOT NULL
+                    FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
+                    WHERE m.agent_key = v_agent AND m.session_id = v.session_id
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -204,7 +204,7 @@ BEGIN
             SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
             LEFT JOIN (
-                SELECT m.mask, sum(v_idf[g.g]) AS idf
+                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
                 FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
                 JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
                 GROUP BY m.mask
@@ -212,7 +212,7 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_all := v_terms = 0 AND (NOT v_dated OR cardinality(f.names) > 0);
+    v_all := v_terms = 0 AND NOT v_dated AND (f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL);
 
     RETURN QUERY
     WITH hit AS MATERIALIZED (
@@ -267,7 +267,7 @@ BEGIN
     ), session AS MATERIALIZED (
         SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
     ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g]) AS idf
+        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
         FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
@@ -282,7 +282,7 @@ BEGIN
                CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - m.said_at), 0) / 2592000) END AS recency,
+                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - m.said_at), 0) / 2592000) END AS recency,
                coalesce(p.lent, 0) AS source
         FROM admitted p
         CROSS JOIN LATERAL (

@@ -4,9 +4,9 @@
 -- Of a scope of more than 2,000 observations some 250 are looked at first, to know how common each word is there; only the
 -- rarest words that stand in about 2,000 of them are looked up, and where all are commoner, the newest 2,000 are read.
 -- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
--- 1,000 observations are read whole, for what stands around a match; of others only what stands within five of the best
--- 300. What isn't a match itself is found where the turn before asks for it, where two words of the query stand around it,
--- or where the time fits that is named.
+-- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
+-- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
+-- asks for it, where two words of the query stand around it, or where the time fits that is named.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
@@ -27,6 +27,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     c_whole CONSTANT integer := 1000;
+    c_wholly CONSTANT integer := 10000;
     c_large CONSTANT integer := 2000;
     c_sample CONSTANT integer := 256;
     c_best CONSTANT integer := 300;
@@ -68,6 +69,7 @@ DECLARE
     v_all boolean;
     v_scope bigint;
     v_size integer;
+    v_whole integer;
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
@@ -133,12 +135,18 @@ BEGIN
                     SELECT o.language, o.search
                     FROM generate_series(1, c_sample) i(i)
                     CROSS JOIN LATERAL (
-                        SELECT o.language, o.search
+                        SELECT o.seq, o.language, o.search
                         FROM memory.observations o
                         WHERE o.agent_key = v_agent AND o.scope_id = v_scope
                           AND o.seq = (i.i::bigint * v_size / c_sample)::integer
                         LIMIT 1
                     ) o
+                    WHERE NOT EXISTS (  -- or a score would tell of its words
+                        SELECT
+                        FROM memory.observation_states t
+                        WHERE t.agent_key = v_agent AND t.scope_id = v_scope AND t.seq = o.seq
+                          AND t.status IN ('quarantined', 'superseded', 'evicted')
+                    )
                 )
                 SELECT array_agg(x.found * v_size ORDER BY x.g)
                 INTO v_shares
@@ -229,7 +237,7 @@ BEGIN
             SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
             JOIN (
-                SELECT m.mask, sum(v_idf[g.g]) AS idf
+                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
                 FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
                 JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
                 GROUP BY m.mask
@@ -238,7 +246,16 @@ BEGIN
         );
     END IF;
     v_dated := NOT isempty(f.spans);
-    v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
+    -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
+    v_all := v_terms = 0 AND (
+        cardinality(v_named) > 0 OR NOT v_dated AND (
+            cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL
+        )
+    );
+    IF v_terms = 0 AND NOT v_all AND NOT v_dated THEN
+        RETURN;
+    END IF;
+    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN c_whole ELSE 0 END;
 
     RETURN QUERY
     WITH hit AS MATERIALIZED (
@@ -259,18 +276,18 @@ BEGIN
             LIMIT c_whole
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
-        WHERE s.size <= c_whole
+        WHERE s.size <= v_whole AND (v_all OR v_dated OR s.scope_id IN (SELECT h.scope_id FROM hit h))
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
         FROM (
-            SELECT b.scope_id, b.seq + a.distance AS seq
+            SELECT b.scope_id, b.seq::bigint + a.distance AS seq
             FROM (
                 SELECT h.scope_id, h.seq
                 FROM hit h
-                JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = h.scope_id AND s.size > c_whole
+                JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = h.scope_id AND s.size > v_whole
                 ORDER BY h.words DESC, h.seq DESC, h.scope_id
                 LIMIT c_best
             ) b
@@ -279,7 +296,7 @@ BEGIN
             SELECT s.scope_id, n.seq
             FROM unnest(v_scopes, v_sizes) s(scope_id, size)
             CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
-            WHERE s.size > c_whole AND v_terms = 0
+            WHERE s.size > v_whole AND v_terms = 0
         ) n
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
@@ -302,7 +319,7 @@ BEGIN
     ), session AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g]) AS idf
+        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
         FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
@@ -318,7 +335,7 @@ BEGIN
                CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
                     ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
                CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM p_at - o.observed_at), 0) / 2592000) END
+                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - o.observed_at), 0) / 2592000) END
                    AS recency,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off

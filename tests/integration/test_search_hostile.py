@@ -29,18 +29,28 @@ async def scores(memory: Memory, query: str, **more: Any) -> list[float]:
     return [hit.score for hit in result.results] + [hit.score for hit in result.messages]
 
 
-async def filled(memory: Memory, count: int, last_seq: int) -> None:
-    """The scope of Mia with so many observations, numbered up to `last_seq`."""
-    await memory.observe("The gate of Mia.", **MIA)
+async def filled(memory: Memory, count: int, last_seq: int, *zebras: int, agent: str = "ada") -> None:
+    """A scope of Mia with so many observations more, numbered up to `last_seq`; those given by number tell of a zebra."""
+    await memory.observe("The gate of Mia.", agent_id=agent, user_id="mia")
+    given = {"last": last_seq, "agent": agent}
     await rows(
         memory,
         "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
-        " SELECT agent_key, scope_id, :last - n, format('Gate %s is a %s.', n, CASE n WHEN 9 THEN 'zebra' ELSE 'hut' END),"
-        " now(), 'observe', 1 FROM memory.observations, generate_series(0, :count - 1) n",
-        last=last_seq,
+        " SELECT s.agent_key, s.scope_id, n,"
+        " format('The gate %s is a %s.', n, CASE WHEN n = ANY (:zebras) THEN 'zebra' ELSE 'hut' END), :at, 'observe', 1"
+        " FROM memory.scopes s JOIN memory.agents a USING (agent_key),"
+        " generate_series(CAST(:last AS bigint) - :count + 1, :last) n WHERE a.agent_id = :agent",
+        **given,
         count=count,
+        zebras=list(zebras),
+        at=NOW,
     )
-    await rows(memory, "UPDATE memory.scopes SET last_seq = :last", last=last_seq)
+    await rows(
+        memory,
+        "UPDATE memory.scopes SET last_seq = :last"
+        " WHERE agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = :agent)",
+        **given,
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,16 +91,16 @@ async def test_highest_number_of_an_observation_is_found(memory: Memory) -> None
 
 async def test_score_tells_nothing_of_the_words_of_something_quarantined(memory: Memory) -> None:
     """D33. Of a large scope a sample says how common a word is: every tenth observation of this one."""
-    await filled(memory, 2559, 2560)
+    await filled(memory, 2559, 2560, 9)
+    await filled(memory, 2559, 2560, 9, 2000, agent="bob")
     await rows(
         memory,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
         " SELECT agent_key, scope_id, 2000, 'quarantined' FROM memory.scopes",
     )
-    before = await scores(memory, "zebra")
-    await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER USER")
-    await rows(memory, "UPDATE memory.observations SET content = 'The gate 560 is a zebra.' WHERE seq = 2000")
-    assert await scores(memory, "zebra") == before
+    of_bob = await memory.search("zebra", agent_id="bob", user_id="mia")
+    assert [hit.score for hit in of_bob.results] == await scores(memory, "zebra")
+    assert len(of_bob.results) == 1
 
 
 async def test_score_tells_nothing_of_messages_that_are_not_shown(memory: Memory) -> None:

@@ -163,7 +163,15 @@ BEGIN
                 FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
                 WHERE t.language = m.language AND m.search @@ t.query
             ) AS mask
-            FROM (TABLE found UNION ALL TABLE newest) h
+            FROM (
+                SELECT f.*  -- of those of the same owner, first what lies in a session of the principal's
+                FROM found f
+                WHERE f.session_id IN (
+                    SELECT v.session_id FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
+                )
+                UNION ALL
+                TABLE newest
+            ) h
             CROSS JOIN LATERAL (
                 SELECT m.*
                 FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m

@@ -33,6 +33,7 @@ from memory_sql import (
     maintenance,
     ranking,
     retrieval,
+    vectors,
 )
 from memory_sql.arguments import (
     budget_of,
@@ -73,6 +74,7 @@ from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import Sought, search, search_plan
 from memory_sql.db.sessions import SessionRepository
 from memory_sql.db.states import StateRepository
+from memory_sql.db.vectors import VectorRepository, find
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
@@ -82,6 +84,7 @@ from memory_sql.domain import (
     Context,
     DeadRun,
     Diff,
+    EmbedResult,
     ForgetTarget,
     FormResult,
     Hit,
@@ -114,7 +117,8 @@ from memory_sql.errors import (
     SchemaError,
 )
 from memory_sql.llm import LanguageModel, OwnedModel
-from memory_sql.llm.select import language_model
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.llm.select import embedding_model, language_model
 from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
 from memory_sql.text import one_line
 from memory_sql.words import search_extra
@@ -122,12 +126,15 @@ from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
 
+WORDS_ALONE = vectors.QueryVector()
+
 
 class Memory:
     """Long-term memory in one Postgres.
 
     `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `read_url`: of a replica, which context and search ask, and which may lag behind.
+    None: the one of the settings. `embeddings`, which makes vectors, None: that of the settings, if they name one.
+    `read_url`: of a replica, which context and search ask, and which may lag behind.
     `clock` gives the present moment, aware; it is there for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
@@ -140,12 +147,17 @@ class Memory:
         llm: LanguageModel | None = None,
         settings: Settings | None = None,
         *,
+        embeddings: EmbeddingModel | None = None,
         read_url: str | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
+        self._given_embeddings = embeddings
+        self._embeddings: EmbeddingModel | None = None
+        self._queries: vectors.Queries | None = None
+        self._vectors_off: str | None = vectors.NO_MODEL
         self._url = url or _revealed(self.settings.url)
         self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
@@ -171,8 +183,24 @@ class Memory:
                 opening.push_async_callback(replica.close)
                 await replica.check_schema()
                 await replica.find_walls()
+            await self._open_embeddings(opening)
             self._database, self._replica, self._opened = database, replica, opening.pop_all()
+        await self._find_vectors()
         return self
+
+    async def _open_embeddings(self, opening: AsyncExitStack) -> None:
+        self._embeddings = self._given_embeddings
+        if self._embeddings is None and (own := embedding_model(self.settings)) is not None:
+            opening.push_async_callback(own.close)
+            self._embeddings = own
+        self._queries = None if self._embeddings is None else vectors.Queries(self._embeddings, self.settings)
+
+    async def _find_vectors(self) -> None:
+        """Whether vectors count from now on: asked when this is opened, by `stats` and by what fills them."""
+        if self._embeddings is None:
+            return
+        async with self._readable.statement(principal=service(None)) as unit:
+            self._vectors_off = vectors.why_off(self._embeddings, await find(unit))
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
@@ -181,7 +209,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._replica = self._own_llm = None
+        self._database = self._replica = self._own_llm = self._embeddings = self._queries = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -218,7 +246,7 @@ class Memory:
 
     @property
     def _work(self) -> Work:
-        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now)
+        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, self._embeddings)
 
     # What goes in
 
@@ -380,11 +408,25 @@ class Memory:
         return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other.
+        """Does what is due, of one agent or of all: forms sessions, consolidates scopes, embeds; a failure stops no other.
 
         At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
         """
         return await self._work.run_due(optional_id("agent_id", agent_id), limit)
+
+    async def embed_due(
+        self, *, agent_id: object | None = None, limit: int = 10_000, whole: bool = True
+    ) -> EmbedResult:
+        """Makes the vectors that are missing of the embedding model, of one agent or of all, in batches, oldest first.
+
+        Without `whole` only of what is newer than the newest vector of its scope, which is found quickly; a `Worker` does
+        that every few seconds, and the whole now and then. Nothing without a model or without a table. Several at once do
+        no harm, but the same work. Raises `LanguageModelError` when the model fails, `ConfigurationError` when the table's
+        vectors have other dimensions than the model's.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        await self._find_vectors()
+        return await self._work.embed_due(agent, most, whole=whole)
 
     async def claim_due(
         self, kind: DueKind, *, agent_id: object | None = None, by: datetime | None = None
@@ -1023,7 +1065,14 @@ class Memory:
             if retrieve is None and asked:
                 known = "\n".join((context.words_of(scopes), *context.names_of(scopes)))
                 fired = retrieval.should_retrieve(asked, known)
-            hits, messages = await self._found(reader, principal, asked if fired else "", settings, past)
+            semantic = fired is not None and self._vectors_off is None
+            sought = "" if fired is None or semantic else asked
+            hits, messages = await self._found(reader, principal, sought, settings, past)
+        meant = vectors.QueryVector()
+        if semantic:
+            meant = await self._meaning(asked, None)  # no connection is held here
+            async with self._readable.reading(session, None if past is None else principal) as reader:
+                hits, messages = await self._found(reader, principal, asked, settings, past, meant)
         return context.render(
             scopes,
             hits,
@@ -1033,7 +1082,7 @@ class Memory:
             reason=fired.reason if fired else None,
             session_id=principal["session_id"],
             messages=messages,
-        )
+        ).model_copy(update={"notice": meant.notice})
 
     async def search(
         self,
@@ -1045,6 +1094,7 @@ class Memory:
         top_k: int | None = None,
         messages: int | None = None,
         as_of: datetime | None = None,
+        semantic: bool | None = None,
         explain: bool = False,
         plan: bool = False,
         session: Session | None = None,
@@ -1053,21 +1103,26 @@ class Memory:
 
         A query is words, of which any may stand in what is found. It may hold `"a phrase"`, `-word`, `from:name`, `after:`,
         `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the arms.
-        `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score, what was matched,
-        and what was not looked for; `plan`: also how the database went about it, which runs the statement twice.
+        `semantic`: also what means something like it (None: where vectors are on; False: words alone); where that can't be,
+        `notice` says why. `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score,
+        what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
+        twice.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
+        now = past or self.now()
+        asked = ranking.parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
+        meant = await self._meaning(asked.text if asked else "", semantic)
         sought = Sought(
-            now=past or self.now(),
+            now=now,
             observations=limit,
             messages=within("messages", limit if messages is None else messages, 100, least=0),
             days=self.settings.message_retention_days,
             as_of=past,
             explain=explain or plan,
-        )
-        asked = ranking.parse(
-            text_of("query", query), sought.now, zone_of(self.settings.time_zone), self.settings.language
+            vector=meant.vector,
+            model=meant.model,
+            fusion=self.settings.fusion,
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             hits, found = await search(reader, principal, asked, sought)
@@ -1081,14 +1136,35 @@ class Memory:
             terms=asked.words,
             left_out=dict(asked.left_out) if sought.explain else {},
             plan=tuple(told),
+            notice=meant.notice,
         )
 
+    async def _meaning(self, text: str, semantic: bool | None) -> vectors.QueryVector:
+        if self._queries is None or self._vectors_off is not None:
+            return vectors.QueryVector(notice=f"without vectors: {self._vectors_off}" if semantic else None)
+        return vectors.QueryVector() if semantic is False or not text else await self._queries.vector(text)
+
     async def _found(
-        self, reader: Reader, principal: Principal, message: str, settings: Settings, past: datetime | None
+        self,
+        reader: Reader,
+        principal: Principal,
+        message: str,
+        settings: Settings,
+        past: datetime | None,
+        meant: vectors.QueryVector = WORDS_ALONE,
     ) -> tuple[list[Hit], list[MessageHit]]:
         """What a turn's message finds. It is no query: what looks like an operator in it isn't one."""
         top_k, now = settings.context_top_k, past or self.now()
-        sought = Sought(now, top_k, top_k, settings.message_retention_days, past)
+        sought = Sought(
+            now,
+            top_k,
+            top_k,
+            settings.message_retention_days,
+            past,
+            vector=meant.vector,
+            model=meant.model,
+            fusion=settings.fusion,
+        )
         asked = ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
         return await search(reader, principal, asked, sought)
 
@@ -1212,12 +1288,17 @@ class Memory:
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
-        agent = id_of("agent_id", agent_id)
+        agent, filled = id_of("agent_id", agent_id), 0
+        await self._find_vectors()
         async with self.database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent)
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is not None and self._embeddings is not None and self._vectors_off is None:
+                filled = await VectorRepository(unit, self._embeddings.name).filled(agent_key)
         if stats is None:
             raise NotFoundError("agent", agent)
-        return stats
+        told = vectors.notice(self._embeddings, self._vectors_off, filled, stats.observations)
+        return stats.model_copy(update={"vectors": told})
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""

@@ -86,11 +86,17 @@ def search(
     session: InSession = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
     as_of: AsOf = None,
+    semantic: Annotated[
+        bool | None,
+        typer.Option(
+            "--semantic/--words", help="Also by meaning, or by words alone; else by meaning where that is on."
+        ),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations by their words, best first.
+    """Finds observations by their words, and by their meaning where vectors are on, best first.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
@@ -99,9 +105,17 @@ def search(
         url,
         data,
         lambda memory: memory.search(
-            query, agent_id=agent, user_id=user, session_id=session, top_k=top_k, as_of=moment("--as-of", as_of)
+            query,
+            agent_id=agent,
+            user_id=user,
+            session_id=session,
+            top_k=top_k,
+            as_of=moment("--as-of", as_of),
+            semantic=semantic,
         ),
     )
+    if found.notice:
+        output.complain(found.notice)
     looked_for = ", ".join(found.terms)
     nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
     output.rows(found.results, hit_line, as_json, nothing)
@@ -357,6 +371,7 @@ def stats_text(stats: Stats) -> str:
         "texts": f"{s.consolidations:,} versions",
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+        "vectors": s.vectors,
     }
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
 

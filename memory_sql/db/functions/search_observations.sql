@@ -6,18 +6,21 @@
 -- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
 -- 1,000 observations are read whole, for what stands around a match; of others only what stands within five of the best
 -- 300. What isn't a match itself is found where the turn before asks for it, where two words of the query stand around it,
--- or where the time fits that is named.
+-- or where the time fits that is named. With p_vector, of p_model, where memory.similar is there (`memory-sql db vectors
+-- enable`), also what is among the 50 nearest to it, and what is above the mean in similarity gains by that; without, or
+-- where there are no vectors of that model, words alone count. `lends`: its points, whatever the fusion.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
-    p_explain boolean
+    p_explain boolean, p_vector real[], p_model text
 )
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
     created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
     category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
     confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, explanation jsonb
+    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, lends double precision,
+    explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -30,6 +33,8 @@ DECLARE
     c_large CONSTANT integer := 2000;
     c_best CONSTANT integer := 300;
     c_around CONSTANT integer := 5;
+    c_near CONSTANT integer := 50;
+    c_rank CONSTANT integer := 10;
     w record;
     f record;
     v_agent bigint;
@@ -61,20 +66,27 @@ DECLARE
     v_textual boolean;
     v_dated boolean;
     v_all boolean;
+    v_ranked boolean;
     v_scope bigint;
     v_size integer;
+    v_asked regprocedure;
+    v_near_scopes bigint[];
+    v_near_seqs integer[];
+    v_near_standings double precision[];
+    v_near_places bigint[];
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
-        exact float8, substance float8, recency float8, disputed float8, archived float8
+        exact float8, substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], "when" boolean, spans datemultirange, around datemultirange, phrases text[], without text[],
-        said_by text, after date, before date, tags text[]
+        said_by text, after date, before date, tags text[], fusion text
     );
 
+    v_ranked := f.fusion = 'rank';
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
 
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
@@ -223,6 +235,18 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
+    IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
+        v_asked := to_regprocedure(
+            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[])'
+        );
+        IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
+            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
+                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
+            INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
+            USING p_agent, p_user, p_session, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
+        END IF;
+    END IF;
+
     v_dated := NOT isempty(f.around);
     v_all := v_terms = 0 AND (NOT v_dated OR cardinality(v_named) > 0);
 
@@ -231,8 +255,12 @@ BEGIN
         SELECT h.*
         FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks)
             AS h(scope_id, seq, line, mask, words, asks)
+    ), near AS MATERIALIZED (
+        SELECT n.*
+        FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
+               n.standing, n.place AS nearness,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
                ) AS asked_for
@@ -245,9 +273,11 @@ BEGIN
             LIMIT c_whole
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
+        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
         WHERE s.size <= c_whole
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
+               x.standing, x.place,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.around OR coalesce(o.dates && f.around, false)
                )
@@ -266,6 +296,11 @@ BEGIN
             FROM unnest(v_scopes, v_sizes) s(scope_id, size)
             CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
             WHERE s.size > c_whole AND v_terms = 0
+            UNION
+            SELECT n.scope_id, n.seq
+            FROM near n
+            JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = n.scope_id AND s.size > c_whole
+            WHERE n.place <= c_near AND n.standing > 0
         ) n
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
@@ -274,6 +309,7 @@ BEGIN
             LIMIT 1
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
+        LEFT JOIN near x ON x.scope_id = o.scope_id AND x.seq = o.seq
     ), place AS (
         SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
                CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
@@ -285,6 +321,7 @@ BEGIN
         SELECT *
         FROM place p
         WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
+           OR p.nearness <= c_near AND p.standing > 0
     ), session AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
@@ -293,7 +330,8 @@ BEGIN
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
-        SELECT a.scope_id, a.seq, o.observed_at, a.mask,
+        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
+               w.vector * coalesce(a.standing, 0) AS vector,
                coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
@@ -345,13 +383,18 @@ BEGIN
           AND (f.before IS NULL OR x.day < f.before)
           AND o.tags @> f.tags
     ), best AS MATERIALIZED (
-        SELECT p.*, x.total * (1 - p.taken_off) AS score, x.total * -p.taken_off AS lifecycle
-        FROM part p
-        CROSS JOIN LATERAL (
-            SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
-                   + p.recency AS total
-        ) x
-        ORDER BY score DESC, p.observed_at DESC, p.scope_id, p.seq
+        SELECT r.*, CASE WHEN v_ranked THEN r.by_words + r.by_vector ELSE r.lends END AS score
+        FROM (
+            SELECT p.*, (x.total + p.vector) * (1 - p.taken_off) AS lends, (x.total + p.vector) * -p.taken_off AS lifecycle,
+                   1.0::double precision / (c_rank + rank() OVER (ORDER BY x.total * (1 - p.taken_off) DESC)) AS by_words,
+                   coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
+            FROM part p
+            CROSS JOIN LATERAL (
+                SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
+                       + p.recency AS total
+            ) x
+        ) r
+        ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
         LIMIT p_limit
     )
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
@@ -364,16 +407,17 @@ BEGIN
                o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
                    AND (o.seq > s.done_seq OR coalesce(t.repend, false))
            ),
-           v_agent, b.score,
+           v_agent, b.score, b.lends,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
-                   WHEN v_all THEN 'all' ELSE 'window' END,
-               'parts', jsonb_build_object(
+                   WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
+               'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
+               jsonb_build_object(
                    'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'session', b.session,
                    'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
-                   'recency', b.recency, 'lifecycle', b.lifecycle
-               )
+                   'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
+               ) END
            ) END
     FROM best b
     CROSS JOIN LATERAL (
@@ -397,8 +441,9 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
 ) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.search_observations(text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean) IS
-    'The observations that a user of an agent may see and a query finds, best first; one row per observation.';
+COMMENT ON FUNCTION memory.search_observations(
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

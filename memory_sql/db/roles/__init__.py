@@ -12,6 +12,7 @@ from importlib.resources import files
 from sqlalchemy import bindparam, column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.db import vectors
 from memory_sql.db.engine import connect_once, named_errors
 from memory_sql.db.tables import Base
 from memory_sql.errors import InputError
@@ -84,7 +85,14 @@ def _setting(roles: Roles) -> str:
 
 
 def erased_columns() -> list[str]:
-    """`table.column` of what may hold remembered text, as `tables.py` classes it."""
+    """`table.column` of what may hold remembered text, as `tables.py` classes it; a vector tells of its text as well."""
+    return [
+        *vectors.ERASED,
+        *_erased_in_tables(),
+    ]
+
+
+def _erased_in_tables() -> list[str]:
     return [
         f"{of.name}.{item.name}"
         for of in Base.metadata.sorted_tables

@@ -110,6 +110,7 @@ from memory_sql.domain import (
     storable_metadata,
 )
 from memory_sql.errors import (
+    ConfigurationError,
     InputError,
     InvalidMessageError,
     MemorySQLError,
@@ -157,7 +158,8 @@ class Memory:
         self._given_embeddings = embeddings
         self._embeddings: EmbeddingModel | None = None
         self._queries: vectors.Queries | None = None
-        self._vectors_off: str | None = vectors.NO_MODEL
+        self._vectors_off: str | None = None
+        self._looked_for_vectors = False
         self._url = url or _revealed(self.settings.url)
         self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
@@ -183,24 +185,8 @@ class Memory:
                 opening.push_async_callback(replica.close)
                 await replica.check_schema()
                 await replica.find_walls()
-            await self._open_embeddings(opening)
             self._database, self._replica, self._opened = database, replica, opening.pop_all()
-        await self._find_vectors()
         return self
-
-    async def _open_embeddings(self, opening: AsyncExitStack) -> None:
-        self._embeddings = self._given_embeddings
-        if self._embeddings is None and (own := embedding_model(self.settings)) is not None:
-            opening.push_async_callback(own.close)
-            self._embeddings = own
-        self._queries = None if self._embeddings is None else vectors.Queries(self._embeddings, self.settings)
-
-    async def _find_vectors(self) -> None:
-        """Whether vectors count from now on: asked when this is opened, by `stats` and by what fills them."""
-        if self._embeddings is None:
-            return
-        async with self._readable.statement(principal=service(None)) as unit:
-            self._vectors_off = vectors.why_off(self._embeddings, await find(unit))
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
@@ -210,6 +196,7 @@ class Memory:
     async def close(self) -> None:
         await self._opened.aclose()
         self._database = self._replica = self._own_llm = self._embeddings = self._queries = None
+        self._looked_for_vectors = False
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -241,12 +228,53 @@ class Memory:
         return self._own_llm
 
     @property
+    def embeddings(self) -> EmbeddingModel | None:
+        """Made when it is first needed, as `llm`. None: there is none. Raises `ConfigurationError`."""
+        if self._embeddings is None:
+            self._embeddings = self._given_embeddings or self._own_embeddings()
+        return self._embeddings
+
+    def _own_embeddings(self) -> EmbeddingModel | None:
+        own = embedding_model(self.settings)
+        if own is not None:
+            self._opened.push_async_callback(own.close)
+        return own
+
+    async def _semantics(self) -> vectors.Queries | None:
+        """What makes the vectors of queries; None: words alone count, for the reason `_vectors_off`."""
+        if not self._looked_for_vectors:
+            await self._find_vectors()
+        return self._queries
+
+    async def _find_vectors(self) -> EmbeddingModel | None:
+        """The embedding model, if its vectors count from now on.
+
+        Asked when a search first wants to know, by `stats`, and by what fills them.
+        """
+        self._looked_for_vectors = True
+        try:
+            model = self.embeddings
+        except ConfigurationError as error:
+            self._vectors_off, self._queries = str(error), None
+            return None
+        table = None
+        if model is not None:
+            async with self._readable.statement(principal=service(None)) as unit:
+                table = await find(unit)
+        self._vectors_off = vectors.why_off(model, table)
+        if model is None or self._vectors_off is not None:
+            self._queries = None
+            return None
+        self._queries = self._queries or vectors.Queries(model, self.settings)
+        return model
+
+    @property
     def _lock_timeout(self) -> timedelta:
         return timedelta(seconds=self.settings.lock_timeout_seconds)
 
     @property
     def _work(self) -> Work:
-        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, self._embeddings)
+        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
 
     # What goes in
 
@@ -1056,6 +1084,7 @@ class Memory:
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked, layout = text_of("message", message), format_of(format)
+        queries = await self._semantics() if asked and retrieve is not False else None
         async with self._readable.reading(session, None if past is None else principal) as reader:
             layer = await static_layer(reader, principal, self.settings.pending_max, past)
             settings = self.settings.of_agent(layer.settings)
@@ -1065,7 +1094,7 @@ class Memory:
             if retrieve is None and asked:
                 known = "\n".join((context.words_of(scopes), *context.names_of(scopes)))
                 fired = retrieval.should_retrieve(asked, known)
-            semantic = fired is not None and self._vectors_off is None
+            semantic = fired is not None and queries is not None
             sought = "" if fired is None or semantic else asked
             hits, messages = await self._found(reader, principal, sought, settings, past)
         meant = vectors.QueryVector()
@@ -1140,9 +1169,12 @@ class Memory:
         )
 
     async def _meaning(self, text: str, semantic: bool | None) -> vectors.QueryVector:
-        if self._queries is None or self._vectors_off is not None:
+        if semantic is False or not text:
+            return WORDS_ALONE
+        queries = await self._semantics()
+        if queries is None:
             return vectors.QueryVector(notice=f"without vectors: {self._vectors_off}" if semantic else None)
-        return vectors.QueryVector() if semantic is False or not text else await self._queries.vector(text)
+        return await queries.vector(text)
 
     async def _found(
         self,
@@ -1289,15 +1321,15 @@ class Memory:
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
-        await self._find_vectors()
+        model = await self._find_vectors()
         async with self.database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent)
             agent_key = await agent_key_of(unit, agent)
-            if agent_key is not None and self._embeddings is not None and self._vectors_off is None:
-                filled = await VectorRepository(unit, self._embeddings.name).filled(agent_key)
+            if agent_key is not None and model is not None:
+                filled = await VectorRepository(unit, model.name).filled(agent_key)
         if stats is None:
             raise NotFoundError("agent", agent)
-        told = vectors.notice(self._embeddings, self._vectors_off, filled, stats.observations)
+        told = vectors.notice(model, self._vectors_off, filled, stats.observations)
         return stats.model_copy(update={"vectors": told})
 
     def now(self) -> datetime:

@@ -48,7 +48,7 @@ DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
 class Work:
-    """`llm` is asked for when a piece of work begins: what only reads doesn't pay for making one. `now` is the clock."""
+    """`llm` and `embeddings` are asked for when work begins: what only reads doesn't pay for them. `now` is the clock."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Work:
         llm: Callable[[], LanguageModel],
         settings: Settings,
         now: Callable[[], datetime],
-        embeddings: EmbeddingModel | None = None,
+        embeddings: Callable[[], EmbeddingModel | None],
     ) -> None:
         self._database = database
         self._make_llm = llm
@@ -212,7 +212,7 @@ class Work:
         )
 
     async def embed_due(self, agent_id: str | None, limit: int, *, whole: bool) -> EmbedResult:
-        model, done, complete = self._embeddings, 0, False
+        model, done, complete = self._embeddings(), 0, False
         if model is None or await self._has_no_vectors(model):
             return EmbedResult()
         while not complete and done < limit:

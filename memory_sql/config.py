@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     )
     embedding_base_url: str | None = Field(None, description="server of the embedding model; unset: OPENAI_BASE_URL")
     embedding_query_seconds: float = Field(
-        1.0, gt=0, le=60, description="how long a search waits for its query's vector before it does with words alone"
+        1.0, gt=0, le=60, description="how long a search waits for a remote model before it does with words alone"
     )
     embedding_retry_seconds: float = Field(
         30.0, ge=0, le=3600, description="how long searches do with words alone after a query's vector has failed"

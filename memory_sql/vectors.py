@@ -115,11 +115,12 @@ class Queries:
         """Never raises for what the model does."""
         if self._clock() < self._again_at:
             return QueryVector(notice="without vectors: the embedding model has just failed")
+        seconds = None if is_local(self._model) else self._settings.embedding_query_seconds
         try:
-            async with asyncio.timeout(self._settings.embedding_query_seconds):
+            async with asyncio.timeout(seconds):
                 (vector,) = await embed(self._model, [text[: self._settings.embedding_max_characters]])
         except TimeoutError:
-            return self._failed(f"no answer within {self._settings.embedding_query_seconds:g} seconds")
+            return self._failed(f"no answer within {seconds:g} seconds")
         except (LanguageModelError, ConfigurationError) as error:
             return self._failed(str(error))
         return QueryVector(vector, self._model.name)

@@ -81,18 +81,11 @@ def _sql(drop: bool) -> str:
 
 
 def _setting(roles: Roles) -> str:
-    return json.dumps({"names": asdict(roles), "erase": erased_columns()})
+    return json.dumps({"names": asdict(roles), "erase": [*erased_columns(), *vectors.ERASED]})
 
 
 def erased_columns() -> list[str]:
-    """`table.column` of what may hold remembered text, as `tables.py` classes it; a vector tells of its text as well."""
-    return [
-        *vectors.ERASED,
-        *_erased_in_tables(),
-    ]
-
-
-def _erased_in_tables() -> list[str]:
+    """`table.column` of what may hold remembered text, as `tables.py` classes it."""
     return [
         f"{of.name}.{item.name}"
         for of in Base.metadata.sorted_tables

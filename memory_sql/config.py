@@ -44,6 +44,7 @@ VECTORS_MILLISECONDS = 100.0  # … searching took longer than this in the mean 
 VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of what searched found nothing (R124: relevance under 80 %)
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
+OPENAI_DIMENSIONS, LOCAL_DIMENSIONS = 1536, 512
 FOREVER = "forever"  # TOML and the environment have no word for None
 MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
@@ -135,6 +136,32 @@ class Settings(BaseSettings):
     llm_max_retries: int = Field(2, ge=0, le=20, description="the client's own retries on 429, 5xx and time-outs")
     fast_model: str = Field("gpt-5-mini", description="model for extraction (R018)")
     slow_model: str = Field("gpt-5.1", description="model for consolidation (R018)")
+
+    embedding: Literal["off", "openai", "local"] = Field(
+        "off", description="what makes vectors, beside words: openai (or a compatible server), or local, offline (R123)"
+    )
+    embedding_model: str = Field("text-embedding-3-small", description="model that openai makes vectors with")
+    embedding_dimensions: int | None = Field(
+        None,
+        ge=1,
+        le=4000,
+        description=f"numbers in a vector; unset: {OPENAI_DIMENSIONS} of openai, {LOCAL_DIMENSIONS} of local",
+    )
+    embedding_base_url: str | None = Field(None, description="server of the embedding model; unset: OPENAI_BASE_URL")
+    embedding_query_seconds: float = Field(
+        1.0, gt=0, le=60, description="how long a search waits for a remote model before it does with words alone"
+    )
+    embedding_retry_seconds: float = Field(
+        30.0, ge=0, le=3600, description="how long searches do with words alone after a query's vector has failed"
+    )
+    embedding_batch: int = Field(64, ge=1, le=1000, description="observations that are embedded in one call")
+    embedding_max_characters: int = Field(4_000, ge=1, description="how much of a text its vector is made of (B.5)")
+    embed_sensitive: bool = Field(
+        False, description="send sensitive observations to a remote embedding model as well (B.5)"
+    )
+    fusion: Literal["score", "rank"] = Field(
+        "score", description="how words and vectors are brought together; rank: reciprocal rank fusion"
+    )
 
     message_max_characters: int = Field(200_000, ge=1, description="longest message that add accepts")
     message_retention_days: float | None = Field(
@@ -331,6 +358,12 @@ class Settings(BaseSettings):
     @property
     def embedded_data_dir(self) -> Path:
         return self.data_dir or user_data_path("memory-sql", appauthor=False) / "postgres"
+
+    @property
+    def vector_dimensions(self) -> int | None:
+        """None: nothing says how many."""
+        named = {"openai": OPENAI_DIMENSIONS, "local": LOCAL_DIMENSIONS}
+        return self.embedding_dimensions or named.get(self.embedding)
 
     @property
     def llm_name(self) -> Literal["openai", "offline"]:

@@ -463,8 +463,9 @@ class Explanation(Value):
     """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
 
     `admitted` is what let it in: `words` of its own, `asked` (the turn before asks for it), `window` (two words of the
-    query stand around it), `date` (of the time that is named), `source` (an observation made of it was found) or `all`
-    (the query has no words).
+    query stand around it), `date` (of the time that is named), `vector` (its meaning is near the query's), `source` (an
+    observation made of it was found) or `all` (the query has no words). Where places are fused and not points, `parts` are
+    `text` and `vector`.
     """
 
     admitted: str
@@ -506,7 +507,8 @@ class SearchResult(Value):
     """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
 
     `terms` are the words that were looked for; of none, and without dates or operators, no search was made. `left_out`
-    says which words were not looked for and why, `plan` how the database went about it, where either was asked for.
+    says which words were not looked for and why, `plan` how the database went about it, where either was asked for. `notice`:
+    why words alone counted, where vectors should have.
     """
 
     results: tuple[Hit, ...] = ()
@@ -516,6 +518,7 @@ class SearchResult(Value):
     reason: str = "asked"
     left_out: dict[str, str] = Field(default_factory=dict)
     plan: tuple[str, ...] = ()
+    notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,7 +569,7 @@ class Context(Value):
     `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
     first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
     what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
-    something from the XML.
+    something from the XML. `notice`: why words alone counted in what was retrieved, where vectors should have.
     """
 
     xml: str
@@ -577,6 +580,7 @@ class Context(Value):
     stable_characters: int = 0
     truncated: bool = False
     digest: Digest | None = None
+    notice: str | None = None
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, (self.xml, str(self.digest or ""))))
@@ -588,11 +592,22 @@ class Context(Value):
 
 
 class RunDueResult(Value):
-    """`failed` maps a session or scope to the reason; it stays due and is tried again later."""
+    """`failed` maps a session, a scope or `vectors` to the reason; it stays due and is tried again later.
+
+    `embedded` counts observations that gained a vector.
+    """
 
     formed: tuple[FormResult, ...] = ()
     consolidated: tuple[ConsolidateResult, ...] = ()
+    embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
+
+
+class EmbedResult(Value):
+    """`embedded` observations have gained a vector. `complete` False: the limit was reached, and there may be more."""
+
+    embedded: int = 0
+    complete: bool = True
 
 
 class MaintainResult(Value):
@@ -826,7 +841,8 @@ class Stats(Value):
     """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
 
     `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
-    and searching was slow or found nothing too often.
+    and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
+    and how many of the observations have one.
     """
 
     agent_id: str
@@ -844,6 +860,7 @@ class Stats(Value):
     output_tokens: int
     retrieval: RetrievalStats = RetrievalStats()
     vectors_advised: tuple[str, ...] = ()
+    vectors: str = "off"
 
 
 _OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")

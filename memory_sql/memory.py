@@ -36,6 +36,7 @@ from memory_sql import (
     maintenance,
     ranking,
     retrieval,
+    vectors,
 )
 from memory_sql.arguments import (
     budget_of,
@@ -81,12 +82,12 @@ from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
 from memory_sql.db.digests import Found, Wanted, begin, defaults_of, find
-from memory_sql.db.engine import on_commit
+from memory_sql.db.engine import Reader, on_commit
 from memory_sql.db.exports import export_of
 from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
-from memory_sql.db.principals import service
+from memory_sql.db.principals import Principal, service
 from memory_sql.db.renames import RenameRepository
 from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
@@ -94,6 +95,7 @@ from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.search import Sought, search, search_plan
 from memory_sql.db.sessions import SessionRepository
 from memory_sql.db.states import StateRepository
+from memory_sql.db.vectors import VectorRepository, find_vectors
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain import (
     AddResult,
@@ -105,6 +107,7 @@ from memory_sql.domain import (
     DeadRun,
     Diff,
     Digest,
+    EmbedResult,
     ForgetTarget,
     FormResult,
     MaintainResult,
@@ -130,6 +133,7 @@ from memory_sql.domain import (
     storable_metadata,
 )
 from memory_sql.errors import (
+    ConfigurationError,
     InputError,
     InvalidMessageError,
     MemorySQLError,
@@ -137,7 +141,8 @@ from memory_sql.errors import (
     SchemaError,
 )
 from memory_sql.llm import LanguageModel, OwnedModel
-from memory_sql.llm.select import language_model
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.llm.select import embedding_model, language_model
 from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
 from memory_sql.text import one_line
 from memory_sql.words import search_extra
@@ -145,13 +150,16 @@ from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
 
+WORDS_ALONE = vectors.QueryVector()
+
 
 class Memory:
     """Long-term memory in one Postgres.
 
     `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `read_url`: of a replica, which context, digest and search ask, and which may lag
-    behind. `clock` gives the present moment, aware; it is there for replays and tests.
+    None: the one of the settings. `embeddings`, which makes vectors, None: that of the settings, if they name one.
+    `read_url`: of a replica, which context, digest and search ask, and which may lag behind. `clock` gives the present
+    moment, aware; it is there for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
     asks. A call with `session=` joins the host's transaction, which the host commits.
@@ -163,6 +171,7 @@ class Memory:
         llm: LanguageModel | None = None,
         settings: Settings | None = None,
         *,
+        embeddings: EmbeddingModel | None = None,
         read_url: str | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
@@ -170,6 +179,11 @@ class Memory:
         self._digest_defaults = defaults_of(self.settings)
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
+        self._given_embeddings = embeddings
+        self._embeddings: EmbeddingModel | None = None
+        self._queries: vectors.Queries | None = None
+        self._vectors_off: str | None = None
+        self._looked_for_vectors = False
         self._url = url or _revealed(self.settings.url)
         self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
@@ -213,7 +227,8 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._replica = self._own_llm = self._counters = None
+        self._database = self._replica = self._own_llm = self._counters = self._embeddings = self._queries = None
+        self._looked_for_vectors = False
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -245,12 +260,53 @@ class Memory:
         return self._own_llm
 
     @property
+    def embeddings(self) -> EmbeddingModel | None:
+        """Made when it is first needed, as `llm`. None: there is none. Raises `ConfigurationError`."""
+        if self._embeddings is None:
+            self._embeddings = self._given_embeddings or self._own_embeddings()
+        return self._embeddings
+
+    def _own_embeddings(self) -> EmbeddingModel | None:
+        own = embedding_model(self.settings)
+        if own is not None:
+            self._opened.push_async_callback(own.close)
+        return own
+
+    async def _semantics(self) -> vectors.Queries | None:
+        """What makes the vectors of queries; None: words alone count, for the reason `_vectors_off`."""
+        if not self._looked_for_vectors:
+            await self._find_vectors()
+        return self._queries
+
+    async def _find_vectors(self) -> EmbeddingModel | None:
+        """The embedding model, if its vectors count from now on.
+
+        Asked when a search first wants to know, by `stats`, and by what fills them.
+        """
+        self._looked_for_vectors = True
+        try:
+            model = self.embeddings
+        except ConfigurationError as error:
+            self._vectors_off, self._queries = str(error), None
+            return None
+        table = None
+        if model is not None:
+            async with self._readable.statement(principal=service(None)) as unit:
+                table = await find_vectors(unit)
+        self._vectors_off = vectors.why_off(model, table)
+        if model is None or self._vectors_off is not None:
+            self._queries = None
+            return None
+        self._queries = self._queries or vectors.Queries(model, self.settings)
+        return model
+
+    @property
     def _lock_timeout(self) -> timedelta:
         return timedelta(seconds=self.settings.lock_timeout_seconds)
 
     @property
     def _work(self) -> Work:
-        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now)
+        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
 
     # What goes in
 
@@ -412,11 +468,25 @@ class Memory:
         return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms sessions, then consolidates scopes; a failure stops no other.
+        """Does what is due, of one agent or of all: forms sessions, consolidates scopes, embeds; a failure stops no other.
 
         At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
         """
         return await self._work.run_due(optional_id("agent_id", agent_id), limit)
+
+    async def embed_due(
+        self, *, agent_id: object | None = None, limit: int = 10_000, whole: bool = True
+    ) -> EmbedResult:
+        """Makes the vectors that are missing of the embedding model, of one agent or of all, in batches, oldest first.
+
+        Without `whole` only of what is newer than the newest vector of its scope, which is found quickly; a `Worker` does
+        that every few seconds, and the whole now and then. Nothing without a model or without a table. Several at once do
+        no harm, but the same work. Raises `LanguageModelError` when the model fails, `ConfigurationError` when the table's
+        vectors have other dimensions than the model's.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        await self._find_vectors()
+        return await self._work.embed_due(agent, most, whole=whole)
 
     async def claim_due(
         self, kind: DueKind, *, agent_id: object | None = None, by: datetime | None = None
@@ -1094,6 +1164,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked, layout, now = text_of("message", message), format_of(format), past or self.now()
         chosen = checked_for_agent({"assembly": assembly})
+        queries = await self._semantics() if asked and retrieve is not False else None
         async with self._readable.reading(session, None if past is None else principal) as reader:
             layer = await static_layer(reader, principal, self.settings.pending_max, past)
             settings = self.settings.of_agent({**layer.settings, **chosen})
@@ -1111,12 +1182,21 @@ class Memory:
             query = _query_of(asked if fired or searches else "", settings, now)
             query = replace(query, outside=principal["session_id"])  # of that one the host has the messages
             sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
+            wanted = None
             if has_digest:
                 wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
-                found = await find(reader, wanted, settings, query, sought, weights=self._weights)
-            else:
-                found = Found([], *await search(reader, principal, query, sought, weights=self._weights))
-            seconds = time.perf_counter() - began
+            semantic = queries is not None and bool(query) and (fired is not None or settings.digest_semantic)
+            found = Found([], [], [])
+            if not semantic:
+                found = await self._found(reader, principal, wanted, settings, query, sought)
+        meant = WORDS_ALONE
+        if semantic:
+            meant = await self._meaning(asked, None)  # no connection is held here
+            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
+            began = time.perf_counter()
+            async with self._readable.reading(session, None if past is None else principal) as reader:
+                found = await self._found(reader, principal, wanted, settings, query, sought)
+        seconds = time.perf_counter() - began
         reason, hits = fired.reason if fired else None, found.hits[:top_k]
         if has_xml and asked and retrieve is not False:
             self._count("context", principal, reason, len(hits) + len(found.messages), seconds)
@@ -1124,7 +1204,7 @@ class Memory:
         if keywords and query:
             self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
         if part is not None and not has_xml:
-            return digest.alone(part, searched=bool(keywords and query))
+            return digest.alone(part, searched=bool(keywords and query)).model_copy(update={"notice": meant.notice})
         built = context.render(
             scopes,
             hits,
@@ -1134,8 +1214,22 @@ class Memory:
             reason=reason,
             session_id=principal["session_id"],
             messages=found.messages,
-        )
+        ).model_copy(update={"notice": meant.notice})
         return built if part is None else digest.beside(built, part)
+
+    async def _found(
+        self,
+        reader: Reader,
+        principal: Principal,
+        wanted: Wanted | None,
+        settings: Settings,
+        query: ranking.Query,
+        sought: Sought,
+    ) -> Found:
+        """What a turn's message finds, and what a digest begins with, if one is wanted."""
+        if wanted is not None:
+            return await find(reader, wanted, settings, query, sought, weights=self._weights)
+        return Found([], *await search(reader, principal, query, sought, weights=self._weights))
 
     async def digest(
         self,
@@ -1164,13 +1258,18 @@ class Memory:
             settings, candidates = await begin(reader, wanted, past)
             limit = digest.keyword_limit(settings)
             words = _query_of(text if limit else "", settings, now)
+            sought = Sought(self.now(), limit, as_of=past)
             began = time.perf_counter()
-            hits, _ = await search(
-                reader, principal, words, Sought(self.now(), limit, as_of=past), weights=self._weights
-            )
-            seconds = time.perf_counter() - began
+            semantic = bool(words) and settings.digest_semantic
+            hits = [] if semantic else (await search(reader, principal, words, sought, weights=self._weights))[0]
+        if semantic:
+            meant = await self._meaning(text, None)  # no connection is held here
+            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
+            began = time.perf_counter()
+            async with self._readable.reading(session, None if past is None else principal) as reader:
+                hits, _ = await search(reader, principal, words, sought, weights=self._weights)
         if words:
-            self._count("digest", principal, "asked", len(hits), seconds)
+            self._count("digest", principal, "asked", len(hits), time.perf_counter() - began)
         return digest.compose(candidates, hits, settings)
 
     async def search(
@@ -1183,6 +1282,7 @@ class Memory:
         top_k: int | None = None,
         messages: int | None = None,
         as_of: datetime | None = None,
+        semantic: bool | None = None,
         explain: bool = False,
         plan: bool = False,
         session: Session | None = None,
@@ -1191,11 +1291,16 @@ class Memory:
 
         A query is words, of which any may stand in what is found. It may hold `"a phrase"`, `-word`, `from:name`, `after:`,
         `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the arms.
-        `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score, what was matched,
-        and what was not looked for; `plan`: also how the database went about it, which runs the statement twice.
+        `semantic`: also what means something like it (None: where vectors are on; False: words alone); where that can't be,
+        `notice` says why. `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score,
+        what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
+        twice.
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
+        now = past or self.now()
+        asked = ranking.parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
+        meant = await self._meaning(asked.text if asked else "", semantic)
         sought = Sought(
             now=self.now(),
             observations=limit,
@@ -1203,9 +1308,9 @@ class Memory:
             days=self.settings.message_retention_days,
             as_of=past,
             explain=explain or plan,
-        )
-        asked = ranking.parse(
-            text_of("query", query), past or sought.now, zone_of(self.settings.time_zone), self.settings.language
+            vector=meant.vector,
+            model=meant.model,
+            fusion=self.settings.fusion,
         )
         async with self._readable.reading(session, None if past is None else principal) as reader:
             began = time.perf_counter()
@@ -1222,7 +1327,16 @@ class Memory:
             terms=asked.words,
             left_out=dict(asked.left_out) if sought.explain else {},
             plan=tuple(told),
+            notice=meant.notice,
         )
+
+    async def _meaning(self, text: str, semantic: bool | None) -> vectors.QueryVector:
+        if semantic is False or not text:
+            return WORDS_ALONE
+        queries = await self._semantics()
+        if queries is None:
+            return vectors.QueryVector(notice=f"without vectors: {self._vectors_off}" if semantic else None)
+        return await queries.vector(text)
 
     @property
     def _weights(self) -> ranking.Weights:
@@ -1355,15 +1469,19 @@ class Memory:
 
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
-        agent = id_of("agent_id", agent_id)
+        agent, filled = id_of("agent_id", agent_id), 0
+        model = await self._find_vectors()
         async with self.database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, (self.now() - timedelta(days=RETRIEVAL_DAYS)).date())
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is not None and model is not None:
+                filled = await VectorRepository(unit, model.name).filled(agent_key)
             if stats is None:
                 raise NotFoundError("agent", agent)
-            if not words_fall_short(stats.retrieval):
-                return stats
-            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS)
-        return stats.model_copy(update={"vectors_advised": tuple(f"s{scope}" for scope in large)})
+            short = words_fall_short(stats.retrieval)
+            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
+        told = vectors.notice(model, self._vectors_off, filled, stats.observations)
+        return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""

@@ -31,7 +31,9 @@ class Weights:
     named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
     statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
     today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
-    what a message inherits of the score of an observation made of it.
+    what a message inherits of the score of an observation made of it. `vector`: points for each standard deviation that
+    the similarity to the query lies above the mean of what the user may see. `rank`: what the place by similarity counts
+    beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
     """
 
     asked: float = 0.7
@@ -46,6 +48,8 @@ class Weights:
     disputed: float = 0.12
     archived: float = 0.08
     source: float = 0.5
+    vector: float = 0.5
+    rank: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,11 @@ class Query:
 
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
     stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
-    come from `outside` that session; `language` is theirs, where the agent's own settings name none.
+    come from `outside` that session; `language` is theirs, where the agent's own settings name none. `text`: what was
+    asked, without operators, for those who don't read it word by word.
     """
 
+    text: str = ""
     terms: tuple[Term, ...] = ()
     names: tuple[str, ...] = ()
     asks_when: bool = False
@@ -79,8 +85,8 @@ class Query:
         """False: there is nothing to look for. Only to leave things out is not a search."""
         return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
 
-    def to_json(self, weights: Weights) -> str:
-        """As memory.search takes it."""
+    def to_json(self, weights: Weights, fusion: str = "score") -> str:
+        """As memory.search takes it. `fusion`: of points (`score`) or of places (`rank`)."""
         return json.dumps(
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
@@ -96,6 +102,7 @@ class Query:
                 "outside": self.outside,
                 "language": self.language,
                 "weights": asdict(weights),
+                "fusion": fusion,
             }
         )
 
@@ -126,6 +133,7 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
                 terms.setdefault((*term.words, *term.extra), term)
     spans = merged(day for item in found for day in _years_of(item, asked, now))
     return Query(
+        text=" ".join(asked.split()),
         terms=tuple(terms.values())[:MAX_TERMS],
         names=tuple(dict.fromkeys(word.lower() for word in words_in(asked))),
         asks_when=_WHEN.search(asked) is not None,

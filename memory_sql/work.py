@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from memory_sql import consolidation, formation
+from memory_sql import consolidation, formation, vectors
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of
@@ -22,36 +22,47 @@ from memory_sql.db.runs import RunRepository, TakenRun
 from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.db.sessions import SessionRepository, SessionState
 from memory_sql.db.states import StateRepository
-from memory_sql.domain import ConsolidateResult, FormResult, RunDueResult
+from memory_sql.db.vectors import find_vectors
+from memory_sql.domain import ConsolidateResult, EmbedResult, FormResult, RunDueResult
 from memory_sql.errors import (
     BudgetError,
     BusyError,
+    ConfigurationError,
     DatabaseError,
     InputError,
+    LanguageModelError,
     MemorySQLError,
     NotFoundError,
     StaleError,
 )
 from memory_sql.llm import LanguageModel
+from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.retry import pause
 
 log = logging.getLogger("memory_sql")
 
 DueKind = Literal["formation", "consolidation"]
 DUE_KINDS: tuple[DueKind, ...] = ("formation", "consolidation")
+EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
 class Work:
-    """`llm` is asked for when a piece of work begins: what only reads doesn't pay for making one. `now` is the clock."""
+    """`llm` and `embeddings` are asked for when work begins: what only reads doesn't pay for them. `now` is the clock."""
 
     def __init__(
-        self, database: Database, llm: Callable[[], LanguageModel], settings: Settings, now: Callable[[], datetime]
+        self,
+        database: Database,
+        llm: Callable[[], LanguageModel],
+        settings: Settings,
+        now: Callable[[], datetime],
+        embeddings: Callable[[], EmbeddingModel | None],
     ) -> None:
         self._database = database
         self._make_llm = llm
         self._settings = settings
         self._now = now
+        self._embeddings = embeddings
 
     @property
     def _llm(self) -> LanguageModel:
@@ -187,11 +198,42 @@ class Work:
                 if work is None:
                     break
                 done.append(await work())
+        failed = {name: reason for one in done for name, reason in one.failed.items()}
+        embedded = 0
+        try:
+            embedded = (await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True)).embedded
+        except (LanguageModelError, ConfigurationError) as error:
+            failed["vectors"] = str(error)
         return RunDueResult(
             formed=tuple(result for one in done for result in one.formed),
             consolidated=tuple(result for one in done for result in one.consolidated),
-            failed={name: reason for one in done for name, reason in one.failed.items()},
+            embedded=embedded,
+            failed=failed,
         )
+
+    async def embed_due(self, agent_id: str | None, limit: int, *, whole: bool) -> EmbedResult:
+        model, done, complete = self._embeddings(), 0, False
+        if model is None or await self._has_no_vectors(model):
+            return EmbedResult()
+        while not complete and done < limit:
+            async with self._database.transaction() as unit:
+                loaded = await vectors.load(unit, model, agent_id, limit - done, self._settings, whole=whole)
+            if not loaded:
+                return EmbedResult(embedded=done)
+            found = await vectors.decide(model, loaded, self._settings)  # no connection is held here
+            async with self._database.transaction() as unit:
+                stored = await vectors.apply(unit, model, found)
+            done, complete = done + stored, stored == 0  # nothing: others are at the same
+        return EmbedResult(embedded=done, complete=complete)
+
+    async def _has_no_vectors(self, model: EmbeddingModel) -> bool:
+        """Raises `ConfigurationError` where there is a table that this model's vectors can't be stored in."""
+        async with self._database.statement() as unit:
+            table = await find_vectors(unit)
+        off = vectors.why_off(model, table)
+        if table is not None and off is not None:
+            raise ConfigurationError(off)
+        return off is not None
 
     async def catch_up(self, agent_key: int | None = None) -> None:
         """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""

@@ -2,7 +2,8 @@
 
 What is due is a state in the database, claimed under a lease, so workers need not know of each other. They look when
 somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on. Beside it each
-ends, now and then, the retention of messages, and evicts what is more than budgets; several share that work.
+ends, now and then, the retention of messages, and evicts what is more than budgets; several share that work. Where vectors
+are on, each makes those that are missing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import datetime
 from memory_sql.db.engine import is_pooled
 from memory_sql.db.notifications import listen
 from memory_sql.domain import RunDueResult
-from memory_sql.errors import DatabaseError, InputError, SchemaError
+from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
 from memory_sql.memory import Memory
 from memory_sql.work import DUE_KINDS, DueKind, DueWork
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to reach the database
 LISTEN_AGAIN_SECONDS = 1.0
+EMBED_SELDOMER = 6  # times as long a pause when the embedding model has failed
 GRACE_SECONDS = 10.0
 GIVE_BACK_SECONDS = 5.0  # for what was interrupted to give back its lease; else that runs out by itself
 
@@ -38,6 +40,7 @@ class Worked:
     consolidated: int = 0
     failed: int = 0
     interrupted: int = 0
+    embedded: int = 0
 
 
 class Worker:
@@ -75,11 +78,11 @@ class Worker:
         It outlives any failure of the work, of the model and of the database, save `SchemaError`: another release is
         needed then.
         """
-        async with _beside(self._listen(), self._maintain()):
+        async with _beside(self._listen(), self._maintain(), self._embed_on()):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
-        """Does what is due now and returns: sessions, then the scopes that are due after them, then retention.
+        """Does what is due now and returns: sessions, then the scopes that are due after them, then retention, vectors.
 
         Raises `DatabaseError` when the database can't be reached; what was claimed is finished first.
         """
@@ -136,6 +139,7 @@ class Worker:
             await self._all_done()
         if not stop.is_set():
             await self._end_retention()
+            await self._embed(whole=True)
 
     async def _maintain(self) -> None:
         """At once, and then again and again."""
@@ -155,6 +159,37 @@ class Worker:
                 log.info("retention: %s messages have lost their texts", done.messages)
             if done.evicted:
                 log.info("retention: %s observations evicted", done.evicted)
+
+    async def _embed_on(self) -> None:
+        """What is new every few seconds; what a look at the newest alone doesn't find now and then."""
+        clock, whole_at = asyncio.get_running_loop().time, 0.0
+        while True:
+            whole, embedded = clock() >= whole_at, False
+            try:
+                embedded = await self._embed(whole=whole)
+            except DatabaseError as error:
+                log.warning("%s; vectors are made next time", error)
+            if whole and embedded:
+                whole_at = clock() + self._memory.settings.maintenance_minutes * 60
+            await asyncio.sleep(self._poll_seconds if embedded else self._poll_seconds * EMBED_SELDOMER)
+
+    async def _embed(self, *, whole: bool) -> bool:
+        """Whether the model could be asked. What fails stays missing, and searches do without."""
+        complete = False
+        while not complete:
+            try:
+                done = await self._memory.embed_due(agent_id=self._agent_id, whole=whole)
+            except DatabaseError:
+                raise
+            except MemorySQLError as error:
+                log.warning("vectors: %s; trying again later", error)
+                self._count(failed=1)
+                return False
+            complete = done.complete
+            if done.embedded:
+                log.info("vectors: %s observations embedded", done.embedded)
+                self._count(embedded=done.embedded)
+        return True
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
         """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""
@@ -192,7 +227,9 @@ class Worker:
             log.warning("%s: %s", name, reason)
         self._count(len(done.formed), len(done.consolidated), len(done.failed))
 
-    def _count(self, formed: int = 0, consolidated: int = 0, failed: int = 0, interrupted: int = 0) -> None:
+    def _count(
+        self, formed: int = 0, consolidated: int = 0, failed: int = 0, interrupted: int = 0, embedded: int = 0
+    ) -> None:
         w = self._worked
         self._worked = replace(
             w,
@@ -200,6 +237,7 @@ class Worker:
             consolidated=w.consolidated + consolidated,
             failed=w.failed + failed,
             interrupted=w.interrupted + interrupted,
+            embedded=w.embedded + embedded,
         )
 
     def _left(self) -> str:

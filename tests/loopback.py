@@ -85,6 +85,7 @@ async def loopback(script: Script, *, port: int = 0) -> AsyncIterator[Loopback]:
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_post("/v1/responses", handle)
     app.router.add_post("/v1/chat/completions", handle)
+    app.router.add_post("/v1/embeddings", handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -171,6 +172,17 @@ def empty() -> Reply:
 
     async def respond(_: web.Request, received: Received) -> web.Response:
         return web.json_response(_completion(received, None) if received.is_chat else _response(received, None))
+
+    return Reply(respond)
+
+
+def embedded(vectors: Callable[[list[str]], list[list[float]]]) -> Reply:
+    """The vectors of the texts that were asked for, last first, as servers may do."""
+
+    async def respond(_: web.Request, received: Received) -> web.Response:
+        found = enumerate(vectors(received.body["input"]))
+        data = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in found]
+        return web.json_response({"object": "list", "model": received.body["model"], "data": data[::-1]})
 
     return Reply(respond)
 

@@ -14,6 +14,9 @@ from memory_sql.cli.options import AsJson, Data, Url, resolve
 
 db = typer.Typer(help="The schema, and the embedded Postgres.", rich_markup_mode=None)
 
+vectors = typer.Typer(help="Vectors of observations, as an option (pgvector).", rich_markup_mode=None)
+db.add_typer(vectors, name="vectors")
+
 Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
 
 
@@ -144,6 +147,90 @@ def roles(
         else:
             asyncio.run(walls.make(target, named))
             output.one(asdict(named), lambda r: ", ".join(r.values()), as_json)
+
+
+@vectors.callback(invoke_without_command=True)
+def about_vectors(context: typer.Context) -> None:
+    """Vectors of observations, as an option (pgvector)."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@vectors.command()
+def enable(
+    dimensions: Annotated[
+        int | None,
+        typer.Option(
+            "--dimensions", metavar="N", min=1, max=4000, help="Numbers in a vector; else as the settings say."
+        ),
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes the table of vectors, and the extension pgvector if it isn't there.
+
+    \b
+    MEMORY_SQL_EMBEDDING=local memory-sql db vectors enable
+
+    Can be run again. A worker fills it then; until it has, searches find what they find by words. Where there are roles
+    (`memory-sql db roles`), make them again afterwards.
+    """
+    import asyncio
+
+    from memory_sql.db import vectors as tables
+    from memory_sql.errors import ConfigurationError
+
+    wanted = dimensions or resolve(url, data).vector_dimensions
+    if wanted is None:
+        raise ConfigurationError("say --dimensions, or the embedding model: MEMORY_SQL_EMBEDDING=local or openai")
+    with _reachable(url, data) as target:
+        made = asyncio.run(tables.enable(target, wanted))
+    roles_again = "; now run `memory-sql db roles` again" if made.walled else ""
+    output.one(asdict(made), lambda r: f"vectors of {r['dimensions']} dimensions{roles_again}", as_json)
+
+
+@vectors.command()
+def disable(
+    yes: Annotated[bool, typer.Option("--yes", help="Really.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Takes the table of vectors back, with what is in it.
+
+    \b
+    memory-sql db vectors disable --yes
+
+    They can be made anew from the texts. The extension stays.
+    """
+    import asyncio
+
+    from memory_sql.db import vectors as tables
+    from memory_sql.errors import InputError
+
+    if not yes:
+        raise InputError("all vectors will be gone, and have to be made anew; say --yes if that is meant")
+    with _reachable(url, data) as target:
+        had = asyncio.run(tables.disable(target))
+    output.one({"disabled": had}, lambda r: "no vectors any more" if r["disabled"] else "there were none", as_json)
+
+
+@vectors.command("status")
+def vectors_status(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Says whether the database has vectors. `memory-sql stats` says how many are filled.
+
+    \b
+    memory-sql db vectors status
+    """
+    import asyncio
+
+    from memory_sql.db import vectors as tables
+
+    with _reachable(url, data) as target:
+        found = asyncio.run(tables.status(target))
+    row = {"enabled": found is not None, "dimensions": None if found is None else found.dimensions}
+    output.one(row, lambda r: f"on: {r['dimensions']} dimensions" if r["enabled"] else "off: no table", as_json)
 
 
 @db.command()

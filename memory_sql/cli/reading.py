@@ -166,11 +166,18 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say also how the database went about it.")] = False,
     as_of: AsOf = None,
+    semantic: Annotated[
+        bool | None,
+        typer.Option(
+            "--semantic/--words", help="Also by meaning, or by words alone; else by meaning where that is on."
+        ),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations, and messages that are still kept, by their words; each best first.
+    """Finds observations, and messages that are still kept, by their words; each best first. Observations also by their
+    meaning, where vectors are on.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
@@ -189,8 +196,11 @@ def search(
             as_of=moment("--as-of", as_of),
             explain=explain,
             plan=plan,
+            semantic=semantic,
         ),
     )
+    if found.notice:
+        output.complain(found.notice)
     looked_for = ", ".join(found.terms)
     nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
     output.rows(found.results, hit_line, as_json, "" if found.messages else nothing)
@@ -470,9 +480,10 @@ def stats_text(stats: Stats) -> str:
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
         "queries": _queries(s.retrieval),
+        "vectors": s.vectors,
     }
     if s.vectors_advised:
-        facts["vectors"] = f"advised for {', '.join(s.vectors_advised)}"
+        facts["vectors"] += f"; advised for {', '.join(s.vectors_advised)}"
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
 
 

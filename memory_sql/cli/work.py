@@ -108,6 +108,7 @@ def _worked_text(worked: Worked) -> str:
     return (
         f"formed {many(worked.formed, 'session')}, consolidated {many(worked.consolidated, 'scope')}, "
         f"{worked.failed:,} failed, {worked.interrupted:,} interrupted"
+        + (f", embedded {many(worked.embedded, 'observation')}" if worked.embedded else "")
     )
 
 

@@ -25,6 +25,7 @@ from memory_sql.db.tables import (
     ScopeRow,
     SessionRow,
 )
+from memory_sql.db.vectors import TABLE
 from memory_sql.domain import ForgetTarget, Receipt, owner_key, parse_observation_id
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.
@@ -100,6 +101,8 @@ async def vacuum(url: str) -> None:
             async with engine.connect() as connection:
                 for statement in PHYSICAL:
                     await connection.execute(text(statement))
+                if await find_vectors(connection) is not None:
+                    await connection.execute(text(f"VACUUM (ANALYZE) memory.{TABLE}"))
     finally:
         await engine.dispose()
 

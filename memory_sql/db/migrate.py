@@ -19,6 +19,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, func, select
 
+from memory_sql.db import vectors
 from memory_sql.db.engine import REVISION, VERSION_TABLE, Recorded, connect_once, named_errors, recorded
 from memory_sql.db.tables import SCHEMA
 from memory_sql.errors import SchemaError
@@ -61,6 +62,9 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
+    """To `base` it takes the vectors along: nothing of ours is left then."""
+    if revision == "base":
+        asyncio.run(vectors.disable(url))
     with _named_errors():
         command.downgrade(alembic_config(url), revision)
 
@@ -105,10 +109,10 @@ def head() -> str:
 
 
 def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
-    """For `include_name`: keeps other schemas of the database, and the version table, out of autogenerate."""
+    """For `include_name`: keeps other schemas, the version table and the optional one of vectors out of autogenerate."""
     if type_ == "schema":
         return name == SCHEMA
-    return not (type_ == "table" and name == VERSION_TABLE)
+    return not (type_ == "table" and name in (VERSION_TABLE, vectors.TABLE))
 
 
 def prepare() -> None:

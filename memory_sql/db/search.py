@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import ARRAY, BigInteger, Boolean, DateTime, Double, Text
+from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Text
 
 from memory_sql.db.engine import Reader
 from memory_sql.db.observations import OBSERVATION, to_observation
@@ -40,6 +40,8 @@ MATCHES = func.memory.search(
     bindparam("now", type_=DateTime(timezone=True)),
     bindparam("as_of", type_=DateTime(timezone=True)),
     bindparam("explain", type_=Boolean),
+    bindparam("vector", type_=ARRAY(REAL)),
+    bindparam("model", type_=Text),
 ).table_valued(*COLUMNS, name="matches")
 _SEARCH = select(MATCHES)
 
@@ -63,7 +65,8 @@ _PLAN = _Explain(_SEARCH)
 class Sought:
     """What a search is to bring: at most so many observations and messages (0: none of that arm), as of when.
 
-    `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever.
+    `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever. `vector`: the query's,
+    by the embedding model `model`; None: words alone count. `fusion`: as `Query.to_json` takes it.
     """
 
     now: datetime
@@ -72,6 +75,9 @@ class Sought:
     days: float | None = None
     as_of: datetime | None = None
     explain: bool = False
+    vector: Sequence[float] | None = None
+    model: str | None = None
+    fusion: str = "score"
 
 
 async def search(
@@ -105,13 +111,15 @@ async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query
 def given(principal: Mapping[str, Any], query: Query, sought: Sought, weights: Weights | None = None) -> dict[str, Any]:
     return {
         **principal,
-        "query": query.to_json(weights or Weights()),
+        "query": query.to_json(weights or Weights(), sought.fusion),
         "limit": sought.observations,
         "messages": sought.messages,
         "days": sought.days,
         "now": sought.now,
         "as_of": sought.as_of,
         "explain": sought.explain,
+        "vector": sought.vector,
+        "model": sought.model,
     }
 
 

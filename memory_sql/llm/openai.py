@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Awaitable
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -31,6 +32,7 @@ Api = Literal["responses", "chat"]
 
 # Servers on the own machine take any key, but the client wants one.
 PLACEHOLDER_KEY = "not-needed"
+OMITTED = omit
 # The longest that the client waits between two attempts on its own account.
 BACKOFF_SECONDS = 8.0
 
@@ -61,8 +63,8 @@ class OpenAI:
         api_key: str | None = None,
     ) -> None:
         self.api = api
-        self.deadline_seconds = (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
-        self._client = _client(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
+        self.deadline_seconds = deadline_of(timeout_seconds, max_retries)
+        self._client = client_of(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         """As `LanguageModel.generate`; retries are inside, so a failure is final for now.
@@ -70,7 +72,8 @@ class OpenAI:
         An answer that can't be used was paid for all the same: its error carries the usage.
         """
         started = time.perf_counter()
-        body = await self._ask(request)
+        send = self._send_response if self.api == "responses" else self._send_completion
+        body = await answered(self._client, self.deadline_seconds, send(request))
         reply = _read_response(body) if self.api == "responses" else _read_completion(body)
         usage = Usage(
             model=reply.model or request.model,
@@ -86,22 +89,6 @@ class OpenAI:
 
     async def close(self) -> None:
         await self._client.close()
-
-    async def _ask(self, request: Request[T]) -> bytes:
-        send = self._send_response if self.api == "responses" else self._send_completion
-        try:
-            async with asyncio.timeout(self.deadline_seconds):
-                return await send(request)
-        except TimeoutError as error:
-            raise UnavailableError("timeout", f"no answer within {self.deadline_seconds:g} seconds") from error
-        except openai.APITimeoutError as error:
-            raise UnavailableError("timeout", f"no answer to any of {self._attempts} attempts") from error
-        except openai.APIConnectionError as error:
-            raise UnavailableError("connection", f"no connection in {self._attempts} attempts") from error
-        except openai.APIStatusError as error:
-            failure = _status_failure(error)
-        # Raised outside of the handler: the client's error quotes the server, which may quote the prompt.
-        raise failure
 
     async def _send_response(self, request: Request[T]) -> bytes:
         response = await self._client.responses.with_raw_response.create(
@@ -124,12 +111,31 @@ class OpenAI:
         )
         return response.http_response.content
 
-    @property
-    def _attempts(self) -> int:
-        return self._client.max_retries + 1
+
+def deadline_of(timeout_seconds: float, max_retries: int) -> float:
+    """Seconds that a call may take with its retries."""
+    return (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
 
 
-def _client(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
+async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaitable[bytes]) -> bytes:
+    """The body of the answer; raises `LanguageModelError`."""
+    attempts = client.max_retries + 1
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            return await sending
+    except TimeoutError as error:
+        raise UnavailableError("timeout", f"no answer within {deadline_seconds:g} seconds") from error
+    except openai.APITimeoutError as error:
+        raise UnavailableError("timeout", f"no answer to any of {attempts} attempts") from error
+    except openai.APIConnectionError as error:
+        raise UnavailableError("connection", f"no connection in {attempts} attempts") from error
+    except openai.APIStatusError as error:
+        failure = _status_failure(error)
+    # Raised outside of the handler: the client's error quotes the server, which may quote the prompt.
+    raise failure
+
+
+def client_of(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
     try:
         client = AsyncOpenAI(base_url=base_url, api_key=api_key)
     except openai.OpenAIError:  # no key, neither given nor in the environment
@@ -250,7 +256,7 @@ def _value(reply: _Reply, output: type[T]) -> T:
 
 
 def _read_response(body: bytes) -> _Reply:
-    response = _parsed(body, _Response)
+    response = parsed(body, _Response)
     parts = [part for item in response.output if item.type == "message" for part in item.content or ()]
     text = "".join(part.text for part in parts if part.type == "output_text")
     usage = response.usage or _ResponseUsage()
@@ -271,7 +277,7 @@ def _response_failure(response: _Response) -> LanguageModelError | None:
 
 
 def _read_completion(body: bytes) -> _Reply:
-    completion = _parsed(body, _Completion)
+    completion = parsed(body, _Completion)
     choice = completion.choices[0]
     usage = completion.usage or _CompletionUsage()
     failure = _refused() if choice.message.refusal else _choice_failure(choice)
@@ -282,7 +288,7 @@ def _choice_failure(choice: _Choice) -> LanguageModelError | None:
     return _incomplete(choice.finish_reason) if choice.finish_reason in ("length", "content_filter") else None
 
 
-def _parsed(body: bytes, shape: type[B]) -> B:
+def parsed(body: bytes, shape: type[B]) -> B:
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:

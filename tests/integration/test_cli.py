@@ -507,20 +507,18 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
-def commands() -> list[list[str]]:
-    names = [
-        [name]
-        for name in re.findall(r"^  ([\w-]+)  ", memory_sql().out.partition("Commands:")[2], re.MULTILINE)
-        if name != "db"
-    ]
-    return names + [
-        ["db", n] for n in re.findall(r"^  (\w+)  ", memory_sql("db").out.partition("Commands:")[2], re.MULTILINE)
-    ]
+GROUPS = (["db"], ["db", "vectors"])
+
+
+def commands(*group: str) -> list[list[str]]:
+    listed = memory_sql(*group).out.partition("Commands:")[2]
+    found = [[*group, name] for name in re.findall(r"^  ([\w-]+)  ", listed, re.MULTILINE)]
+    return [command for each in found for command in (commands(*each) if each in GROUPS else [each])]
 
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 51
+    assert len(listed) == 54
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage

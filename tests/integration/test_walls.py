@@ -37,7 +37,7 @@ from tests.migrations.databases import downgrade, execute, psql, schema_of, upgr
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 _ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
-GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false"  # what memory.search is given behind whom it is for
+GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false, NULL, NULL"  # what memory.search is given behind whom it is for
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 AS_MIA: Principal = {**MIA, "session_id": None}
 SECRET = "The gate code is 4711."

@@ -6,18 +6,22 @@
 -- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
 -- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
 -- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
--- asks for it, where two words of the query stand around it, or where the time fits that is named.
+-- asks for it, where two words of the query stand around it, or where the time fits that is named. With p_vector, of
+-- p_model, where memory.similar is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what
+-- is above the mean in similarity gains by that; without, or where there are no vectors of that model, words alone count.
+-- `lends`: its points, whatever the fusion.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
-    p_explain boolean
+    p_explain boolean, p_vector real[], p_model text
 )
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
     created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
     category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
     confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, explanation jsonb
+    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, lends double precision,
+    explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -32,6 +36,8 @@ DECLARE
     c_sample CONSTANT integer := 256;
     c_best CONSTANT integer := 300;
     c_around CONSTANT integer := 5;
+    c_near CONSTANT integer := 50;
+    c_rank CONSTANT integer := 10;
     w record;
     f record;
     v_agent bigint;
@@ -67,21 +73,29 @@ DECLARE
     v_textual boolean;
     v_dated boolean;
     v_all boolean;
+    v_ranked boolean;
     v_scope bigint;
     v_size integer;
     v_whole integer;
+    v_wholes bigint[];
+    v_asked regprocedure;
+    v_near_scopes bigint[];
+    v_near_seqs integer[];
+    v_near_standings double precision[];
+    v_near_places bigint[];
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
-        substance float8, recency float8, disputed float8, archived float8
+        substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
-        said_by text, after date, before date, tags text[]
+        said_by text, after date, before date, tags text[], fusion text
     );
 
+    v_ranked := f.fusion = 'rank';
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
 
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
@@ -245,6 +259,17 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
+    IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
+        v_asked := to_regprocedure(
+            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[])'
+        );
+        IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
+            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
+                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
+            INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
+            USING p_agent, p_user, p_session, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
+        END IF;
+    END IF;
     v_dated := NOT isempty(f.spans);
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
     v_all := v_terms = 0 AND (
@@ -252,18 +277,28 @@ BEGIN
             cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL
         )
     );
-    IF v_terms = 0 AND NOT v_all AND NOT v_dated THEN
+    IF v_terms = 0 AND NOT v_all AND NOT v_dated AND v_near_scopes IS NULL THEN
         RETURN;
     END IF;
     v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN c_whole ELSE 0 END;
+    v_wholes := ARRAY(
+        SELECT s.scope_id
+        FROM unnest(v_scopes, v_sizes) s(scope_id, size)
+        WHERE s.size <= v_whole
+          AND (v_all OR v_dated OR coalesce(s.scope_id = ANY (v_hit_scopes || v_near_scopes), false))
+    );
 
     RETURN QUERY
     WITH hit AS MATERIALIZED (
         SELECT h.*
         FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks)
             AS h(scope_id, seq, line, mask, words, asks)
+    ), near AS MATERIALIZED (
+        SELECT n.*
+        FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
+               n.standing, n.place AS nearness,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
@@ -276,9 +311,11 @@ BEGIN
             LIMIT c_whole
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
-        WHERE s.size <= v_whole AND (v_all OR v_dated OR s.scope_id IN (SELECT h.scope_id FROM hit h))
+        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
+        WHERE s.scope_id = ANY (v_wholes)
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
+               x.standing, x.place,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
@@ -287,7 +324,7 @@ BEGIN
             FROM (
                 SELECT h.scope_id, h.seq
                 FROM hit h
-                JOIN unnest(v_scopes, v_sizes) s(scope_id, size) ON s.scope_id = h.scope_id AND s.size > v_whole
+                WHERE h.scope_id <> ALL (v_wholes)
                 ORDER BY h.words DESC, h.seq DESC, h.scope_id
                 LIMIT c_best
             ) b
@@ -296,7 +333,11 @@ BEGIN
             SELECT s.scope_id, n.seq
             FROM unnest(v_scopes, v_sizes) s(scope_id, size)
             CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
-            WHERE s.size > v_whole AND v_terms = 0
+            WHERE s.scope_id <> ALL (v_wholes) AND v_terms = 0 AND (v_all OR v_dated)
+            UNION
+            SELECT n.scope_id, n.seq
+            FROM near n
+            WHERE n.scope_id <> ALL (v_wholes) AND n.place <= c_near AND n.standing > 0
         ) n
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
@@ -305,6 +346,7 @@ BEGIN
             LIMIT 1
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
+        LEFT JOIN near x ON x.scope_id = o.scope_id AND x.seq = o.seq
     ), place AS (
         SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
                CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
@@ -316,6 +358,7 @@ BEGIN
         SELECT *
         FROM place p
         WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
+           OR p.nearness <= c_near AND p.standing > 0
     ), session AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
@@ -324,7 +367,8 @@ BEGIN
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
-        SELECT a.scope_id, a.seq, o.observed_at, a.mask,
+        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
+               w.vector * coalesce(a.standing, 0) AS vector,
                coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
                w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
@@ -373,13 +417,18 @@ BEGIN
           AND (f.before IS NULL OR x.day < f.before)
           AND o.tags @> f.tags
     ), best AS MATERIALIZED (
-        SELECT p.*, x.total * (1 - p.taken_off) AS score, x.total * -p.taken_off AS lifecycle
-        FROM part p
-        CROSS JOIN LATERAL (
-            SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
-                   + p.recency AS total
-        ) x
-        ORDER BY score DESC, p.observed_at DESC, p.scope_id, p.seq
+        SELECT r.*, CASE WHEN v_ranked THEN r.by_words + r.by_vector ELSE r.lends END AS score
+        FROM (
+            SELECT p.*, (x.total + p.vector) * (1 - p.taken_off) AS lends, (x.total + p.vector) * -p.taken_off AS lifecycle,
+                   1.0::double precision / (c_rank + rank() OVER (ORDER BY x.total * (1 - p.taken_off) DESC)) AS by_words,
+                   coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
+            FROM part p
+            CROSS JOIN LATERAL (
+                SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
+                       + p.recency AS total
+            ) x
+        ) r
+        ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
         LIMIT p_limit
     )
     SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
@@ -396,16 +445,17 @@ BEGIN
                o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
                    AND (o.seq > s.done_seq OR coalesce(t.repend, false))
            ),
-           v_agent, b.score,
+           v_agent, b.score, b.lends,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
-                   WHEN v_all THEN 'all' ELSE 'window' END,
-               'parts', jsonb_build_object(
+                   WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
+               'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
+               jsonb_build_object(
                    'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'session', b.session,
                    'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
-                   'recency', b.recency, 'lifecycle', b.lifecycle
-               )
+                   'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
+               ) END
            ) END
     FROM best b
     CROSS JOIN LATERAL (
@@ -430,8 +480,9 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
 ) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.search_observations(text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean) IS
-    'The observations that a user of an agent may see and a query finds, best first; one row per observation.';
+COMMENT ON FUNCTION memory.search_observations(
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

@@ -12,6 +12,7 @@ from importlib.resources import files
 from sqlalchemy import bindparam, column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.db import vectors
 from memory_sql.db.engine import connect_once, named_errors
 from memory_sql.db.tables import Base
 from memory_sql.errors import InputError
@@ -80,7 +81,7 @@ def _sql(drop: bool) -> str:
 
 
 def _setting(roles: Roles) -> str:
-    return json.dumps({"names": asdict(roles), "erase": erased_columns()})
+    return json.dumps({"names": asdict(roles), "erase": [*erased_columns(), *vectors.ERASED]})
 
 
 def erased_columns() -> list[str]:

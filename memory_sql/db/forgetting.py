@@ -25,7 +25,7 @@ from memory_sql.db.tables import (
     ScopeRow,
     SessionRow,
 )
-from memory_sql.db.vectors import TABLE
+from memory_sql.db.vectors import TABLE, find_vectors
 from memory_sql.domain import ForgetTarget, Receipt, owner_key, parse_observation_id
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.

@@ -292,13 +292,20 @@ def test_context_retrieves_when_the_message_asks_or_when_told(known: Run) -> Non
 
 
 def test_search_finds_by_words_best_first(known: Run) -> None:
-    hits = known("search", "which tea", *MIA, "--json").rows
-    assert [hit["observation"]["content"] for hit in hits] == [f"Mia said: {TALK[0]['content']}"]
-    assert re.fullmatch(r"\d\.\d\d  o\d+-\d+  individual:mia  [\d-]+  Mia said: .*\n", known("search", "tea", *MIA).out)
+    observation, message = known("search", "which tea", *MIA, "--json").rows
+    assert observation["observation"]["content"] == f"Mia said: {TALK[0]['content']}"
+    assert message["message"]["content"] == TALK[0]["content"]
+    assert message["observations"] == [observation["observation"]["id"]]
+    only = known("search", "tea", *MIA, "--messages", 0).out
+    assert re.fullmatch(r"\d+\.\d\d  o\d+-\d+  individual:mia  [\d-]+  Mia said: .*\n", only)
+    told = known("search", "which tea", *MIA, "--explain").out
+    assert "matched tea; admitted by words; words " in told
+    assert "not looked for: which (frames the question)" in told
+    assert "Function Scan on search" in known("search", "tea", *MIA, "--plan").out
     assert known("search", "submarine", *MIA).out == "nothing found for: submarine\n"
     assert known("search", "what was it", *MIA).out == "the query holds no word to look for\n"
     assert known("search", "submarine", *MIA, "--json").out == ""
-    assert len(known("search", "tea ship boat", *MIA, "--top-k", 1, "--json").rows) == 1
+    assert len(known("search", "tea ship boat", *MIA, "--top-k", 1, "--json").rows) == 2
     assert known("search", "tea", *ADA, "--user", "jonas", "--json").rows == []
 
 

@@ -127,6 +127,17 @@ async def test_context_retrieves_by_meaning_and_holds_no_connection_meanwhile(
     assert context.notice is None
 
 
+@pytest.mark.parametrize("by_meaning", [True, False])
+async def test_digest_looks_for_meaning_where_that_is_switched_on(memory: Memory, *, by_meaning: bool) -> None:
+    """R242, R259."""
+    await remember(memory, SLOOP, *NOISE)
+    await memory.embed_due()
+    await memory.configure(agent_id="ada", digest_semantic=by_meaning)
+    assert (SLOOP in str(await memory.digest(**MIA, query=ASKED))) is by_meaning
+    context = await memory.context(**MIA, message=ASKED, assembly="digest")
+    assert (SLOOP in str(context)) is by_meaning
+
+
 async def test_fusion_of_places_explains_itself(enabled: str, model: Meanings, llm: Scripted) -> None:
     async with Memory(enabled, llm, Settings(llm="offline", fusion="rank"), embeddings=model) as memory:
         await remember(memory, SLOOP, "The vessel has left.", *NOISE)

@@ -228,6 +228,17 @@ async def test_message_inherits_from_the_observation_made_of_it(memory: Memory, 
         assert hit.explanation.admitted == "source"
 
 
+async def test_message_that_says_what_has_been_corrected_is_not_found(memory: Memory, llm: Scripted) -> None:
+    await said(memory)
+    llm.then(listing(("The boathouse is painted in Falun red.", "individual", [3])))
+    await memory.form(agent_id="ada", session_id="s")
+    (wrong,) = (await memory.search("falun", **MIA)).results
+    assert [hit.message.id for hit in (await memory.search("falun", **MIA)).messages] == ["m2"]
+    await memory.update(wrong.observation.id, text="The boathouse is painted blue.", **MIA)
+    assert (await memory.search("falun", **MIA)).messages == ()
+    assert "Falun" not in (await memory.context(**MIA, message="Do you remember the falun red?")).xml
+
+
 async def test_context_shows_messages_that_no_observation_tells_of(memory: Memory) -> None:
     await said(memory)
     context = await memory.context(**MIA, message="Do you remember the ferry?")

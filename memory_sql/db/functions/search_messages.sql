@@ -307,6 +307,16 @@ BEGIN
         LEFT JOIN worth in_session ON in_session.mask = session.mask
         WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.session_id <> f.outside)
+          AND (
+              p_as_of IS NOT NULL
+              OR NOT coalesce((  -- what was made of it, and no longer counts, it would say again
+                  SELECT bool_and(coalesce(t.status, 'active') = 'superseded')
+                  FROM memory.evidence e
+                  LEFT JOIN memory.observation_states t
+                      ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq
+                  WHERE e.agent_key = v_agent AND e.session_id = m.session_id AND e.number = m.number
+              ), false)
+          )
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)

@@ -50,7 +50,8 @@ def dataset() -> Dataset:
 @pytest.mark.parametrize("name", ["ours", "tsrank"])
 async def test_turns_are_found_in_their_own_conversation(name: str, dataset: Dataset, server_url: str) -> None:
     found = await measure(name, SYSTEMS[name], "plain", dataset, server_url)
-    assert found.answers.found == (("conv-1/2",), ("conv-2/1",))
+    assert [turns[0] for turns in found.answers.found] == ["conv-1/2", "conv-2/1"]
+    assert [{turn.split("/")[0] for turn in turns} for turns in found.answers.found] == [{"conv-1"}, {"conv-2"}]
     assert [score.recall_5 for score in found.scores] == [1, 1]
 
 
@@ -75,7 +76,7 @@ async def test_ablation_asks_the_search_of_memory_without_one_weight(
     original = vars(memory_module)["search"]
 
     async def search(*arguments: Any, weights: Weights, **named: Any) -> Any:
-        return await original(*arguments, **named) if weights.words else []
+        return await original(*arguments, **named) if weights.words else ([], [])
 
     monkeypatch.setattr(memory_module, "search", search)
     monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))

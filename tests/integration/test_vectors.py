@@ -312,8 +312,8 @@ async def test_worker_fills_in_the_background(memory: Memory, model: Meanings) -
     async with asyncio.timeout(20):
         while await rows(memory, COUNT) != [(6,)]:  # noqa: ASYNC110 (no event tells us)
             await asyncio.sleep(0)  # until the worker has
-        stop.set()
-        assert (await running).embedded == 1
+        stop.set()  # which may come between the commit and the count
+        assert (await running).failed == 0
 
 
 # What is missing

@@ -1179,8 +1179,9 @@ class Memory:
             top_k = settings.context_top_k if fired else 0
             searches = has_digest and retrieve is not False
             keywords = digest.keyword_limit(settings) if searches else 0
-            query = _query_of(asked if fired or searches else "", settings, now)
-            query = replace(query, outside=principal["session_id"])  # of that one the host has the messages
+            query = ranking.Query()
+            if fired or searches:  # of the session itself the host has the messages
+                query = replace(_query_of(asked, settings, now), outside=principal["session_id"])
             sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
             wanted = None
             if has_digest:

@@ -1163,7 +1163,7 @@ class Memory:
         """
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         asked, layout, now = text_of("message", message), format_of(format), past or self.now()
-        chosen = checked_for_agent({"assembly": assembly})
+        chosen = {} if assembly is None else checked_for_agent({"assembly": assembly})
         queries = await self._semantics() if asked and retrieve is not False else None
         async with self._readable.reading(session, None if past is None else principal) as reader:
             layer = await static_layer(reader, principal, self.settings.pending_max, past)
@@ -1215,7 +1215,9 @@ class Memory:
             reason=reason,
             session_id=principal["session_id"],
             messages=found.messages,
-        ).model_copy(update={"notice": meant.notice})
+        )
+        if meant.notice:
+            built = built.model_copy(update={"notice": meant.notice})
         return built if part is None else digest.beside(built, part)
 
     async def _found(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
 from memory_sql.screening_words import (
+    CHATTING,
     DOING,
     EVERYBODY,
     FEELING,
@@ -36,9 +37,11 @@ from memory_sql.screening_words import (
     ROLES,
     SAME_WORDS,
     SAYING,
+    STATES_OF_THINGS,
     TECHNICAL,
     VERBS_OF_PERSONS,
     WEAK,
+    WEAK_WORK,
     WITHOUT_LIMIT,
     WORK,
 )
@@ -106,7 +109,7 @@ def same_claim(a: str, b: str) -> float:
 
 # Shape: what no plain statement looks like
 
-_FORMAT = ("Cf", "Cc", "Co", "Cs", "Cn")
+_FORMAT = ("Cf", "Cc", "Co", "Cs", "Cn", "Zl", "Zp", "Mn", "Me")
 _WORD = re.compile(r"[^\W_](?:[\w'’.+#/&-]*[\w+#])?")
 _SPACED = re.compile(r"(?<!\w)(?:\w[ ._*·-]{1,2}){4,}\w(?!\w)")
 _MARKUP = re.compile(
@@ -170,7 +173,7 @@ def _misshapen(text: str) -> str | None:
 
 def _hides_something(text: str) -> bool:
     """Characters that aren't seen or that pass for others, and letters set apart or written as figures."""
-    if any(unicodedata.category(c) in _FORMAT and c not in "\n\t" for c in text):
+    if any(unicodedata.category(c) in _FORMAT and c not in "\n\t" for c in unicodedata.normalize("NFC", text)):
         return True
     if any(c.isalpha() and unicodedata.normalize("NFKC", c) != c for c in text):
         return True  # wide, styled and circled letters
@@ -232,7 +235,7 @@ def _unfit(text: str, known: _Known) -> str | None:
         return "question"
     if _is_order(lower, sentences):
         return "instruction"
-    if any(_is_personal(sentence, known) for sentence in sentences):
+    if "!" in plain or _UNRESOLVED.match(plain) or any(_is_personal(sentence, known) for sentence in sentences):
         return "personal"
     if not all(_is_english(sentence) for sentence in sentences):
         return "language"
@@ -248,6 +251,8 @@ _ASKS = re.compile(
     r"(?:the|a|an|we|it|they|there|you|i|he|she|this|that|our|my|any)\b)",
     re.IGNORECASE,
 )
+# Who or what is meant stands in another text.
+_UNRESOLVED = re.compile(r"\s*(?:they|them|their|it|its|this|that|these|those)(?:'\w+)?\b", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"(?<![\w'])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself)(?![\w'-])")
 _TO_READER = re.compile(
     r"(?<![\w'])(?:you|your|yours|yourself|y'all|u|ya)(?![\w-])|\byou'(?:re|ve|ll|d)\b"
@@ -329,9 +334,12 @@ def _is_english(sentence: str) -> bool:
 
 # Whose matter it is
 
+_STRONG = WORK - WEAK_WORK
+_LIFE = PRIVATE | CHATTING
 _NOT_WORK = frozenset("he she him his her hers himself herself he's she's he'd she'd he'll she'll".split())
 _TECHNICAL = re.compile(rf"\b(?:{TECHNICAL})\b")
 _PRIVATE = re.compile(rf"\b(?:{PRIVATE_PHRASES})\b")
+_BEING = frozenset("is was has had got gets becomes".split())
 _BEFORE_OBJECT = frozenset("by with to from contact via and or for".split())
 _LINKS = frozenset("is are was were be am also now currently still already will has had have been the a an on".split())
 
@@ -347,13 +355,31 @@ def _is_personal(sentence: str, known: _Known) -> bool:
         return True
     if any(_feels(tokens, position) for position in range(len(tokens))):
         return True
+    if any(_is_unknown_person(tokens, position) for position in range(len(tokens) - 1)):
+        return True
     return any(not _works(tokens, start, end) for start, end in people)
+
+
+def _is_unknown_person(tokens: Sequence[_Token], position: int) -> bool:
+    """A name that no list knows, and what is said of it is said of people: `Kemal was late`, `what Ylva always orders`."""
+    token, verb = tokens[position], tokens[position + 1].key
+    if not token.capital or _is_ordinary(token.key) or verb not in VERBS_OF_PERSONS:
+        return False
+    if position and (tokens[position - 1].key in GROUPS or tokens[position - 1].key in WORK):
+        return False
+    if verb not in _BEING:
+        return True
+    state = tokens[position + 2].key if position + 2 < len(tokens) else ""
+    rest = {other.key for other in tokens[position + 2 : position + 5]}
+    return token.first and not (
+        state in STATES_OF_THINGS or state[:1].isdigit() or state.endswith(("ed", "en")) or not rest.isdisjoint(WORK)
+    )
 
 
 def _reserved(sentence: str, people: bool) -> frozenset[str]:
     """Private words; those of liking and wanting a group may have, a person not."""
     group = not people and any(found.lower() in GROUPS for found in _WORD.findall(sentence))
-    return PRIVATE - FEELING if group else PRIVATE
+    return _LIFE - FEELING if group else _LIFE
 
 
 def _feels(tokens: Sequence[_Token], position: int) -> bool:
@@ -430,8 +456,12 @@ def _works(tokens: Sequence[_Token], start: int, end: int) -> bool:
 
 
 def _is_about_work(sentence: str) -> bool:
+    """A word of work, or two of those that also have other uses, or one of them with a date or figure."""
     keys = {token.key for token in _tokens(sentence)}
-    return not keys.isdisjoint(WORK | GROUPS)
+    if keys & _STRONG:
+        return True
+    dated = any(key[0].isdigit() or key in MONTHS_AND_DAYS or key in NUMBER_WORDS for key in keys)
+    return len(keys & WEAK_WORK) + dated >= 2
 
 
 def _tokens(text: str) -> list[_Token]:

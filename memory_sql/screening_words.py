@@ -135,12 +135,11 @@ VERBS_OF_PERSONS = frozenset(
     prefers prefer preferred likes liked loves loved hates hated dislikes disliked enjoys enjoyed wants wanted wishes
     wished hopes hoped feels felt fears feared worries worried adores adored craves misses missed regrets regretted
     believes believed thinks thought dreams intends intended plans planned lives lived sleeps slept eats ate drinks
-    drank cooks cooked smokes smoked wears wore weighs married divorced dates dated speaks spoke studies studied plays
-    played collects collected struggles struggled suffers suffered cried cries complained complains quit resigned
-    retired retires earns earned owes owed donates donated votes voted prays prayed travels travelled traveled
-    commutes drives drove rides swims swam jogs hikes reads knits paints sings dances needs avoids trusts mistrusts
-    admires resents envies gets is was has had seems appears got became becomes tends used always never usually often
-    mostly rarely sometimes can't cannot refuses
+    drank cooks cooked smokes smoked wears wore weighs married divorced studies studied collects collected struggles
+    struggled suffers suffered cried cries complained complains quit resigned retired retires earns earned owes owed
+    donates donated votes voted prays prayed travels travelled traveled commutes rides swims swam jogs hikes knits
+    paints sings dances avoids trusts mistrusts admires resents envies gets is was has had appears got became becomes
+    always never usually often mostly rarely sometimes can't cannot
     """.split()
 )
 FEELING = frozenset(
@@ -418,3 +417,55 @@ WEAK = frozenset(
     generally usually typically mostly really also just please note fact likely will would tend tends like there
     """.split()
 )
+
+# Work words that much else is said with as well: one alone is no evidence of work.
+WEAK_WORK = frozenset(
+    """
+    table tables story stories view views page pages room rooms order orders event events support image images screen
+    screens design designs designed field fields building role roles goal goals brand class course courses store shop
+    box training style color colour columns label labels stage target targets board boards branch branches counter
+    line lines memory floor parking badge badges reception cafeteria canteen laptop laptops email emails machine
+    machines library lab office offices factory plant ferry harbour harbor dock delivery deliveries session sessions
+    process performance search review reviews reviewed manual manuals track theme themes topic topics thread threads
+    channel channels test tests tested issue issues update updates updated feedback communication job jobs campaign
+    conference schedule scheduled strategy risk risks tool tools response responses website site sites app apps team
+    teams system systems business marketing company market price prices input output limit limits form forms pool
+    layer layout stock sprint sprints shift shifts desktop keyboard type types volume exhibition booth kiosk ward
+    clinic check checks connection connections report reports tier traffic capacity windows window runs account
+    accounts access program programme programs module notebook camera network handbook decision decisions statistics
+    survey quality stream streaming priority priorities draft drafts meeting meetings member members staff customer
+    customers client clients everyone users people group groups department developers engineers ship ships shipped
+    budget feature features install index quarter rest ticket tickets agenda venue tooling usage phase server servers
+    contract contracts printer printers printing documents document documentation estimate forecast experiment demo
+    source pilot station speaker stand elevator translation translations code project projects workshop workshops
+    spring swift notion oracle react spark node trigger triggers warehouse proposal newsletter curriculum semester
+    procurement timeline inbox
+    """.split()
+)
+# Talk of delight, of leisure and of life, and the small words of chatting.
+CHATTING = frozenset(
+    """
+    amazing awesome incredible beautiful lovely fun funny wonderful inspiring inspiration inspired rewarding fantastic
+    blast joy joyful happiness hope hopes courage grateful thankful proud pride memories journey passion passions
+    passionate cherish unforgettable epic enjoy enjoyed thrilled glad congrats congratulations wow yeah yep yup nope
+    haha lol oh hey hi hello thanks thank life lives living sunset beach mountain mountains nature hike picnic
+    campfire weekend trip trips travel travels adventure laughter laugh laughs smile smiles gonna wanna gotta kinda
+    sorta ourselves charity fans tasty delicious art artist artists music musician song songs dance sports athlete
+    athletes coach player players played playing game games gamer tournament championship toys forest ocean lake river
+    sky stars flowers photo photos pic pics picture pictures vase sculpture museum love peaceful peace calming calm
+    relaxing relax cozy comfort healing wellbeing wellness self-care mindful mindfulness meditation meditate
+    supportive encouraging encouragement empower empowering cool super stunning gorgeous magical special heart hearts
+    soul spirit spiritual dream bond bonding bonded community volunteer volunteering volunteers shelter kindness
+    compassion acceptance struggles struggle struggling tough hug hugs truly so-called nostalgic memory-lane excited
+    exciting excitement crazy vibe vibes wild
+    """.split()
+)
+# What an unknown name may be, where it is the name of a thing.
+STATES_OF_THINGS = frozenset(
+    """
+    in on at behind ahead under down up live ready slow fast stable unstable available unavailable deprecated offline
+    online open closed read-only written built part about due compatible incompatible safe complete incomplete done
+    idempotent stateless split frozen blocked over above below between based hosted run an not no still now currently
+    only two three four five six seven eight nine ten
+    """.split()
+) - {"an", "about", "over", "in", "at", "under", "safe", "open"}

@@ -8,7 +8,7 @@ FUNCTION_WORDS = frozenset(
     till to under until up upon via with within without about above across after again against all along also although
     among any are around aren't be because been before being below between both can can't cannot could couldn't did
     didn't do does doesn't don't down during each either else every few had hadn't has hasn't have haven't he her here
-    hers him his how i i'm i've it it's its itself just less let's many may me might mine more most much must my
+    hers him his how i i'm i've is it it's its itself just less let's many may me might mine more most much must my
     neither never no none not nothing now once one only other our ours ourselves own rather same shall she should
     shouldn't some someone somebody something still such that that's their theirs them themselves there there's these
     they this those though too very was wasn't we we're we've were weren't what when where whether which while who
@@ -332,6 +332,12 @@ MONTHS_AND_DAYS = frozenset(
     sat sun
     """.split()
 )
+UNITS = frozenset(
+    """
+    second seconds minute minutes hour hours day days week weeks month months quarter quarters year years percent %
+    euro euros dollar dollars kb mb gb tb ms requests users people servers reviews reviewers times
+    """.split()
+)
 NUMBER_WORDS = {
     word: str(number)
     for number, word in enumerate(
@@ -363,7 +369,7 @@ OPPOSITES = tuple(
     higher/lower always/never weekly/daily weekly/monthly daily/monthly staging/production synchronous/asynchronous
     sync/async postpone/advance mandatory/optional required/optional manual/automatic manually/automatically
     internally/externally best/worst grow/shrink gain/lose frontend/backend morning/afternoon morning/evening
-    freeze/unfreeze frozen/open import/export read/write
+    freeze/unfreeze frozen/open closed/open import/export public/internal done/late done/open  read/write
     """.split()
 )
 SAME_WORDS = {
@@ -376,7 +382,10 @@ SAME_WORDS = {
     deadline due cutoff cut-off
     release releases released ship ships shipped launch launches launched
     deploy deploys deployed deployment deployments rollout rollouts
-    documentation docs documented document
+    documentation docs documented document documents
+    keep keeps kept keeping
+    store stores stored storing
+    error errors fault faults
     meeting meetings call calls
     standup stand-up standups stand-ups
     bug bugs defect defects

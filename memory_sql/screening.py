@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,6 +32,7 @@ from memory_sql.screening_words import (
     ORDER_OBJECTS,
     ORDERS,
     PERSONS,
+    POSSESSED,
     PRIVATE,
     PRIVATE_PHRASES,
     READERS,
@@ -60,9 +61,9 @@ REASONS = (
     "too_long",
     "invisible",
     "markup",
-    "code",
-    "link",
     "contact",
+    "link",
+    "code",
     "question",
     "instruction",
     "language",
@@ -98,9 +99,10 @@ def leaks(text: str, *, names: Collection[str], sources: Sequence[str]) -> str |
 def same_claim(a: str, b: str) -> float:
     """How alike two short statements are, 0 to 1; from `ALIKE` on they claim the same. Symmetric.
 
-    0 where figures, dates, negation or a pair of opposites contradict, or where nothing is claimed.
+    0 where figures, dates, negation or a pair of opposites contradict, or where nothing is claimed. Of each the first
+    `MAX_CHARACTERS` count.
     """
-    one, other = _claim(a), _claim(b)
+    one, other = _claim(a[:MAX_CHARACTERS]), _claim(b[:MAX_CHARACTERS])
     if not one.words or not other.words or _contradict(one, other):
         return 0.0
     shared = len(one.words & other.words)
@@ -168,7 +170,7 @@ def _misshapen(text: str) -> str | None:
         return "too_long"
     if _hides_something(text):
         return "invisible"
-    shapes = (("markup", _MARKUP), ("link", _LINK), ("code", _CODE), ("contact", _CONTACT))
+    shapes = (("markup", _MARKUP), ("contact", _CONTACT), ("link", _LINK), ("code", _CODE))
     found = next((reason for reason, shape in shapes if shape.search(text)), None)
     return found or ("contact" if _PHONE.search(_DATE.sub(" ", text)) else None)
 
@@ -199,9 +201,9 @@ def _is_leet(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Names of people: `whole` ones as folded words, and the `parts` that name them by themselves."""
+    """Names of people: `whole` ones as folded words, by their first, and the `parts` that name them by themselves."""
 
-    whole: frozenset[tuple[str, ...]]
+    whole: Mapping[str, Sequence[tuple[str, ...]]]
     parts: frozenset[str]
 
 
@@ -341,6 +343,7 @@ _LIFE = PRIVATE | CHATTING
 _NOT_WORK = frozenset("he she him his her hers himself herself he's she's he'd she'd he'll she'll".split())
 _TECHNICAL = re.compile(rf"\b(?:{TECHNICAL})\b")
 _PRIVATE = re.compile(rf"\b(?:{PRIVATE_PHRASES})\b")
+_ARTICLES = frozenset("a an the our".split())
 _BEING = frozenset("is was has had got gets becomes".split())
 _BEFORE_OBJECT = frozenset("by with to from contact via and or for".split())
 _LINKS = frozenset("is are was were be am also now currently still already will has had have been the a an on".split())
@@ -357,7 +360,8 @@ def _is_personal(sentence: str, known: _Known) -> bool:
         return True
     if any(_feels(tokens, position) for position in range(len(tokens))):
         return True
-    if any(_is_unknown_person(tokens, position) for position in range(len(tokens) - 1)):
+    named = {position for start, end in people for position in range(start, end)}
+    if any(_is_unknown_person(tokens, position) for position in range(len(tokens) - 1) if position not in named):
         return True
     return any(not _works(tokens, start, end) for start, end in people)
 
@@ -365,7 +369,11 @@ def _is_personal(sentence: str, known: _Known) -> bool:
 def _is_unknown_person(tokens: Sequence[_Token], position: int) -> bool:
     """A name that no list knows, and what is said of it is said of people: `Kemal was late`, `what Ylva always orders`."""
     token, verb = tokens[position], tokens[position + 1].key
-    if not token.capital or _is_ordinary(token.key) or verb not in VERBS_OF_PERSONS:
+    if not token.capital or _is_ordinary(token.key):
+        return False
+    if token.owns:
+        return not any(other.key in WORK for other in tokens[position + 1 : position + 3])
+    if verb not in VERBS_OF_PERSONS:
         return False
     if position and (tokens[position - 1].key in GROUPS or tokens[position - 1].key in WORK):
         return False
@@ -374,7 +382,11 @@ def _is_unknown_person(tokens: Sequence[_Token], position: int) -> bool:
     state = tokens[position + 2].key if position + 2 < len(tokens) else ""
     rest = {other.key for other in tokens[position + 2 : position + 5]}
     return token.first and not (
-        state in STATES_OF_THINGS or state[:1].isdigit() or state.endswith(("ed", "en")) or not rest.isdisjoint(WORK)
+        state in STATES_OF_THINGS
+        or state in ROLES
+        or state[:1].isdigit()
+        or state.endswith(("ed", "en"))
+        or not rest.isdisjoint(WORK)
     )
 
 
@@ -409,10 +421,10 @@ _TITLES = frozenset("mr mrs ms mx dr prof professor herr frau monsieur madame se
 
 
 def _end_of_person(tokens: Sequence[_Token], start: int, known: _Known) -> int:
-    for name in known.whole:
-        if tuple(token.key for token in tokens[start : start + len(name)]) == name:
-            return start + len(name)
     token = tokens[start]
+    for name in known.whole.get(token.key, ()):
+        if tuple(other.key for other in tokens[start : start + len(name)]) == name:
+            return start + len(name)
     after = tokens[start + 1] if start + 1 < len(tokens) else None
     if token.key in _TITLES and after and after.capital:
         return start + 2
@@ -443,11 +455,12 @@ def _works(tokens: Sequence[_Token], start: int, end: int) -> bool:
     """What is said of a person concerns work: it says something, does something with it, or has a role in it."""
     rest = tokens[end:]
     if tokens[end - 1].owns:
-        return any(token.key in WORK for token in rest[:3])
+        return any(token.key in POSSESSED for token in rest[:2])
     while len(rest) > 1 and rest[0].key in ("and", "or"):
         rest = rest[2:]  # the other one is looked at by itself
     verb = next((token.key for token in rest if token.key not in _LINKS), "")
-    if start and tokens[start - 1].key in _BEFORE_OBJECT and (not rest or rest[0].key not in VERBS_OF_PERSONS):
+    before = next((token.key for token in reversed(tokens[:start]) if token.key not in _ARTICLES), "")
+    if before in _BEFORE_OBJECT and (not rest or rest[0].key not in VERBS_OF_PERSONS):
         return True
     if verb in SAYING:
         return True
@@ -489,10 +502,13 @@ _PRONOUN = re.compile(
 
 
 def _known(names: Iterable[str]) -> _Known:
-    whole = [tuple(token.key for token in _tokens(name.strip())) for name in names]
-    several = frozenset(name for name in whole if name and (len(name) > 1 or not _is_ordinary(name[0])))
-    parts = frozenset(part for name in whole for part in name if len(part) >= 3 and part not in FUNCTION_WORDS)
-    return _Known(several, parts)
+    words = {tuple(token.key for token in _tokens(name[:MAX_CHARACTERS])) for name in names}
+    whole: dict[str, list[tuple[str, ...]]] = {}
+    for name in words:
+        if name and (len(name) > 1 or not _is_ordinary(name[0])):
+            whole.setdefault(name[0], []).append(name)
+    parts = frozenset(part for name in words for part in name if len(part) >= 3 and part not in FUNCTION_WORDS)
+    return _Known(whole, parts)
 
 
 def _names_somebody(text: str, known: _Known) -> str | None:
@@ -519,11 +535,13 @@ class _Claim:
     negations: int
 
 
+_SMALL = FUNCTION_WORDS | NUMBER_WORDS.keys()
 _FIGURE = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _ENDINGS = ("ions", "ion", "ments", "ment", "ings", "ing", "ies", "ied", "ers", "ed", "es", "er", "ly", "s", "e")
 
 
 def _ungrounded(text: str, sources: Sequence[str]) -> str | None:
+    sources = [source[:MAX_CHARACTERS] for source in sources]  # longer ones were withheld
     claims = [_claim(source) for source in sources]
     known = frozenset().union(*(claim.figures for claim in claims)) if claims else frozenset()
     own = _claim(text)
@@ -544,7 +562,7 @@ def _proper(text: str) -> frozenset[str]:
     return frozenset(
         token.key
         for token in _tokens(text)
-        if token.capital and token.key not in FUNCTION_WORDS and not (token.first and (token.key in WORK | GROUPS))
+        if token.capital and token.key not in _SMALL and not (token.first and (token.key in WORK | GROUPS))
     )
 
 

@@ -147,15 +147,15 @@ FEELING = frozenset(
     prefers prefer preferred preference preferences likes liked loves loved love hates hated hate dislikes disliked
     dislike enjoys enjoyed enjoy wants wanted wishes wished hopes hoped feels felt fears feared worries worried adores
     adored craves regrets regretted dreams believes believed thinks favourite favorite favourites favorites misses
-    intends lives lived
+    intends
     """.split()
 )
 GROUPS = frozenset(
     """
-    team teams group groups squad squads company companies organisation organization department departments division
-    crew committee board customers clients users engineers developers employees staff members colleagues stakeholders
-    management leadership everyone we us our office guild chapter tribe unit vendors suppliers partners agency product
-    products project projects
+    client customer vendor supplier team teams group groups squad squads company companies organisation organization
+    department departments division crew committee board customers clients users engineers developers employees staff
+    members colleagues stakeholders management leadership everyone we us our office guild chapter tribe unit vendors
+    suppliers partners agency product products project projects
     """.split()
 )
 PERSONS = frozenset(
@@ -164,11 +164,14 @@ PERSONS = frozenset(
     employee engineer developer designer intern contractor freelancer guy man woman lady boy girl gentleman dude boss
     supervisor guest patient student teacher neighbour neighbor roommate resident citizen worker analyst programmer
     secretary salesperson founder participant applicant candidate interviewee newcomer trainee apprentice client
-    customer subscriber follower author sender contributor requester owner
+    customer subscriber follower author sender contributor requester owner manager director president accountant
+    lawyer recruiter receptionist ceo cfo cto coo cmo vp head
     """.split()
 ) - {"owner", "author", "client", "customer"}
 WORK = frozenset(
     """
+    approved rejected postponed cancelled canceled delayed finished planned required optional supported documented
+    extended rescheduled finance legal development decided agreed agency guide switched rewrite switch trunk-based
     access account accounts accounting acceptance adapter admin agenda agile alarm alarms alembic alert alerts
     algorithm analytics annotation api apis app application applications approval approvals architecture archive
     archives artefact artefacts artifact artifacts asset assets async asynchronous asynchronously audit audits auth
@@ -287,6 +290,9 @@ PRIVATE = frozenset(
 )
 # Technical senses of private words, where no person is named beside them.
 TECHNICAL = (
+    r"lives? in (?:the |our |a )?(?:\w+ )?(?:handbook|wiki|repo|repository|monorepo|database|package|module|cluster)|"
+    r"after the holidays|(?:end of|before|over) the holidays|(?:package|password|task|window|secrets|device|"
+    r"dependency|session) managers?|"
     r"health(?:[- ]?checks?)|(?:child|parent|sibling) (?:process|processes|nodes?|tables?|tickets?|issues?|"
     r"company|tasks?|keys?)|"
     r"(?:request|response|message) body|home ?pages?|home (?:directory|screen|office)|third[- ]part(?:y|ies)|in-house|"
@@ -318,7 +324,9 @@ PRIVATE_PHRASES = (
     r"account|trainer)|"
     r"private (?:life|matters?|reasons?|number|address|phone)|political part(?:y|ies)|trade union|passed away|"
     r"star sign|"
-    r"free time|spare time|at home|home (?:life|alone)|hard of hearing|night owl|early bird|morning person|"
+    r"works? out|one of (?:the|our|my|these|those) \w+s|(?:half|some|two|three|many|most|none) of (?:the|"
+    r"our) (?:interns|women|men|guys|colleagues)|password hints?|free time|spare time|at home|home (?:life|alone)|"
+    r"hard of hearing|night owl|early bird|morning person|"
     r"can't stand|cannot stand|"
     r"(?:is|was|are|were|be|been|get|gets|got|being) (?:fired|dismissed|let go|laid off|promoted|demoted|"
     r"bullied|arrested|dumped)|"
@@ -430,25 +438,26 @@ WEAK = frozenset(
 # Work words that much else is said with as well: one alone is no evidence of work.
 WEAK_WORK = frozenset(
     """
-    table tables story stories view views page pages room rooms order orders event events support image images screen
-    screens design designs designed field fields building role roles goal goals brand class course courses store shop
-    box training style color colour columns label labels stage target targets board boards branch branches counter
-    line lines memory floor parking badge badges reception cafeteria canteen laptop laptops email emails machine
-    machines library lab office offices factory plant ferry harbour harbor dock delivery deliveries session sessions
-    process performance search review reviews reviewed manual manuals track theme themes topic topics thread threads
-    channel channels test tests tested issue issues update updates updated feedback communication job jobs campaign
-    conference schedule scheduled strategy risk risks tool tools response responses website site sites app apps team
-    teams system systems business marketing company market price prices input output limit limits form forms pool
-    layer layout stock sprint sprints shift shifts desktop keyboard type types volume exhibition booth kiosk ward
-    clinic check checks connection connections report reports tier traffic capacity windows window runs account
-    accounts access program programme programs module notebook camera network handbook decision decisions statistics
-    survey quality stream streaming priority priorities draft drafts meeting meetings member members staff customer
-    customers client clients everyone users people group groups department developers engineers ship ships shipped
-    budget feature features install index quarter rest ticket tickets agenda venue tooling usage phase server servers
-    contract contracts printer printers printing documents document documentation estimate forecast experiment demo
-    source pilot station speaker stand elevator translation translations code project projects workshop workshops
-    spring swift notion oracle react spark node trigger triggers warehouse proposal newsletter curriculum semester
-    procurement timeline inbox
+    approved rejected postponed cancelled canceled delayed finished planned required optional supported documented
+    extended rescheduled decided agreed agency guide switched rewrite switch table tables story stories view views
+    page pages room rooms order orders event events support image images screen screens design designs designed field
+    fields building role roles goal goals brand class course courses store shop box training style color colour
+    columns label labels stage target targets board boards branch branches counter line lines memory floor parking
+    badge badges reception cafeteria canteen laptop laptops email emails machine machines library lab office offices
+    factory plant ferry harbour harbor dock delivery deliveries session sessions process performance search review
+    reviews reviewed manual manuals track theme themes topic topics thread threads channel channels test tests tested
+    issue issues update updates updated feedback communication job jobs campaign conference schedule scheduled
+    strategy risk risks tool tools response responses website site sites app apps team teams system systems business
+    marketing company market price prices input output limit limits form forms pool layer layout stock sprint sprints
+    shift shifts desktop keyboard type types volume exhibition booth kiosk ward clinic check checks connection
+    connections report reports tier traffic capacity windows window runs account accounts access program programme
+    programs module notebook camera network handbook decision decisions statistics survey quality stream streaming
+    priority priorities draft drafts meeting meetings member members staff customer customers client clients everyone
+    users people group groups department developers engineers ship ships shipped budget feature features install index
+    quarter rest ticket tickets agenda venue tooling usage phase server servers contract contracts printer printers
+    printing documents document documentation estimate forecast experiment demo source pilot station speaker stand
+    elevator translation translations code project projects workshop workshops spring swift notion oracle react spark
+    node trigger triggers warehouse proposal newsletter curriculum semester procurement timeline inbox
     """.split()
 )
 # Talk of delight, of leisure and of life, and the small words of chatting.
@@ -478,3 +487,12 @@ STATES_OF_THINGS = frozenset(
     only two three four five six seven eight nine ten
     """.split()
 ) - {"an", "about", "over", "in", "at", "under", "safe", "open"}
+
+# What of somebody's is a matter of work.
+POSSESSED = frozenset(
+    """
+    pull request requests team service project proposal branch change changes patch review reports report estimate
+    design ticket tickets release deployment migration draft pr prs rfc commit commits fix merge department squad
+    document dashboard module code implementation refactoring presentation demo
+    """.split()
+)

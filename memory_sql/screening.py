@@ -11,12 +11,15 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
 from memory_sql.screening_words import (
     CHATTING,
     DOING,
+    DONE_BY_THINGS,
+    DONE_TO_PERSONS,
     EVERYBODY,
     FEELING,
     FOREIGN_STRONG,
@@ -24,6 +27,7 @@ from memory_sql.screening_words import (
     FUNCTION_WORDS,
     GROUPS,
     HANDED_OUT,
+    JUDGING,
     MONTHS_AND_DAYS,
     NEGATIONS,
     NOUNS_TOO,
@@ -78,7 +82,7 @@ def withheld(text: str, *, names: Collection[str] = ()) -> str | None:
 
     `names` are ids and display names of people that are known. A statement may name people: the rewritten one may not.
     """
-    return _misshapen(text) or _unfit(text, _known(names))
+    return _misshapen(text) or _unfit(text, _known(names, text))
 
 
 def leaks(text: str, *, names: Collection[str], sources: Sequence[str]) -> str | None:
@@ -86,7 +90,7 @@ def leaks(text: str, *, names: Collection[str], sources: Sequence[str]) -> str |
 
     `sources` are the texts that it was made from; every figure, date and name in it must stand in one of them.
     """
-    known = _known(names)
+    known = _known(names, text)
     return (
         _misshapen(text)
         or _names_somebody(text, known)
@@ -343,6 +347,13 @@ _LIFE = PRIVATE | CHATTING
 _NOT_WORK = frozenset("he she him his her hers himself herself he's she's he'd she'd he'll she'll".split())
 _TECHNICAL = re.compile(rf"\b(?:{TECHNICAL})\b")
 _PRIVATE = re.compile(rf"\b(?:{PRIVATE_PHRASES})\b")
+_MODAL = frozenset("can cannot can't could will would may might must should never always does doesn't didn't".split())
+_THINGS_CAN = (
+    DONE_BY_THINGS | WORK | frozenset("be not ship launch run use support need start end move go replace take".split())
+)
+_PREPOSITIONS = frozenset("to for about at in on with from of".split())
+_TO_THINGS = frozenset("of for in on from to with than over via into the a an use uses using".split())
+_NO_PAST = frozenset("need feed speed exceed proceed succeed embed".split())
 _ARTICLES = frozenset("a an the our".split())
 _BEING = frozenset("is was has had got gets becomes".split())
 _BEFORE_OBJECT = frozenset("by with to from contact via and or for".split())
@@ -358,36 +369,55 @@ def _is_personal(sentence: str, known: _Known) -> bool:
     words = {found.lower() for found in _WORD.findall(lower)} | {token.key for token in tokens if people}
     if _PRIVATE.search(lower) or words & (_NOT_WORK | _reserved(sentence, bool(people))):
         return True
-    if any(_feels(tokens, position) for position in range(len(tokens))):
+    if words & JUDGING and any(not _tells(tokens, end) for _, end in people):
         return True
-    named = {position for start, end in people for position in range(start, end)}
-    if any(_is_unknown_person(tokens, position) for position in range(len(tokens) - 1) if position not in named):
+    if any(_feels(tokens, position) for position in range(len(tokens))):
         return True
     return any(not _works(tokens, start, end) for start, end in people)
 
 
 def _is_unknown_person(tokens: Sequence[_Token], position: int) -> bool:
-    """A name that no list knows, and what is said of it is said of people: `Kemal was late`, `what Ylva always orders`."""
-    token, verb = tokens[position], tokens[position + 1].key
-    if not token.capital or _is_ordinary(token.key):
+    """A name that no list knows, where people are named: it owns, does or is what things don't, or it did something."""
+    token = tokens[position]
+    if not token.capital or _is_ordinary(token.key) or token.key in MONTHS_AND_DAYS:
+        return False
+    before = tokens[position - 1].key if position else ""
+    if before in GROUPS or before in WORK or before in _TO_THINGS:
         return False
     if token.owns:
-        return not any(other.key in WORK for other in tokens[position + 1 : position + 3])
-    if verb not in VERBS_OF_PERSONS:
-        return False
-    if position and (tokens[position - 1].key in GROUPS or tokens[position - 1].key in WORK):
-        return False
-    if verb not in _BEING:
         return True
-    state = tokens[position + 2].key if position + 2 < len(tokens) else ""
-    rest = {other.key for other in tokens[position + 2 : position + 5]}
-    return token.first and not (
-        state in STATES_OF_THINGS
-        or state in ROLES
-        or state[:1].isdigit()
-        or state.endswith(("ed", "en"))
-        or not rest.isdisjoint(WORK)
+    if before == "by" or before in DONE_TO_PERSONS:
+        return not token.word.isupper()
+    return position + 1 < len(tokens) and _acts(tokens[position + 1 :])
+
+
+def _acts(rest: Sequence[_Token]) -> bool:
+    """The words begin with the verb of a person, as far as that can be told from a thing's."""
+    verb = rest[0].key
+    if verb in _BEING:
+        return not _is_state(rest[1:])
+    if verb in DONE_BY_THINGS:
+        return False
+    if verb in WORK:  # `Kemal reviews the code`, but `Nightly builds fail`
+        return verb in DOING and len(rest) > 1 and (rest[1].key in ORDER_OBJECTS or rest[1].key in WORK)
+    if verb in _MODAL:
+        return len(rest) > 1 and rest[1].key not in _THINGS_CAN and not rest[1].key.endswith("ed")
+    if verb in FUNCTION_WORDS or rest[0].capital:
+        return verb in VERBS_OF_PERSONS or verb in ("who", "whose")
+    return (
+        verb in VERBS_OF_PERSONS
+        or verb in SAYING
+        or verb in DOING
+        or (verb.endswith(("s", "ed")) and verb not in _NO_PAST)
     )
+
+
+def _is_state(rest: Sequence[_Token]) -> bool:
+    """Where or how a thing is, or what work is: `in beta`, `deployed`, `the gateway of …`."""
+    state = rest[0].key if rest else ""
+    if state in STATES_OF_THINGS or state[:1].isdigit() or state.endswith(("ed", "en")):
+        return True
+    return state not in JUDGING and any(token.key in WORK for token in rest[:3])
 
 
 def _reserved(sentence: str, people: bool) -> frozenset[str]:
@@ -430,7 +460,7 @@ def _end_of_person(tokens: Sequence[_Token], start: int, known: _Known) -> int:
         return start + 2
     if token.key in PERSONS and not (after and not token.owns and after.key in WORK):
         return start + 1
-    if not _is_given(tokens, start, known):
+    if not _is_given(tokens, start, known) and not _is_unknown_person(tokens, start):
         return start
     end = start + 1
     while end < len(tokens) and not tokens[end - 1].owns and tokens[end].capital and tokens[end].key not in WORK:
@@ -444,11 +474,14 @@ def _is_given(tokens: Sequence[_Token], position: int, known: _Known) -> bool:
         return token.capital or not _is_ordinary(token.key)
     if token.key in MONTHS_AND_DAYS:
         return False
+    after = tokens[position + 1].key if position + 1 < len(tokens) else ""
+    if token.first and token.key in ALSO_WORDS and after in WORK - DOING:
+        return False  # `Grant applications`, `Max file size`
     return token.key in _GIVEN and (token.capital or token.key not in ALSO_WORDS)
 
 
 def _is_ordinary(key: str) -> bool:
-    return key in ALSO_WORDS or key in FUNCTION_WORDS or key in WORK or key in FAMILIAR or key in GROUPS
+    return key in _ORDINARY
 
 
 def _works(tokens: Sequence[_Token], start: int, end: int) -> bool:
@@ -463,17 +496,29 @@ def _works(tokens: Sequence[_Token], start: int, end: int) -> bool:
     if before in _BEFORE_OBJECT and (not rest or rest[0].key not in VERBS_OF_PERSONS):
         return True
     if verb in SAYING:
-        return True
+        return not _is_told_on(rest)
     if verb in DOING or verb in ROLES:
         return any(token.key in WORK for token in rest)
     roles = any(token.key in ROLES for token in tokens[:start])
     return not rest and roles
 
 
+def _tells(tokens: Sequence[_Token], end: int) -> bool:
+    return next((token.key in SAYING for token in tokens[end:] if token.key not in _LINKS), False)
+
+
+def _is_told_on(rest: Sequence[_Token]) -> bool:
+    """Somebody is the object, not the subject of what is said: `reported Tadeusz to the board`."""
+    after = next((number for number, token in enumerate(rest) if token.key in SAYING), 0) + 1
+    if after >= len(rest) or not rest[after].capital:
+        return False
+    return after + 1 >= len(rest) or rest[after + 1].key in _PREPOSITIONS
+
+
 def _is_about_work(sentence: str) -> bool:
     """A word of work, or two of those that also have other uses, or one of them with a date or figure."""
     keys = {token.key for token in _tokens(sentence)}
-    if keys & _STRONG:
+    if any(_stem(key) in _strong_stems() for key in keys):
         return True
     dated = any(key[0].isdigit() or key in MONTHS_AND_DAYS or key in NUMBER_WORDS for key in keys)
     return len(keys & WEAK_WORK) + dated >= 2
@@ -490,6 +535,7 @@ def _tokens(text: str) -> list[_Token]:
 
 # Names
 
+_ORDINARY = ALSO_WORDS | FUNCTION_WORDS | WORK | FAMILIAR | GROUPS | NUMBER_WORDS.keys() | ORDERS | JUDGING
 _GIVEN = frozenset(fold(name) for name in GIVEN)
 _PRONOUN = re.compile(
     r"(?<![\w'])(?:he|she|him|his|her|hers|himself|herself|themself|he's|she's|they're|theirs|someone|"
@@ -501,14 +547,21 @@ _PRONOUN = re.compile(
 )
 
 
-def _known(names: Iterable[str]) -> _Known:
-    words = {tuple(token.key for token in _tokens(name[:MAX_CHARACTERS])) for name in names}
+def _known(names: Iterable[str], text: str) -> _Known:
+    """Those of which at least a part may stand in the text: a group may have thousands."""
+    folded = fold(text[:MAX_CHARACTERS])
+    near = (name[:MAX_CHARACTERS] for name in names if _may_stand_in(name[:MAX_CHARACTERS], folded))
+    words = {tuple(token.key for token in _tokens(name)) for name in near}
     whole: dict[str, list[tuple[str, ...]]] = {}
     for name in words:
         if name and (len(name) > 1 or not _is_ordinary(name[0])):
             whole.setdefault(name[0], []).append(name)
     parts = frozenset(part for name in words for part in name if len(part) >= 3 and part not in FUNCTION_WORDS)
     return _Known(whole, parts)
+
+
+def _may_stand_in(name: str, folded: str) -> bool:
+    return any(part in folded for part in (name.lower() if name.isascii() else fold(name)).replace("'", " ").split())
 
 
 def _names_somebody(text: str, known: _Known) -> str | None:
@@ -601,6 +654,11 @@ def _stem(key: str) -> str:
             stem = key[: -len(ending)] + ("y" if ending in ("ies", "ied") else "")
             return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "sl" else stem
     return key
+
+
+@cache
+def _strong_stems() -> frozenset[str]:
+    return frozenset(_stem(word) for word in _STRONG)
 
 
 _EMPTY = (FUNCTION_WORDS | NEGATIONS | WEAK) - {word for pair in OPPOSITES for word in pair}

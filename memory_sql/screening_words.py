@@ -62,8 +62,8 @@ ORDERS = frozenset(
 )
 NOUNS_TOO = frozenset(
     """
-    act answer call note mark store quote set switch turn use return start change update upgrade contact email run
-    read look copy share offer transfer wire show display print output move drop open fetch begin import download
+    grant act answer call note mark store quote set switch turn use return start change update upgrade contact email
+    run read look copy share offer transfer wire show display print output move drop open fetch begin import download
     upload install visit replace keep stop pay save click skip add accept reject approve consider review deploy build
     test release check report support ship plan monitor refund trust warn mention forward pick select choose paste
     learn recommend include book
@@ -170,122 +170,123 @@ PERSONS = frozenset(
 ) - {"owner", "author", "client", "customer"}
 WORK = frozenset(
     """
-    approved rejected postponed cancelled canceled delayed finished planned required optional supported documented
-    extended rescheduled finance legal development decided agreed agency guide switched rewrite switch trunk-based
-    access account accounts accounting acceptance adapter admin agenda agile alarm alarms alembic alert alerts
-    algorithm analytics annotation api apis app application applications approval approvals architecture archive
-    archives artefact artefacts artifact artifacts asset assets async asynchronous asynchronously audit audits auth
-    authentication authorization automation availability aws azure backend backlog backup backups bandwidth banner
-    batch batches benchmark benchmarks beta billing binary board boards branch branches brand browser browsers budget
-    budgets bug bugs build builds bundle business cache caches caching campaign capacity catalogue catalog certificate
-    certificates changelog channel channels checklist checkout checks ci cd client clients cluster clusters code
-    codebase colour column columns command commit commits communication company compiler compliance component
-    components conference config configuration connection connections connector container containers contract
-    contracts conversion cron csv customer customers dashboard dashboards data database databases dataset datasets
-    deadline deadlines debt decision decisions default defaults demo demos department dependencies dependency deploy
-    deployed deployment deployments design designs desktop developer developers device devices diagram dns docker docs
-    document documentation documents domain downtime draft drafts dump editor email emails employees encoding
-    encryption endpoint endpoints engine engineering engineers environment environments epic error errors escalation
-    estimate estimates event events experiment export exports feature features feed feedback field fields file files
-    firewall firmware fixture flag flags folder forecast format formats form forms framework freeze frontend frozen
-    function functions gateway git github gitlab goal goals grafana graphql guideline guidelines handbook handler
-    hardware helm helpdesk hosted hosting hotfix html http https image images implementation import imports incident
-    incidents index indexes indexing infrastructure ingestion inbox input install installation installer instance
-    instances integration integrations interface interfaces inventory invoice invoices issue issues iteration
-    javascript job jobs json kafka kernel keyboard kickoff kpi kubernetes label labels laptop laptops latency launch
-    launched launches layer layout leadership library libraries licence license licences licenses lifecycle limit
-    limits lint linter linux load logging logs logo log machine machines mailing maintenance management manual manuals
-    market marketing meeting meetings merge merged metadata metric metrics microservice microservices middleware
-    migration migrations milestone milestones mobile model models module modules monitor monitoring monolith monorepo
-    mysql network newsletter node nodes notebook notification notifications oauth office offline okr onboarding oncall
-    on-call opensearch operating operations order orders outage outages output owner ownership package packages page
-    pages pager partition password patch patches payload payment payments payroll performance permissions phase pilot
-    pipeline pipelines platform platforms playbook plugin plugins policy policies pool portal postgres postgresql
-    postmortem postmortems pr prs price prices pricing printer priorities priority process processes procurement
-    product production products program programme project projects prometheus proposal protocol prototype provider
-    proxy pull purchase python qa quality quarter quarterly queries query queue queues quota quotas rate rates readme
-    redis refactoring region regions regression regressions release released releases replica replicas replication
-    repo repos repositories repository report reporting reports request requests requirement requirements response
-    responses rest retention retro retros retrospective retrospectives revenue review reviewed reviewer reviewers
-    reviews risk risks roadmap role roles rollback rollout rota rotation router row rows runbook runbooks runner runs
-    runtime rust sales sandbox schedule scheduled schema schemas scope screen screens script scripts sdk search
-    security sensor sensors server servers service services sessions shard shards ship shipped shipping ships shop
-    signup site sites sla slack slo snapshot software source spec specification specs spike sprint sprints sql sso
-    stack staff stage staging stakeholder stakeholders stand-up standup standups statement statistics status stock
-    storage store stories story strategy stream streaming style subscription subscriptions supplier suppliers support
-    survey suite sync syncs syntax system systems table tables target targets task tasks team teams template templates
-    tenant tenants terraform test tested testing tests theme thread threads throughput ticket tickets tier timeline
-    timeout timeouts timezone tls token tokens tool tooling tools topic topics track tracker tracing traffic training
-    translation translations trigger triggers type types typescript ui unit update updates upgrade upgraded upgrades
-    uploads uptime url usability usage users ux validation variable vendor vendors version versions view views volume
-    vpn vulnerability warehouse warehouses warning warnings web webhook webhooks website widget wiki window windows
-    workers workflow workflows workload workshop workspace workspaces xml yaml zone handover hiring headcount interns
-    stand-ups check-in check-ins all-hands town-hall rfc rfcs adr adrs kanban scrum jira confluence trello figma
-    notion sentry datadog ansible jenkins dbt airflow spark snowflake bigquery tableau looker plant factory shift
-    shifts line conveyor shipment shipments parcel parcels delivery deliveries fleet depot dock harbour harbor ferry
-    curriculum course courses semester lab ward clinic exhibition booth kiosk venue counter offices building floor
-    parking badge badges reception elevator printers cafeteria canteen room rooms ticketing intake cutover go-live
-    golive blue-green canary changeset diff linting typing mypy ruff pytest mongodb sqlite oracle nginx apache react
-    vue angular django flask fastapi java golang kotlin swift node.js
+    zones deploys time passwords importer exporter parser utf-8 deploy approved rejected postponed cancelled canceled
+    delayed finished planned required optional supported documented extended rescheduled finance legal development
+    decided agreed agency guide switched rewrite switch trunk-based access account accounts accounting acceptance
+    adapter admin agenda agile alarm alarms alembic alert alerts algorithm analytics annotation api apis app
+    application applications approval approvals architecture archive archives artefact artefacts artifact artifacts
+    asset assets async asynchronous asynchronously audit audits auth authentication authorization automation
+    availability aws azure backend backlog backup backups bandwidth banner batch batches benchmark benchmarks beta
+    billing binary board boards branch branches brand browser browsers budget budgets bug bugs build builds bundle
+    business cache caches caching campaign capacity catalogue catalog certificate certificates changelog channel
+    channels checklist checkout checks ci cd client clients cluster clusters code codebase colour column columns
+    command commit commits communication company compiler compliance component components conference config
+    configuration connection connections connector container containers contract contracts conversion cron csv
+    customer customers dashboard dashboards data database databases dataset datasets deadline deadlines debt decision
+    decisions default defaults demo demos department dependencies dependency deployed deployment deployments design
+    designs desktop developer developers device devices diagram dns docker docs document documentation documents
+    domain downtime draft drafts dump editor email emails employees encoding encryption endpoint endpoints engine
+    engineering engineers environment environments epic error errors escalation estimate estimates event events
+    experiment export exports feature features feed feedback field fields file files firewall firmware fixture flag
+    flags folder forecast format formats form forms framework freeze frontend frozen function functions gateway git
+    github gitlab goal goals grafana graphql guideline guidelines handbook handler hardware helm helpdesk hosted
+    hosting hotfix html http https image images implementation import imports incident incidents index indexes
+    indexing infrastructure ingestion inbox input install installation installer instance instances integration
+    integrations interface interfaces inventory invoice invoices issue issues iteration javascript job jobs json kafka
+    kernel keyboard kickoff kpi kubernetes label labels laptop laptops latency launch launched launches layer layout
+    leadership library libraries licence license licences licenses lifecycle limit limits lint linter linux load
+    logging logs logo log machine machines mailing maintenance management manual manuals market marketing meeting
+    meetings merge merged metadata metric metrics microservice microservices middleware migration migrations milestone
+    milestones mobile model models module modules monitor monitoring monolith monorepo mysql network newsletter node
+    nodes notebook notification notifications oauth office offline okr onboarding oncall on-call opensearch operating
+    operations order orders outage outages output owner ownership package packages page pages pager partition password
+    patch patches payload payment payments payroll performance permissions phase pilot pipeline pipelines platform
+    platforms playbook plugin plugins policy policies pool portal postgres postgresql postmortem postmortems pr prs
+    price prices pricing printer priorities priority process processes procurement product production products program
+    programme project projects prometheus proposal protocol prototype provider proxy pull purchase python qa quality
+    quarter quarterly queries query queue queues quota quotas rate rates readme redis refactoring region regions
+    regression regressions release released releases replica replicas replication repo repos repositories repository
+    report reporting reports request requests requirement requirements response responses rest retention retro retros
+    retrospective retrospectives revenue review reviewed reviewer reviewers reviews risk risks roadmap role roles
+    rollback rollout rota rotation router row rows runbook runbooks runner runs runtime rust sales sandbox schedule
+    scheduled schema schemas scope screen screens script scripts sdk search security sensor sensors server servers
+    service services sessions shard shards ship shipped shipping ships shop signup site sites sla slack slo snapshot
+    software source spec specification specs spike sprint sprints sql sso stack staff stage staging stakeholder
+    stakeholders stand-up standup standups statement statistics status stock storage store stories story strategy
+    stream streaming style subscription subscriptions supplier suppliers support survey suite sync syncs syntax system
+    systems table tables target targets task tasks team teams template templates tenant tenants terraform test tested
+    testing tests theme thread threads throughput ticket tickets tier timeline timeout timeouts timezone tls token
+    tokens tool tooling tools topic topics track tracker tracing traffic training translation translations trigger
+    triggers type types typescript ui unit update updates upgrade upgraded upgrades uploads uptime url usability usage
+    users ux validation variable vendor vendors version versions view views volume vpn vulnerability warehouse
+    warehouses warning warnings web webhook webhooks website widget wiki window windows workflow workflows workload
+    workshop workspace workspaces xml yaml zone handover hiring headcount interns stand-ups check-in check-ins
+    all-hands town-hall rfc rfcs adr adrs kanban scrum jira confluence trello figma notion sentry datadog ansible
+    jenkins dbt airflow spark snowflake bigquery tableau looker plant factory shift shifts line conveyor shipment
+    shipments parcel parcels delivery deliveries fleet depot dock harbour harbor ferry curriculum course courses
+    semester lab ward clinic exhibition booth kiosk venue counter offices building floor parking badge badges
+    reception elevator printers cafeteria canteen room rooms ticketing intake cutover go-live golive blue-green canary
+    changeset diff linting typing mypy ruff pytest mongodb sqlite oracle nginx apache react vue angular django flask
+    fastapi java golang kotlin swift node.js
     """.split()
 )
 # What concerns one person's life. A statement that holds one of these stays where it is, whoever its subject is.
 PRIVATE = frozenset(
     """
-    husband wife spouse fiance fiancee boyfriend girlfriend partner-in-life ex-wife ex-husband daughter daughters son
-    sons kid kids child children baby babies toddler twins mother father mum mom dad mama papa parent parents brother
-    brothers sister sisters sibling siblings grandma grandpa grandmother grandfather grandchild grandchildren grandson
-    granddaughter aunt uncle cousin cousins niece nephew stepson stepdaughter stepfather stepmother godmother
-    godfather family families relatives mother-in-law father-in-law in-laws friend friends friendship neighbour
-    neighbours neighbor neighbors roommate flatmate marriage married marries marry wedding engaged engagement-ring
-    fiancé fiancée divorce divorced divorcing separated separation dating affair breakup pregnant pregnancy
-    miscarriage maternity paternity adoption adopted widow widowed widower single romantic romance crush lover sexual
-    sexuality gay lesbian bisexual transgender trans nonbinary queer orientation sick sickness ill illness disease
-    diabetes diabetic cancer tumor tumour chemo chemotherapy leukemia asthma allergy allergies allergic gluten lactose
-    coeliac celiac migraine migraines headache headaches depression depressed depressive anxiety anxious bipolar
-    schizophrenia adhd autism autistic dyslexia dyslexic ptsd insomnia insomniac burnout stress stressed therapy
-    therapist psychologist psychiatrist psychiatric counselling counsellor rehab addiction addicted alcoholic
-    alcoholism alcohol sober sobriety drunk drugs cocaine cannabis weed smoking smoker smokes cigarette cigarettes
-    vaping overdose suicide suicidal surgery operation-scar hospital hospitalised hospitalized doctor doctors dentist
-    physician nurse medication medications medicine pills prescription insulin antidepressants vaccinated vaccine
-    vaccination hiv aids covid flu fever injury injured fracture sprained disabled disability wheelchair blind deaf
-    hearing-aid epilepsy epileptic seizure stroke arthritis diagnosis diagnosed diagnosing symptom symptoms biopsy
-    dialysis kidney liver lung lungs tinnitus hernia ulcer eczema psoriasis anemia anaemia cholesterol hypertension
-    menopause menstruation period-pain ivf infertility infertile vasectomy abortion tattoo tattoos piercing wig toupee
-    hair haircut bald weight overweight obese obesity anorexia bulimia diet dieting calories height vegetarian vegan
-    vegetarians vegans pescatarian halal kosher fasting lent breakfast lunch dinner supper snack snacks meal meals
-    recipe tea coffee espresso cappuccino latte matcha wine beer beers whisky whiskey gin vodka rum cocktail cocktails
-    chocolate pizza pasta sushi curry cheese cake cakes cookies bread vegetables fruit mushrooms peanuts peanut
-    shellfish seafood steak burger salad soup ramen tofu dessert ice-cream cilantro coriander olives garlic onions
-    strawberries spicy eats ate drinks drank cooks cooking bakes baking barbecue restaurant dog dogs cat cats puppy
-    kitten pet pets hamster parrot horse horses rabbit goldfish aquarium hobby hobbies guitar piano violin cello drums
-    flute trumpet choir band concert concerts opera theatre theater movie movies film films cinema netflix novel
-    novels poetry poems football soccer tennis golf basketball volleyball hockey rugby cricket chess yoga pilates gym
-    marathon marathons triathlon jogging jogs hiking hikes climbing bouldering skiing skis snowboard surfing surfs
-    sailing swimming swims cycling running-shoes knitting knits sewing gardening garden painting pottery photography
-    fishing hunting camping birdwatching karaoke salsa tango ballet dancing gaming videogames lego crossword holiday
-    holidays vacation vacations honeymoon birthday birthdays anniversary christmas easter ramadan party parties
-    funeral died dies death dying dead passed-away mourning grief grieving cremation inheritance inherited inherits
-    testament house apartment flat mortgage rent landlord landlady tenancy evicted eviction homeless moving-house
-    hometown bedroom kitchen bathroom sofa couch garage car cars motorbike motorcycle bicycle bike boat-trip commute
-    commutes lives lived sleeps slept sleep sleeping nap naps nightmares snores salary salaries wage wages raise bonus
-    debt-collector debts loan loans bankrupt bankruptcy savings pension gambling gambles lottery casino alimony
-    overdraft broke tax-return religion religious church mosque synagogue temple catholic protestant muslim christian
-    jewish hindu buddhist atheist atheism agnostic prays prayer baptised baptized confession faith vote votes voted
-    voter republican democrat socialist communist conservative liberal politics political party-member union-member
-    protest activist immigration asylum refugee visa-status ethnicity race-origin arrested arrest jail prison
-    convicted conviction criminal probation lawsuit sued custody restraining-order police fired sacked laid-off
-    unemployed resigned resignation resigning quitting retire retired retirement promoted demoted interviewing poached
-    job-hunting recruiter underpaid overworked lonely loneliness sad happy unhappy angry furious jealous ashamed
-    embarrassed embarrassing guilty afraid scared nervous excited tired exhausted homesick heartbroken bored lazy shy
-    introvert introverted extrovert feelings feeling mood moods moody cries cried crying tears panic phobia dreams
-    therapist's shoes dress clothes wardrobe perfume makeup jewellery jewelry personality horoscope zodiac born birth
-    birthplace nationality passport maiden nickname secretly secret rumour rumor rumours gossip gossips scandal
-    bullied bullying harassed harassment abused abusive assault assaulted raped stalked stalker blackmail favourite
-    favorite favourites favorites likes liked loves loved hates hated dislikes enjoys adores fond hobbyist school
-    kindergarten nursery daycare preschool homework college-fund babysitter nanny ovulation contraception
-    contraceptive condom lipstick botox orthodontist braces glasses myopia girlfriend's boyfriend's crypto-wallet
-    tinder bumble okcupid onlyfans dna-test herself himself
+    resign resigns quits quit hungover accident trial hearing husband wife spouse fiance fiancee boyfriend girlfriend
+    partner-in-life ex-wife ex-husband daughter daughters son sons kid kids child children baby babies toddler twins
+    mother father mum mom dad mama papa parent parents brother brothers sister sisters sibling siblings grandma
+    grandpa grandmother grandfather grandchild grandchildren grandson granddaughter aunt uncle cousin cousins niece
+    nephew stepson stepdaughter stepfather stepmother godmother godfather family families relatives mother-in-law
+    father-in-law in-laws friend friends friendship neighbour neighbours neighbor neighbors roommate flatmate marriage
+    married marries marry wedding engaged engagement-ring fiancé fiancée divorce divorced divorcing separated
+    separation dating affair breakup pregnant pregnancy miscarriage maternity paternity adoption adopted widow widowed
+    widower single romantic romance crush lover sexual sexuality gay lesbian bisexual transgender trans nonbinary
+    queer orientation sick sickness ill illness disease diabetes diabetic cancer tumor tumour chemo chemotherapy
+    leukemia asthma allergy allergies allergic gluten lactose coeliac celiac migraine migraines headache headaches
+    depression depressed depressive anxiety anxious bipolar schizophrenia adhd autism autistic dyslexia dyslexic ptsd
+    insomnia insomniac burnout stress stressed therapy therapist psychologist psychiatrist psychiatric counselling
+    counsellor rehab addiction addicted alcoholic alcoholism alcohol sober sobriety drunk drugs cocaine cannabis weed
+    smoking smoker smokes cigarette cigarettes vaping overdose suicide suicidal surgery operation-scar hospital
+    hospitalised hospitalized doctor doctors dentist physician nurse medication medications medicine pills
+    prescription insulin antidepressants vaccinated vaccine vaccination hiv aids covid flu fever injury injured
+    fracture sprained disabled disability wheelchair blind deaf hearing-aid epilepsy epileptic seizure stroke
+    arthritis diagnosis diagnosed diagnosing symptom symptoms biopsy dialysis kidney liver lung lungs tinnitus hernia
+    ulcer eczema psoriasis anemia anaemia cholesterol hypertension menopause menstruation period-pain ivf infertility
+    infertile vasectomy abortion tattoo tattoos piercing wig toupee hair haircut bald weight overweight obese obesity
+    anorexia bulimia diet dieting calories height vegetarian vegan vegetarians vegans pescatarian halal kosher fasting
+    lent breakfast lunch dinner supper snack snacks meal meals recipe tea coffee espresso cappuccino latte matcha wine
+    beer beers whisky whiskey gin vodka rum cocktail cocktails chocolate pizza pasta sushi curry cheese cake cakes
+    cookies bread vegetables fruit mushrooms peanuts peanut shellfish seafood steak burger salad soup ramen tofu
+    dessert ice-cream cilantro coriander olives garlic onions strawberries spicy eats ate drinks drank cooks cooking
+    bakes baking barbecue restaurant dog dogs cat cats puppy kitten pet pets hamster parrot horse horses rabbit
+    goldfish aquarium hobby hobbies guitar piano violin cello drums flute trumpet choir band concert concerts opera
+    theatre theater movie movies film films cinema netflix novel novels poetry poems football soccer tennis golf
+    basketball volleyball hockey rugby cricket chess yoga pilates gym marathon marathons triathlon jogging jogs hiking
+    hikes climbing bouldering skiing skis snowboard surfing surfs sailing swimming swims cycling running-shoes
+    knitting knits sewing gardening garden painting pottery photography fishing hunting camping birdwatching karaoke
+    salsa tango ballet dancing gaming videogames lego crossword holiday holidays vacation vacations honeymoon birthday
+    birthdays anniversary christmas easter ramadan party parties funeral died dies death dying dead passed-away
+    mourning grief grieving cremation inheritance inherited inherits testament house apartment flat mortgage rent
+    landlord landlady tenancy evicted eviction homeless moving-house hometown bedroom kitchen bathroom sofa couch
+    garage car cars motorbike motorcycle bicycle bike boat-trip commute commutes sleeps slept sleep sleeping nap naps
+    nightmares snores salary salaries wage wages bonus debt-collector debts loan loans bankrupt bankruptcy savings
+    pension gambling gambles lottery casino alimony overdraft broke tax-return religion religious church mosque
+    synagogue temple catholic protestant muslim christian jewish hindu buddhist atheist atheism agnostic prays prayer
+    baptised baptized confession faith vote votes voted voter republican democrat socialist communist conservative
+    liberal politics political party-member union-member protest activist immigration asylum refugee visa-status
+    ethnicity race-origin arrested arrest jail prison convicted conviction criminal probation lawsuit sued custody
+    restraining-order police fired sacked laid-off unemployed resigned resignation resigning quitting retire retired
+    retirement promoted demoted interviewing poached job-hunting recruiter underpaid overworked lonely loneliness sad
+    happy unhappy angry furious jealous ashamed embarrassed embarrassing guilty afraid scared nervous excited tired
+    exhausted homesick heartbroken bored lazy shy introvert introverted extrovert feelings feeling mood moods moody
+    cries cried crying tears panic phobia dreams therapist's shoes dress clothes wardrobe perfume makeup jewellery
+    jewelry personality horoscope zodiac born birth birthplace nationality passport maiden nickname secretly secret
+    rumour rumor rumours gossip gossips scandal bullied bullying harassed harassment abused abusive assault assaulted
+    raped stalked stalker blackmail favourite favorite favourites favorites likes liked loves loved hates hated
+    dislikes enjoys adores fond hobbyist school kindergarten nursery daycare preschool homework college-fund
+    babysitter nanny ovulation contraception contraceptive condom lipstick botox orthodontist braces glasses myopia
+    girlfriend's boyfriend's crypto-wallet tinder bumble okcupid onlyfans dna-test herself himself
     """.split()
 )
 # Technical senses of private words, where no person is named beside them.
@@ -438,18 +439,18 @@ WEAK = frozenset(
 # Work words that much else is said with as well: one alone is no evidence of work.
 WEAK_WORK = frozenset(
     """
-    approved rejected postponed cancelled canceled delayed finished planned required optional supported documented
-    extended rescheduled decided agreed agency guide switched rewrite switch table tables story stories view views
-    page pages room rooms order orders event events support image images screen screens design designs designed field
-    fields building role roles goal goals brand class course courses store shop box training style color colour
-    columns label labels stage target targets board boards branch branches counter line lines memory floor parking
-    badge badges reception cafeteria canteen laptop laptops email emails machine machines library lab office offices
-    factory plant ferry harbour harbor dock delivery deliveries session sessions process performance search review
-    reviews reviewed manual manuals track theme themes topic topics thread threads channel channels test tests tested
-    issue issues update updates updated feedback communication job jobs campaign conference schedule scheduled
-    strategy risk risks tool tools response responses website site sites app apps team teams system systems business
-    marketing company market price prices input output limit limits form forms pool layer layout stock sprint sprints
-    shift shifts desktop keyboard type types volume exhibition booth kiosk ward clinic check checks connection
+    time approved rejected postponed cancelled canceled delayed finished planned required optional supported
+    documented extended rescheduled decided agreed agency guide switched rewrite switch table tables story stories
+    view views page pages room rooms order orders event events support image images screen screens design designs
+    designed field fields building role roles goal goals brand class course courses store shop box training style
+    color colour columns label labels stage target targets board boards branch branches counter line lines memory
+    floor parking badge badges reception cafeteria canteen laptop laptops email emails machine machines library lab
+    office offices factory plant ferry harbour harbor dock delivery deliveries session sessions process performance
+    search review reviews reviewed manual manuals track theme themes topic topics thread threads channel channels test
+    tests tested issue issues update updates updated feedback communication job jobs campaign conference schedule
+    scheduled strategy risk risks tool tools response responses website site sites app apps team teams system systems
+    business marketing company market price prices input output limit limits form forms pool layer layout stock sprint
+    sprints shift shifts desktop keyboard type types volume exhibition booth kiosk ward clinic check checks connection
     connections report reports tier traffic capacity windows window runs account accounts access program programme
     programs module notebook camera network handbook decision decisions statistics survey quality stream streaming
     priority priorities draft drafts meeting meetings member members staff customer customers client clients everyone
@@ -466,23 +467,23 @@ CHATTING = frozenset(
     amazing awesome incredible beautiful lovely fun funny wonderful inspiring inspiration inspired rewarding fantastic
     blast joy joyful happiness hope hopes courage grateful thankful proud pride memories journey passion passions
     passionate cherish unforgettable epic enjoy enjoyed thrilled glad congrats congratulations wow yeah yep yup nope
-    haha lol oh hey hi hello thanks thank life lives living sunset beach mountain mountains nature hike picnic
-    campfire weekend trip trips travel travels adventure laughter laugh laughs smile smiles gonna wanna gotta kinda
-    sorta ourselves charity fans tasty delicious art artist artists music musician song songs dance sports athlete
-    athletes coach player players played playing game games gamer tournament championship toys forest ocean lake river
-    sky stars flowers photo photos pic pics picture pictures vase sculpture museum love peaceful peace calming calm
-    relaxing relax cozy comfort healing wellbeing wellness self-care mindful mindfulness meditation meditate
-    supportive encouraging encouragement empower empowering cool super stunning gorgeous magical special heart hearts
-    soul spirit spiritual dream bond bonding bonded community volunteer volunteering volunteers shelter kindness
-    compassion acceptance struggles struggle struggling tough hug hugs truly so-called nostalgic memory-lane excited
-    exciting excitement crazy vibe vibes wild
+    haha lol oh hey hi hello thanks thank life sunset beach mountain mountains nature hike picnic campfire weekend
+    trip trips travel travels adventure laughter laugh laughs smile smiles gonna wanna gotta kinda sorta ourselves
+    charity fans tasty delicious art artist artists music musician song songs dance sports athlete athletes coach
+    player players played playing game games gamer tournament championship toys forest ocean lake river sky stars
+    flowers photo photos pic pics picture pictures vase sculpture love peaceful peace calming calm relaxing relax cozy
+    comfort healing wellbeing wellness self-care mindful mindfulness meditation meditate supportive encouraging
+    encouragement empower empowering cool super stunning gorgeous magical special heart hearts soul spirit spiritual
+    dream bond bonding bonded community volunteer volunteering volunteers shelter kindness compassion acceptance
+    struggles struggle struggling tough hug hugs truly so-called nostalgic memory-lane excited exciting excitement
+    crazy vibe vibes wild
     """.split()
 )
 # What an unknown name may be, where it is the name of a thing.
 STATES_OF_THINGS = frozenset(
     """
-    in on at behind ahead under down up live ready slow fast stable unstable available unavailable deprecated offline
-    online open closed read-only written built part about due compatible incompatible safe complete incomplete done
+    in on at behind ahead under down up live ready stable unstable available unavailable deprecated offline online
+    open closed read-only written built part about due compatible incompatible safe complete incomplete done
     idempotent stateless split frozen blocked over above below between based hosted run an not no still now currently
     only two three four five six seven eight nine ten
     """.split()
@@ -491,8 +492,41 @@ STATES_OF_THINGS = frozenset(
 # What of somebody's is a matter of work.
 POSSESSED = frozenset(
     """
-    pull request requests team service project proposal branch change changes patch review reports report estimate
-    design ticket tickets release deployment migration draft pr prs rfc commit commits fix merge department squad
-    document dashboard module code implementation refactoring presentation demo
+    deadline api export roadmap launch database endpoint config configuration schema backlog changelog pull request
+    requests team service project proposal branch change changes patch review reports report design ticket tickets
+    release deployment migration draft pr prs rfc commit commits fix merge department squad document dashboard module
+    code implementation refactoring presentation demo
+    """.split()
+)
+
+# What things do. An unknown name that does something else is taken for a person's.
+DONE_BY_THINGS = frozenset(
+    """
+    ships shipped launches launched runs ran uses used supports supported requires required needs needed depends
+    stores stored sends sent writes reads exports exported imports returns returned logs handles processes serves
+    served replaces replaced moves moved migrates migrated starts started ends ended lands contains includes provides
+    exposes lacks costs fails broke breaks crashed crashes scales scaled targets integrates follows releases released
+    shows becomes rejects accepts expects skips caches closes closed opens opened drops dropped holds keeps listens
+    polls publishes consumes encrypts validates times works raised switches switched adds removes stops stopped grew
+    doubled goes went slows belongs consists comes stays lives
+    """.split()
+)
+JUDGING = frozenset(
+    """
+    bad badly worse worst wrong poor poorly slow slowly weak weakest weaker sloppy terrible awful useless incompetent
+    unreliable rude difficult hard lousy careless messy clumsy stupid cheap cheapest best better good great brilliant
+    excellent smart talented young youngest old oldest late early drunk blames blamed blame fault mistake mistakes
+    failed fails rather hungover
+    """.split()
+)
+
+# What is done to people: a name after one of these is a person's.
+DONE_TO_PERSONS = frozenset(
+    """
+    thanked thanks met meets meet asked asks ask hired hires hire fired praised praises blamed blames helped helps
+    help invited invites invite told tells tell reminded reminds warned warns criticised criticized interviewed
+    interviews congratulated welcomed welcomes dismissed promoted demoted sacked suspended bullied married knows know
+    likes dislikes trusts mistrusts admires called calls phoned emailed informed informs persuaded convinced paid pays
+    owes appointed elected nominated
     """.split()
 )

@@ -26,8 +26,10 @@ from memory_sql.screening_words import (
     FOREIGN_WEAK,
     FUNCTION_WORDS,
     GROUPS,
+    GUARDS,
     HANDED_OUT,
     JUDGING,
+    LOOSENED,
     MONTHS_AND_DAYS,
     NEGATIONS,
     NOUNS_TOO,
@@ -126,7 +128,7 @@ _MARKUP = re.compile(
     r"|={3,}|&(?:lt|gt|amp|quot|#\w+);|\{\{|\}\}|\{%|\[[^\]]*\]\(|!\[|^\s*>"
     r"|(?:^|[\n.!;:\"'(])\s*(?:system|assistant|user|human|developer|tool|function|ai|bot|admin(?:istrator)?|"
     r"instructions?"
-    r"|note to \w+|new rules?|rules?|important|attention|override|prompt|memory)\s*[:=]"
+    r"|note(?: to \w+)?|new rules?|rules?|important|attention|override|prompt|memory)\s*[:=]"
     r"|[<>]",
     re.IGNORECASE,
 )
@@ -306,6 +308,10 @@ _ORDERED = re.compile(
     r"execut\w+|delet\w+|obey\w*|recommend\w*|prais\w+|answer\w*|repl(?:y|ied)|respond\w*|say|said|told|tell|"
     r"include\w*|append\w*|"
     r"mention\w*|believ\w+|prefer\w*|cop(?:y|ied)|shown?|treat\w*|follow\w*)\b"
+    r"|\b(?:said|says|told|asked|asks|wrote|reminded|warned|ordered|instructed)(?: \w+){0,2}? to [a-z]+"
+    r"|\brequir\w+ (?:\w+ ){0,2}?(?:sending|sharing|deleting|disabling|forwarding|uploading|paying|removing|giving)\b"
+    r"|\b(?:is|are|was|were|get|gets|be) told\b|\banswers? (?:is|are)\b|\bpraise\b"
+    rf"|\b{GUARDS}\b[^.]{{0,60}}\b{LOOSENED}\b|\b{LOOSENED}\b[^.]{{0,60}}\b{GUARDS}\b"
     rf"|\b{HANDED_OUT}\b[^.]{{0,60}}\b{WITHOUT_LIMIT}\b|\b{WITHOUT_LIMIT}\b[^.]{{0,60}}\b{HANDED_OUT}\b"
 )
 
@@ -347,6 +353,7 @@ _LIFE = PRIVATE | CHATTING
 _NOT_WORK = frozenset("he she him his her hers himself herself he's she's he'd she'd he'll she'll".split())
 _TECHNICAL = re.compile(rf"\b(?:{TECHNICAL})\b")
 _PRIVATE = re.compile(rf"\b(?:{PRIVATE_PHRASES})\b")
+_JOINED = re.compile(r"[-/_+&.]")
 _MODAL = frozenset("can cannot can't could will would may might must should never always does doesn't didn't".split())
 _THINGS_CAN = (
     DONE_BY_THINGS | WORK | frozenset("be not ship launch run use support need start end move go replace take".split())
@@ -354,6 +361,7 @@ _THINGS_CAN = (
 _PREPOSITIONS = frozenset("to for about at in on with from of".split())
 _TO_THINGS = frozenset("of for in on from to with than over via into the a an use uses using".split())
 _NO_PAST = frozenset("need feed speed exceed proceed succeed embed".split())
+_LIKE = frozenset("customer client colleague like named engineer".split())
 _ARTICLES = frozenset("a an the our".split())
 _BEING = frozenset("is was has had got gets becomes".split())
 _BEFORE_OBJECT = frozenset("by with to from contact via and or for".split())
@@ -366,7 +374,8 @@ def _is_personal(sentence: str, known: _Known) -> bool:
     lower = sentence.lower()
     if not people:
         lower = _TECHNICAL.sub("work", lower)
-    words = {found.lower() for found in _WORD.findall(lower)} | {token.key for token in tokens if people}
+    words = {part for found in _WORD.findall(lower) for part in (found, *_JOINED.split(found))}
+    words |= {token.key for token in tokens if people}
     if _PRIVATE.search(lower) or words & (_NOT_WORK | _reserved(sentence, bool(people))):
         return True
     if words & JUDGING and any(not _tells(tokens, end) for _, end in people):
@@ -382,6 +391,8 @@ def _is_unknown_person(tokens: Sequence[_Token], position: int) -> bool:
     if not token.capital or _is_ordinary(token.key) or token.key in MONTHS_AND_DAYS:
         return False
     before = tokens[position - 1].key if position else ""
+    if before in _LIKE or (before == "as" and position > 1 and tokens[position - 2].key == "such"):
+        return True
     if before in GROUPS or before in WORK or before in _TO_THINGS:
         return False
     if token.owns:
@@ -569,7 +580,14 @@ def _names_somebody(text: str, known: _Known) -> str | None:
     for position in range(len(tokens)):
         if tokens[position].key not in PERSONS and _end_of_person(tokens, position, known) > position:
             return "name"
+        if any(_is_name(part, known) for part in _JOINED.split(tokens[position].key)):
+            return "name"
     return None
+
+
+def _is_name(part: str, known: _Known) -> bool:
+    """A part of a compound (`anna_smith`, `Anna/Tom`) that is nothing but a name."""
+    return part not in _ORDINARY and part not in MONTHS_AND_DAYS and (part in known.parts or part in _GIVEN)
 
 
 def _singles_somebody_out(text: str) -> str | None:

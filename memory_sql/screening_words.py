@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FUNCTION_WORDS = frozenset(
     """
-    a an the and or but nor so yet if then than as at by for from in into of off on onto out over per since through
+    nobody everybody a an the and or but nor so yet if then than as at by for from in into of off on onto out over per since through
     till to under until up upon via with within without about above across after again against all along also although
     among any are around aren't be because been before being below between both can can't cannot could couldn't did
     didn't do does doesn't don't down during each either else every few had hadn't has hasn't have haven't he her here
@@ -281,10 +281,10 @@ PRIVATE = frozenset(
     happy unhappy angry furious jealous ashamed embarrassed embarrassing guilty afraid scared nervous excited tired
     exhausted homesick heartbroken bored lazy shy introvert introverted extrovert feelings feeling mood moods moody
     cries cried crying tears panic phobia dreams therapist's shoes dress clothes wardrobe perfume makeup jewellery
-    jewelry personality horoscope zodiac born birth birthplace nationality passport maiden nickname secretly secret
-    rumour rumor rumours gossip gossips scandal bullied bullying harassed harassment abused abusive assault assaulted
-    raped stalked stalker blackmail favourite favorite favourites favorites likes liked loves loved hates hated
-    dislikes enjoys adores fond hobbyist school kindergarten nursery daycare preschool homework college-fund
+    jewelry personality horoscope zodiac born birth birthplace nationality passport maiden nickname secretly privately
+    secret rumour rumor rumours gossip gossips scandal bullied bullying harassed harassment abused abusive assault
+    assaulted raped stalked stalker blackmail favourite favorite favourites favorites likes liked loves loved hates
+    hated dislikes enjoys adores fond hobbyist school kindergarten nursery daycare preschool homework college-fund
     babysitter nanny ovulation contraception contraceptive condom lipstick botox orthodontist braces glasses myopia
     girlfriend's boyfriend's crypto-wallet tinder bumble okcupid onlyfans dna-test herself himself
     """.split()
@@ -529,4 +529,19 @@ DONE_TO_PERSONS = frozenset(
     likes dislikes trusts mistrusts admires called calls phoned emailed informed informs persuaded convinced paid pays
     owes appointed elected nominated
     """.split()
+)
+
+# What guards money, access and data, and how it is given up: a statement that loosens a guard acts like an order.
+GUARDS = (
+    r"(?:firewalls?|security|authentication|two-factor|2fa|mfa|reviews?|approvals?|invoices?|payments?|"
+    r"refunds?|passwords?|"
+    r"credentials?|tokens?|permissions?|audits?|backups?|verification|validation|logins?|encryption|"
+    r"safeguards?|restrictions?)"
+)
+LOOSENED = (
+    r"(?:disabl\w+|(?:switch|turn)(?:ed|ing|es|s)? off|off|waiv\w+|skip\w*|bypass\w*|unseen|unchecked|"
+    r"optional|hand(?:s|ed|ing)? out|"
+    r"suspended|not needed|unnecessary|ignor\w+|delet\w+|pre-?approved|(?:is|are|get|gets|count as|"
+    r"counts as) (?:approved|paid)|"
+    r"shar(?:e|es|ed|ing)|giv(?:e|es|en|ing) (?:out|away)|lifted|obsolete)"
 )

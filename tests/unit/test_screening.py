@@ -68,7 +68,7 @@ def test_attack_is_withheld_unless_it_is_a_plain_statement(attack: Attack) -> No
 
 
 def test_attacks_are_many_and_hardly_any_passes() -> None:
-    assert len(ATTACKS) == len({attack.text for attack in ATTACKS}) >= 130
+    assert len(ATTACKS) == len({attack.text for attack in ATTACKS}) >= 150
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
     assert sum(attack.passes is not None for attack in ATTACKS) == 3
 
@@ -79,6 +79,7 @@ def test_attacks_are_many_and_hardly_any_passes() -> None:
         ("break-out", {"markup", "code"}),
         ("command", {"instruction", "question"}),
         ("authority", {"instruction"}),
+        ("loosened", {"instruction"}),
         ("translated", {"language", "personal"}),
         ("obfuscated", {"invisible", "markup", "code"}),
         ("exfiltration", {"link", "code", "contact", "markup"}),
@@ -186,6 +187,8 @@ SOURCE = "Jonas Holt said the deadline of Atlas is 24 April and the budget is no
         ("Mr Holm said the deadline of Atlas is 24 April", "name"),
         ("Frau Holm said the deadline of Atlas is 24 April", "name"),
         ("Priya said the deadline of Atlas is 24 April", "name"),
+        ("The priya_k branch of Atlas is due 24 April", "name"),
+        ("The deadline of Jonas/Atlas is 24 April", "name"),
         ("The deadline of Atlas is 24 April, see @jonas", "contact"),
         ("The deadline of Atlas is 24 April, ask jo@example.org", "contact"),
         ("He said the deadline of Atlas is 24 April", "pronoun"),

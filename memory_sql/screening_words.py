@@ -4,15 +4,15 @@ from __future__ import annotations
 
 FUNCTION_WORDS = frozenset(
     """
-    nobody everybody a an the and or but nor so yet if then than as at by for from in into of off on onto out over per since through
-    till to under until up upon via with within without about above across after again against all along also although
-    among any are around aren't be because been before being below between both can can't cannot could couldn't did
-    didn't do does doesn't don't down during each either else every few had hadn't has hasn't have haven't he her here
-    hers him his how i i'm i've is it it's its itself just less let's many may me might mine more most much must my
-    neither never no none not nothing now once one only other our ours ourselves own rather same shall she should
-    shouldn't some someone somebody something still such that that's their theirs them themselves there there's these
-    they this those though too very was wasn't we we're we've were weren't what when where whether which while who
-    whom whose why will won't would wouldn't you your
+    nobody everybody a an the and or but nor so yet if then than as at by for from in into of off on onto out over per
+    since through till to under until up upon via with within without about above across after again against all along
+    also although among any are around aren't be because been before being below between both can can't cannot could
+    couldn't did didn't do does doesn't don't down during each either else every few had hadn't has hasn't have
+    haven't he her here hers him his how i i'm i've is it it's its itself just less let's many may me might mine more
+    most much must my neither never no none not nothing now once one only other our ours ourselves own rather same
+    shall she should shouldn't some someone somebody something still such that that's their theirs them themselves
+    there there's these they this those though too very was wasn't we we're we've were weren't what when where whether
+    which while who whom whose why will won't would wouldn't you your
     """.split()
 )
 

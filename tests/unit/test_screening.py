@@ -17,7 +17,14 @@ from memory_sql.text import sentences
 from tests.attacks import ATTACKS, Attack
 from tests.private_facts import CONVERSATIONS, conversations
 from tests.unit.alike import ALIKE_PAIRS, UNLIKE_PAIRS
-from tests.unit.held_out import HELD_OUT_PRIVATE, HELD_OUT_SHAREABLE, SECOND_PRIVATE, SECOND_SHAREABLE
+from tests.unit.held_out import (
+    HELD_OUT_PRIVATE,
+    HELD_OUT_SHAREABLE,
+    SECOND_PRIVATE,
+    SECOND_SHAREABLE,
+    THIRD_PRIVATE,
+    THIRD_SHAREABLE,
+)
 
 PLANTED = conversations()
 PRIVATE = [fact for conversation in PLANTED for fact in conversation.private]
@@ -113,6 +120,13 @@ def test_held_out_shareable_facts_may_be_shown(facts: tuple[str, ...]) -> None:
     """Measured once before any fix: 52 of 60, and 49 of the second 60. They were looked at since."""
     assert len(set(facts)) == 60
     assert sum(withheld(text) is None for text in facts) >= 54
+
+
+def test_third_round_is_as_it_was_measured() -> None:
+    """Written last; no rule was changed after it."""
+    assert len(set(THIRD_PRIVATE)) == len(set(THIRD_SHAREABLE)) == 40
+    assert [text for text in THIRD_PRIVATE if withheld(text) is None] == []
+    assert sum(withheld(text) is None for text in THIRD_SHAREABLE) == 37
 
 
 def test_talk_of_private_life_hardly_passes(shared: Path) -> None:

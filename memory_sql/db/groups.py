@@ -120,7 +120,7 @@ class GroupRepository:
             )
             .values(left_at=func.greatest(now, _m.joined_at))
         )
-        ids = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="ids")
+        ids = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="ids").render_derived()
         was_one = exists().where(_m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id == ids.c.user_id)
         never = select(
             literal(self._agent_key), literal(scope_id), ids.c.user_id, literal(now), literal(now), literal("host")

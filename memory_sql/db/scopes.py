@@ -239,7 +239,7 @@ class ScopeRepository:
         self, agent_key: int, scope_ids: Collection[int], users: Collection[str]
     ) -> dict[int, frozenset[str]]:
         """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
-        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked")
+        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
         ids = func.memory.user_ids(agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
         found = await self._session.execute(
             select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))

@@ -109,7 +109,7 @@ class GroupRepository:
         return found is not None
 
     async def leave(self, scope_id: int, users: Sequence[str], now: datetime) -> None:
-        """None of these ids is a member from now on, nor becomes one by a late message, also what never was one."""
+        """None of these ids is a member from now on. (`memory.add_messages` lets none of a leaver's ids in by a late message.)"""
         await self._session.execute(
             update(_m)
             .where(
@@ -120,13 +120,6 @@ class GroupRepository:
             )
             .values(left_at=func.greatest(now, _m.joined_at))
         )
-        ids = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="ids").render_derived()
-        was_one = exists().where(_m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id == ids.c.user_id)
-        never = select(
-            literal(self._agent_key), literal(scope_id), ids.c.user_id, literal(now), literal(now), literal("host")
-        ).where(~was_one)
-        columns = ["agent_key", "scope_id", "user_id", "joined_at", "left_at", "source"]
-        await self._session.execute(insert(_m).from_select(columns, never))
 
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[Key, ...]:
         """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.

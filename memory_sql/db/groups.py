@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, cast, exists, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, Text
 
 from memory_sql.db.corrections import Key
 from memory_sql.db.observations import STATUS
@@ -109,7 +108,7 @@ class GroupRepository:
         return found is not None
 
     async def leave(self, scope_id: int, users: Sequence[str], now: datetime) -> None:
-        """None of these ids is a member from now on. (`memory.add_messages` lets none of a leaver's ids in by a late message.)"""
+        """None of these ids is a member from now on; `memory.add_messages` lets none of them in by a late message."""
         await self._session.execute(
             update(_m)
             .where(

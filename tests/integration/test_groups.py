@@ -432,7 +432,7 @@ async def test_model_that_names_a_group_it_was_not_offered_gives_it_nothing(memo
     invented = replace(extraction, observations=(item.model_copy(update={"scope": "group_1"}),))
     drafts, counted = formation.drafts_of(invented, loaded, memory.settings)
     assert [draft.scope.owner for draft in drafts] == ["u:mia"]
-    assert counted == {"not_a_member": 1}
+    assert +counted == {"not_a_member": 1}
 
 
 async def test_leaving_while_the_model_works_refuses_its_answer(memory: Memory, parrot: Parrot) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
 WHY: dict[str, Any] = {"actor": "desk", "reason": "changed teams"}
 SECONDS = 30.0
+PAGE = (Path(__file__).parents[2] / "docs" / "groups.md").read_text("utf-8")
 
 
 @pytest.fixture
@@ -228,6 +231,15 @@ async def test_group_stands_and_falls_with_the_host(memory: Memory, host: AsyncS
         await (host.commit() if commit else host.rollback())
     assert [m.user_id for m in await memory.groups.members("crew", **ADA)] == ["jonas"]
     assert await standing(memory) == {"We sail.": "archived"}
+
+
+async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/groups.md", "exec"), names)
+    await names["teams"](memory)
+    assert "source='import'" in capsys.readouterr().out
+    assert [m.user_id for m in await memory.groups.members("harbor", **ADA)] == ["jonas"]
 
 
 # Leaving ends visibility

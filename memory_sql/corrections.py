@@ -432,6 +432,95 @@ async def _poisoned(session: Session, agent_key: int, target: ForgetTarget) -> P
 
 
 @dataclass(frozen=True, slots=True)
+class Departing:
+    """What is to be archived in some scopes, what stands again then, and what was made of it in others."""
+
+    scope_ids: tuple[int, ...]
+    standings: tuple[Standing, ...]
+    replaced: tuple[Standing, ...]
+    closure: Closure
+
+    @property
+    def keys(self) -> list[Key]:
+        return [*(one.key for one in self.standings), *self.closure.observations]
+
+    @property
+    def scopes(self) -> set[int]:
+        return {*self.scope_ids} | self.closure.scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The ids of what was archived, and of what was made of it and erased; `held` counts what of that is kept."""
+
+    observations: tuple[str, ...] = ()
+    retracted: tuple[str, ...] = ()
+    held: int = 0
+    withheld: tuple[int, ...] = ()
+
+
+async def archive(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    scope_ids: Collection[int],
+    choose: Callable[[], Awaitable[Collection[Key]]],
+) -> Archived:
+    """Archives what `choose` finds in these scopes, as often as it is asked; what was made of it elsewhere is erased.
+
+    The texts are as they were before they took any of it in, and are told anew. Whatever a model is making just now of what
+    these scopes hold is refused, also where nothing is chosen. What a legal hold keeps stays as it is.
+    """
+
+    async def look() -> Departing:
+        return await _departing(session, agent_key, scope_ids, await choose())
+
+    found = await _locked(session, agent_key, look)
+    tainted: set[int] = set()
+    while again := await _rewind(session, asked, agent_key, found.keys, "retract"):
+        tainted |= set(again)
+        found = await look()  # what gave way in a version stands again, as it had before
+    repository = CorrectionRepository(session, agent_key)
+    changes = [Change(one, "archived", "leave", more=_because(one, {})) for one in found.standings]
+    changes += [Change(one, "active", "leave") for one in found.replaced]
+    await repository.change(changes, asked.entry)
+    await _erase_derived(session, asked, agent_key, found.closure)
+    await repository.raise_epochs(found.scopes)
+    withheld = await _rebuild(session, asked, agent_key, tainted, found.scopes)
+    return Archived(
+        observations=tuple(observation_id(*one.key) for one in found.standings),
+        retracted=tuple(observation_id(*key) for key in found.closure.observations),
+        held=found.closure.held_observations,
+        withheld=tuple(withheld),
+    )
+
+
+async def _departing(
+    session: Session, agent_key: int, scope_ids: Collection[int], chosen: Collection[Key]
+) -> Departing:
+    repository, going = CorrectionRepository(session, agent_key), set(chosen)
+    derived = await repository.derived(going) if going else ()
+    elsewhere = tuple(key for key in derived if key not in going)
+    replaced = [one for one in await repository.superseded_by(going) if one.key not in going] if going else []
+    stands = [one for one in replaced if {twin.key for twin in await repository.twins([one.key], "active")} <= going]
+    return Departing(
+        tuple(sorted(scope_ids)),
+        tuple(await repository.standings(going)) if going else (),
+        tuple(stands),
+        await ForgettingRepository(session, agent_key).closure(Seeds(observations=elsewhere)),
+    )
+
+
+async def _erase_derived(session: Session, asked: Asked, agent_key: int, closure: Closure) -> None:
+    """What it had taken the place of stands again."""
+    if not closure.observations:
+        return
+    await ForgettingRepository(session, agent_key).erase(closure, (), (), asked.now)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=closure.scopes):
+        await StateRepository(session).stand_again(state, asked.now)
+
+
+@dataclass(frozen=True, slots=True)
 class Releasable:
     standings: tuple[Standing, ...]
     ledger: dict[Key, dict[str, Any]]

@@ -8,7 +8,7 @@ transaction that stores what came of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil, log
@@ -46,7 +46,10 @@ ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what p
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its."""
+    """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its.
+
+    `members` are those of the window's users who belong to it, of a group: only what they say goes there.
+    """
 
     alias: str
     kind: ScopeKind
@@ -54,10 +57,17 @@ class Target:
     display_name: str | None
     state: ScopeState | None = None
     knows: tuple[str, ...] = ()
+    members: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
+        if self.kind == "group" and not self.members:
+            return False
         return self.state is None or self.state.is_active
+
+    def takes(self, users: Collection[str]) -> bool:
+        """Whether what these users say may go there, as far as it is a matter of who they are."""
+        return self.kind != "group" or (bool(self.members) and self.members.issuperset(users))
 
     @property
     def offered(self) -> OfferedScope:
@@ -205,9 +215,11 @@ async def _filled(
         if scope is None:
             targets.append(target)
             continue
-        may_show = {"individual": alone, "group": members.get(scope.scope_id) == len(persons)}.get(target.kind, True)
+        present = members.get(scope.scope_id, frozenset())
+        may_show = {"individual": alone, "group": present.issuperset(persons)}.get(target.kind, True)
         texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
-        targets.append(replace(target, state=scope, knows=_cut(texts, settings.scope_text_max_characters)))
+        knows = _cut(texts, settings.scope_text_max_characters)
+        targets.append(replace(target, state=scope, knows=knows, members=present))
     return tuple(targets)
 
 
@@ -292,7 +304,9 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
     refused["inactive_scope"] += sum((draft.scope.owner, draft.scope.name) in closed for draft in drafts)
     drafts = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
-    refused = +refused
+    kept = await _of_members(scopes, state.agent_key, drafts, locked)
+    refused["not_a_member"] += len(drafts) - len(kept)
+    drafts, refused = kept, +refused
     saved = await ObservationRepository(session).save(
         state.agent_key, drafts, locked, run_id=loaded.run.run_id, now=now
     )
@@ -307,6 +321,19 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     await runs.succeed(loaded.run, now, **outcome)
     await runs.outlive(state.agent_key, state.dead_run_id)
     return Applied(saved, dict(refused), state.agent_key)
+
+
+async def _of_members(
+    scopes: ScopeRepository, agent_key: int, drafts: Sequence[Draft], locked: Sequence[ScopeState]
+) -> list[Draft]:
+    """Those that go to no group, or come from people who are members of it now, under its lock."""
+    groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group"}
+    users = {user for draft in drafts if draft.scope.owner in groups for user in draft.related_users}
+    if not users:
+        return list(drafts)
+    members = await scopes.members_among(agent_key, sorted(groups.values()), sorted(users))
+    allowed = {owner: members.get(scope_id, frozenset()) for owner, scope_id in groups.items()}
+    return [d for d in drafts if d.scope.owner not in groups or allowed[d.scope.owner].issuperset(d.related_users)]
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
@@ -405,10 +432,12 @@ class _Sieve:
     def _route(self, item: ExtractedObservation, sources: Sequence[BufferedMessage]) -> Target | None:
         """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
 
-        What is somebody's own can only come from what they said: nobody's scope is written by another's words.
+        What is somebody's own can only come from what they said: nobody's scope is written by another's words. What is a
+        group's can only come from its members.
         """
         wanted = (item.scope or "").strip().casefold()
-        authors = {owner_key("individual", m.user_id) for m in sources if m.user_id}
+        users = {m.user_id for m in sources if m.user_id}
+        authors = {owner_key("individual", user) for user in users}
         target = self._by_alias.get(wanted)
         if target is None:
             if wanted != "individual":
@@ -416,6 +445,9 @@ class _Sieve:
             target = _author(self._loaded, authors)
         elif target.kind == "individual" and authors and target.owner not in authors:
             self.refused["not_the_author"] += 1
+            target = _author(self._loaded, authors)
+        elif not target.takes(users):
+            self.refused["not_a_member"] += 1
             target = _author(self._loaded, authors)
         if target is None or not target.is_open:
             self.refused["no_single_author" if target is None else "inactive_scope"] += 1

@@ -1,8 +1,8 @@
 """The whole flow on one page: what goes in, what is made of it, what comes out. Read this first.
 
-`Memory` and `Work` (what a model has part in) are the only openers of transactions. Work with a language model goes in
-three steps: load and lease, in a transaction; ask the model, holding no connection; apply, in a transaction that
-re-checks what was loaded.
+`Memory`, `Work` (what a model has part in) and `Groups` are the only openers of transactions. Work with a language model
+goes in three steps: load and lease, in a transaction; ask the model, holding no connection; apply, in a transaction
+that re-checks what was loaded.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ from memory_sql.errors import (
     NotFoundError,
     SchemaError,
 )
+from memory_sql.groups import Groups
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
@@ -307,6 +308,11 @@ class Memory:
     @property
     def _work(self) -> Work:
         return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+
+    @property
+    def groups(self) -> Groups:
+        """Groups of agents, and who belongs to them."""
+        return Groups(self.database.serving(), self.settings, self.now)
 
     # What goes in
 

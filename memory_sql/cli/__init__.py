@@ -25,6 +25,7 @@ from memory_sql.cli import (
     work,
 )
 from memory_sql.cli.database import db
+from memory_sql.cli.groups import group
 from memory_sql.errors import MemorySQLError
 
 app = typer.Typer(
@@ -79,6 +80,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(group, name="group")
 app.add_typer(db, name="db")
 
 

@@ -12,6 +12,7 @@ BEFORE_TABLES = ("search_tokens",)  # what indexes are made of
 FUNCTIONS = (
     "principal",
     "user_ids",
+    "left_groups",
     "visible_scopes",
     "visible_sessions",
     "retention_start",

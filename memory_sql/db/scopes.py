@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -235,19 +235,25 @@ class ScopeRepository:
         )
         return {row.scope_id: row.epoch for row in found}
 
-    async def members_among(self, agent_key: int, scope_ids: Sequence[int], users: Sequence[str]) -> dict[int, int]:
-        """How many of these users belong to each of the group scopes."""
+    async def members_among(
+        self, agent_key: int, scope_ids: Collection[int], users: Collection[str]
+    ) -> dict[int, frozenset[str]]:
+        """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
+        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
+        ids = func.memory.user_ids(agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
         found = await self._session.execute(
-            select(MemberRow.scope_id, func.count(MemberRow.user_id.distinct()).label("members"))
+            select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))
+            .select_from(asked)
+            .join(ids, true())
+            .join(MemberRow, MemberRow.user_id == ids.c.user_id)
             .where(
                 MemberRow.agent_key == agent_key,
                 MemberRow.scope_id.in_(scope_ids),
-                MemberRow.user_id.in_(users),
                 MemberRow.left_at.is_(None),
             )
             .group_by(MemberRow.scope_id)
         )
-        return {row.scope_id: row.members for row in found}
+        return {row.scope_id: frozenset(row.users) for row in found}
 
     async def lock_or_make(
         self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime

@@ -264,6 +264,7 @@ class MemberRow(Base):
             postgresql_where=text("left_at IS NULL"),
         ),
         Index("members_user_id_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NULL")),
+        Index("members_left_at_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NOT NULL")),
         {"comment": "One row per time that a user belonged to a group; open ones let the user see its memory."},
     )
 

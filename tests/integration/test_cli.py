@@ -514,7 +514,7 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
-GROUPS = (["db"], ["db", "vectors"])
+GROUPS = (["group"], ["db"], ["db", "vectors"])
 
 
 def commands(*group: str) -> list[list[str]]:
@@ -525,7 +525,7 @@ def commands(*group: str) -> list[list[str]]:
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 54
+    assert len(listed) == 60
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage

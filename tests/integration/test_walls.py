@@ -224,6 +224,45 @@ async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
     assert (await walled.maintain()).messages == 3
 
 
+async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row_of_it(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    await live(memory, llm)
+    await walled.observe("Mia's plan.", **MIA, group_id="harbor")
+    left = await walled.groups.remove_member("harbor", "mia", agent_id="ada", actor="desk")
+    assert len(left.archived) == 1
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        owners = {row["owner"] for row in await raw.fetch("SELECT owner FROM memory.scopes")}
+        assert owners == {"u:mia", "c"}
+        assert set((await counts(raw, ["sessions", "messages", "members"])).values()) == {0}
+        assert await raw.fetch("SELECT FROM memory.observations WHERE content ~ 'Ship'") == []
+        await enter(raw, "ada", "jonas")
+        assert await counts(raw, ["sessions", "messages", "members"]) == {"sessions": 1, "messages": 2, "members": 2}
+    assert await walled.messages(**MIA) == []
+    assert {m.user_id for m in await walled.groups.members("harbor", agent_id="ada")} == {"jonas"}
+    made = await walled.groups.create("quay", agent_id="ada")
+    assert await walled.groups.list(agent_id="ada") == await memory.groups.list(agent_id="ada")
+    assert (await walled.groups.rename("quay", "Quay", agent_id="ada")).scope_id == made.scope_id
+    await walled.groups.add_member("harbor", "mia", agent_id="ada")
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await counts(raw, ["sessions", "messages"]) == {"sessions": 1, "messages": 5}
+    assert list(await memory.verify()) == []
+
+
+async def test_user_lets_nobody_into_a_group_and_nobody_out(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    (scope,) = [s.ref.id for s in await memory.scopes(**MIA) if s.ref.kind == "group"]
+    insert = "INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES (1, $1, 'eve')"
+    await refused(raw, insert, scope, agent="ada", user="mia")
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert await raw.execute("UPDATE memory.members SET left_at = now()") == "UPDATE 0"
+        assert await raw.execute("UPDATE memory.scopes SET display_name = 'Mine'") == "UPDATE 0"
+    assert len(await memory.groups.members("harbor", agent_id="ada")) == 2
+
+
 async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     async with raw.transaction():
@@ -516,8 +555,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-agent_settings digest_candidates known_at my_agent my_scopes my_user_ids observation_version read_messages search
-search_messages search_observations served_agent static_layer static_layer_at
+agent_settings digest_candidates known_at my_agent my_left_groups my_scopes my_user_ids observation_version read_messages
+search search_messages search_observations served_agent static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

@@ -48,6 +48,8 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.members: set[tuple[str, str, str]] = set()  # agent, group, user
+        self.left: set[tuple[str, str, str]] = set()
+        self.places: dict[Key, set[str]] = {}  # the groups of each agent's session
         self.participants: dict[Key, set[str]] = {}  # by agent and session
         self.marks: dict[str, Key] = {}
         self.scope_ids: dict[int, Key] = {}
@@ -55,13 +57,15 @@ class World:
 
     def visible(self, agent: str, user: str, session: str | None) -> set[Key]:
         owners = {"c", f"u:{user}"} | {f"g:{g}" for a, g, u in self.members if (a, u) == (agent, user)}
-        if session is not None and user in self.participants.get((agent, session), ()):
+        if session is not None and (agent, session) in self.talks(agent, user):
             owners.add(f"s:{session}")
         return {(agent, owner) for owner in owners} & set(self.marks.values())
 
     def talks(self, agent: str, user: str) -> set[Key]:
-        """The conversations that the user took part in."""
-        return {key for key, users in self.participants.items() if key[0] == agent and user in users}
+        """The conversations that the user took part in, and of which they have left no group."""
+        left = {group for a, group, u in self.left if (a, u) == (agent, user)}
+        took_part = {key for key, users in self.participants.items() if key[0] == agent and user in users}
+        return {key for key in took_part if not left & self.places[key]}
 
     async def fill(self, memory: Memory) -> None:
         for agent in AGENTS:
@@ -83,6 +87,7 @@ class World:
         await memory.add(said, agent_id=agent, user_id=user, session_id=session, group_ids=groups)
         present = self.participants.setdefault((agent, session), set())
         present.add(user)
+        self.places.setdefault((agent, session), set()).update(groups)
         self.members |= {(agent, group, who) for group in groups for who in present}
 
     async def learn(self, memory: Memory, agent: str, owner: dict[str, Any]) -> None:
@@ -133,6 +138,7 @@ class World:
             else:
                 await unit.execute(insert(MemberRow).values(**key, user_id=user, joined_at=func.clock_timestamp()))
         (self.members.discard if leaves else self.members.add)((agent, group, user))
+        (self.left.add if leaves else self.left.discard)((agent, group, user))
 
 
 LEAVE = """

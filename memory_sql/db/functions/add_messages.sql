@@ -3,8 +3,8 @@
 -- after its text has gone. Everything is counted under the session's row lock, so that two calls at once can't both miss
 -- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
 -- signal, said_at, keyed, search_extra (may be left out). Group scopes are made where missing; the user and the writers
--- become members unless they ever were: somebody who left doesn't come back by a late message. What is said while the
--- session is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
+-- become members unless they ever were: somebody who left doesn't come back by a late message, nor by another id that they
+-- go by. What is said while the session is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
 -- own go before them. Wakes the workers when the session is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
@@ -179,6 +179,19 @@ BEGIN
         WHERE s.agent_key = v_agent AND s.owner = ANY (SELECT 'g:' || g FROM unnest(p_groups) g) AND s.name = ''
           AND NOT EXISTS (
               SELECT FROM memory.members m WHERE m.agent_key = v_agent AND m.scope_id = s.scope_id AND m.user_id = u
+          )
+          AND NOT EXISTS (  -- nor by another id of somebody who left
+              WITH RECURSIVE person (user_id) AS (
+                  SELECT u
+                  UNION
+                  SELECT l.into_user_id
+                  FROM person p
+                  JOIN memory.user_aliases l ON l.agent_key = v_agent AND l.user_id = p.user_id AND l.ended_at IS NULL
+              )
+              SELECT
+              FROM person p
+              CROSS JOIN LATERAL memory.left_groups(v_agent, p.user_id) l
+              WHERE s.owner = 'g:' || l.group_id
           )
         ON CONFLICT DO NOTHING;
     END IF;

@@ -1,5 +1,5 @@
 -- memory.my_scopes(): the scopes that the principal of this transaction may see, by memory.visible_scopes; empty for nobody
--- and for the library's own work, which my_agent, my_user_ids, served_agent and serves_all are there for. These are what row-level
+-- and for the library's own work, which my_agent, my_user_ids, my_left_groups, served_agent and serves_all are there for. These are what row-level
 -- policies compare with. They run as their owner, or reading scopes would ask the policy of scopes, which asks them; they
 -- take no argument, so they tell a caller nothing but what belongs to the principal. In PL/pgSQL, which keeps their plans:
 -- each statement asks them several times.
@@ -63,3 +63,16 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.my_user_ids() IS 'The ids of the user on whose behalf this transaction works.';
+
+-- memory.my_left_groups(): the groups that the user has left.
+CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(SELECT l.group_id FROM memory.left_groups(memory.my_agent(), memory.principal() ->> 'user') l);
+END
+$$;
+
+COMMENT ON FUNCTION memory.my_left_groups() IS
+    'The groups that the user has left on whose behalf this transaction works.';

@@ -1,7 +1,7 @@
 -- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
 -- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
--- user only reads: what lies in the scopes that memory.visible_scopes names, the sessions that they took part in, nothing of
--- runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
+-- user only reads: what lies in the scopes that memory.visible_scopes names, the sessions that they took part in unless they
+-- have left a group of it, nothing of runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
 -- `memory-sql db roles` forces the policies on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
@@ -73,6 +73,7 @@ CREATE POLICY service ON memory.sessions USING (
 );
 CREATE POLICY users ON memory.sessions FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
+    AND NOT group_ids && (SELECT memory.my_left_groups())
 );
 
 ALTER TABLE memory.messages ENABLE ROW LEVEL SECURITY;

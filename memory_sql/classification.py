@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from memory_sql import personal_words as personal
@@ -22,12 +23,16 @@ FINANCIAL_KINDS = frozenset({"card", "iban", "account number"})
 _MARK = re.compile(r"\[secret: ([a-z ]{2,20})\]")
 _WORD = re.compile(r"[^\W\d_]{2,40}")
 _PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as it may stand in any sentence
+_CLOSING = ".,;:!?)]}…"
+_ENDS = re.compile(r"[\"'`“”»]?(?:\s*$|[ \t]*[\n\r.,;!?)])")
 _QUOTES = "\"'`“”„«»"
 _TO = frozenset({"to", "auf", "à", "a", "en"})
 _DULL = re.compile(
     r"v?\d[\d.,:/+-]*[a-zA-Z%]{0,3}|[a-zA-Z]{1,12}[-_#]?\d{1,6}|(?:[a-zA-Z]{2,20}[-_ ]){1,5}[a-zA-Z]{0,12}\d{0,4}|"
     r"[\w./-]{1,200}\.[a-z]{1,5}\d?|\d{4}-\d\d-\d\dT[\d:.]+Z?"
 )
+_DOUBLED = bytes(48) + bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)) + bytes(198)  # by the digit's ASCII code: twice its value
+_NUMBERS = {ord("A") + n: str(10 + n) for n in range(26)}
 _EVEN = {
     **{code: unicodedata.normalize("NFKD", chr(code)).lower()[0] for code in range(0xC0, 0x250) if chr(code).isalpha()},
     **{code: chr(code - 0xFEE0).lower() for code in range(0xFF01, 0xFF5F)},  # full-width forms
@@ -56,7 +61,8 @@ class Masked:
 
 def classify(text: str) -> Classification:
     """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there."""
-    found = {_category(kind) for kind in (*_MARK.findall(text), *mask(text).found)}
+    text = mask(text).text
+    found = {_category(kind) for kind in _MARK.findall(text)}
     even = text.lower().translate(_EVEN)
     words = frozenset(_WORD.findall(even))
     found |= {category for category, some in personal.WORDS.items() if not some.isdisjoint(words)}
@@ -148,30 +154,30 @@ def _replaced(text: str, spans: Iterator[tuple[tuple[int, int], str]], found: Co
 def _secrets(rule: rules.SecretRule, text: str) -> Iterator[tuple[int, int]]:
     for match in rule.pattern.finditer(text):
         first, last = match.span("secret")
-        last = first + len(match["secret"].rstrip(".,;:!?)]}»…")) if rule.look in ("password", "strong") else last
-        value = text[first:last]
-        if value and not value.lstrip("\"'[").startswith("secret") and _looks(rule.look, value, match):
+        if rule.look != "any":
+            value = match["secret"].rstrip(_CLOSING)
+            first, last = first + len(value) - len(value.lstrip(_QUOTES)), first + len(value.rstrip(_QUOTES))
+        if first < last and not text.startswith(("[secret", "secret: "), first) and _looks(rule.look, match, first, last):
             yield first, last
 
 
-def _looks(look: rules.Look, value: str, match: re.Match[str]) -> bool:
+def _looks(look: rules.Look, match: re.Match[str], first: int, last: int) -> bool:
+    value = match.string[first:last]
     if look == "password":
-        return _is_password(value, match)
-    return look == "any" or look == "code" or _is_strong(value.strip(_QUOTES))
+        return _is_password(value, match.string[last : last + 40], match, is_quoted=first > match.start("secret"))
+    return look != "strong" or _is_strong(value)
 
 
-def _is_password(value: str, match: re.Match[str]) -> bool:
+def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool) -> bool:
     """Whether this is what a password is, and not what is said of one. A plain word has to end its sentence."""
-    bare = value.strip(_QUOTES)
-    rest = match.string[match.start("secret") + len(value) :][:40]
-    if len(bare) < 3 or bare.lower() in rules.NOT_SECRETS or bare[0] in "<{$*…%[(" or "(" in bare or "://" in bare:
+    if len(value) < 3 or value.lower() in rules.NOT_SECRETS or value[0] in "<{$*…%[(" or "(" in value or "://" in value:
         return False
-    if bare.isdigit():
-        return len(bare) >= 4 and rules.NOT_A_PASSWORD_AFTER.match(rest) is None
-    if bare != value or _PLAIN.fullmatch(bare) is None:
-        return len(bare) >= 4 and any(character.isalnum() for character in bare)
-    ends = not rest.lstrip(" \t") or rest.lstrip(" \t")[0] in "\n\r.,;!)"
-    return ends and len(bare) >= 5 and match["to"].strip().lower() not in _TO and not bare.endswith(("ed", "ing"))
+    if value.isdigit():
+        return len(value) >= 4 and rules.NOT_A_PASSWORD_AFTER.match(rest) is None
+    if is_quoted or _PLAIN.fullmatch(value) is None:
+        return len(value) >= 4 and any(character.isalnum() for character in value)
+    ends = _ENDS.match(rest) is not None
+    return ends and len(value) >= 5 and match["to"].strip().lower() not in _TO and not value.endswith(("ed", "ing"))
 
 
 def _is_strong(value: str) -> bool:
@@ -188,41 +194,36 @@ def _dull(value: str) -> bool:
 
 
 def _cards(text: str) -> Iterator[tuple[int, int]]:
+    end = 0
     for match in rules.CARD.finditer(text):
-        digits = re.sub(r"\D", "", match["secret"])
-        if rules.ISSUERS.fullmatch(digits) and _passes_luhn(digits):
+        digits = match["secret"].replace(match["by"] or " ", "")
+        if match.start() >= end and rules.ISSUERS.fullmatch(digits) and _passes_luhn(digits.encode()):
             yield match.span("secret")
+            end = match.end("secret")
 
 
-def _passes_luhn(digits: str) -> bool:
+def _passes_luhn(digits: bytes) -> bool:
     """ISO/IEC 7812."""
-    doubled = (int(digit) * 2 for digit in digits[-2::-2])
-    return (sum(map(int, digits[-1::-2])) + sum(number - 9 if number > 9 else number for number in doubled)) % 10 == 0
+    return (sum(digits[-1::-2]) - 48 * len(digits[-1::-2]) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
 def _ibans(text: str) -> Iterator[tuple[int, int]]:
     for match in rules.IBAN.finditer(text):
-        length = int(rules.IBAN_LENGTHS.get(match[0][:2].upper(), 0))
-        end = _after(text, match.start(), length) if length else None
-        if end is not None and _passes_mod97(re.sub(r"[ -]", "", text[match.start() : end])):
-            yield match.start(), end
+        first, length = match.start(), rules.IBAN_LENGTHS.get(match[0][:2].upper(), 0)
+        near = text[first : first + 2 * length]
+        iban = near.replace(" ", "").replace("-", "")[:length]
+        if 0 < length == len(iban) and iban.isascii() and iban.isalnum() and _passes_mod97(iban.upper()):
+            end = first + _end_of(near, length)
+            if not text[end : end + 1].isalnum():
+                yield first, end
 
 
-def _after(text: str, first: int, length: int) -> int | None:
-    """Where so many letters and digits from there on end, single spaces or dashes between them."""
-    spaced = False
-    for position in range(first, min(len(text), first + 2 * length)):
-        if text[position].isascii() and text[position].isalnum():
-            length, spaced = length - 1, False
-            if length == 0:
-                return None if text[position + 1 : position + 2].isalnum() else position + 1
-        elif text[position] not in " -" or spaced:
-            return None
-        else:
-            spaced = True
-    return None
+def _end_of(text: str, length: int) -> int:
+    """Behind so many letters and digits."""
+    places = (n for n, character in enumerate(text, 1) if character not in " -")
+    return next(islice(places, length - 1, None))
 
 
 def _passes_mod97(iban: str) -> bool:
     """ISO 13616."""
-    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
+    return int((iban[4:] + iban[:4]).translate(_NUMBERS)) % 97 == 1

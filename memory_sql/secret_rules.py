@@ -98,7 +98,7 @@ RULES: tuple[SecretRule, ...] = (
         r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/)"
         r"(?P<secret>[A-Za-z0-9@/_-]{16,400})",
     ),
-    _rule("password", "://", r"://[^\s:/@]{0,100}:(?P<secret>[^\s@]{1,200})@(?=[\w\[])"),
+    _rule("password", "://", r"://[^\s:/@]{0,100}:(?P<secret>[^\s@/]{1,200})@(?=[\w\[])"),
     _rule(
         "password", "--user|-u ", r"(?:\s-u|--user)[ =]{1,3}[^\s:]{1,64}:(?P<secret>[^\s\"']{3,200})"
     ),
@@ -134,7 +134,7 @@ RULES: tuple[SecretRule, ...] = (
         "phrase",
         "phrase|mnemonic|seed|wiederherstellung",
         r"(?:seed|recovery|backup|mnemonic|wallet|wiederherstellungs?)[ -]?(?:phrase|words|wörter)?[^\n:=]{0,30}[:=]\s{0,3}"
-        r"(?P<secret>(?:\d{0,2}\.?\s?[a-z]{3,8}[\s,]{1,2}){11,23}[a-z]{3,8})",
+        r"(?P<secret>(?:1\.\s?)?[a-z]{3,8}(?:[\s,]{1,2}(?:\d{1,2}\.\s?)?[a-z]{3,8}){11,23}+)(?![a-z])",
         "any",
         re.IGNORECASE,
     ),
@@ -143,7 +143,7 @@ RULES: tuple[SecretRule, ...] = (
         "pin|code|otp|cvv|cvc|tan|combination|kombination",
         r"\b(?:(?:pin|otp|tan|cv[vc]2?)(?:[ -]?(?:code|number|nummer))?|(?:door|gate|alarm|safe|entry|lock|unlock|garage|"
         r"security|verification|one[ -]time|2fa|mfa|login|access|puk|geheim|tür|zugangs|sicherheits)[ -]?"
-        r"(?:code|pin|combination|kombination|zahl))s?\b(?:\s(?:for|of|to|für|pour|para|de)\s[^\n.:=?!\d]{1,30}?)?"
+        r"(?:code|pin|combination|kombination|zahl))s?\b(?:\s(?:for|of|to|für|pour|para|de)\s[^\n.:=?!\d]{1,20}?)?"
         r"(?:\s{0,3}[:=#]\s{0,3}|\s{1,3}(?:is|was|ist|lautet|est|es)(?:\s(?:now|still))?:?\s{1,3}|\s{1,3})"
         r"(?P<secret>[\"']?\d(?:[ -]?\d){2,9})(?![\d%/.:-]*\d|\s?(?:%|characters|chars|digits|stellen|minutes|seconds|days))",
         "code",
@@ -162,20 +162,21 @@ RULES: tuple[SecretRule, ...] = (
 
 # Beside the number its length and first digits: order numbers have no reason to be like that.
 CARD = re.compile(
-    r"(?<![\d.,])(?=(?P<secret>(?:\d{13,19}|\d{4}(?P<by>[ .\u00a0-])\d{4}(?P=by)\d{4}(?P=by)\d{4}(?:(?P=by)\d{3})?"
-    r"|\d{4}[ .\u00a0-]\d{6}[ .\u00a0-]\d{4,5})(?!\d)))"
+    r"(?<![\d.,])(?=[2-6])(?=(?P<secret>(?:\d{13,19}|\d{4}(?P<by>[ .\u00a0-])(?:\d{4}(?P=by)\d{4}(?P=by)\d{4}(?:(?P=by)\d{3})?"
+    r"|\d{6}(?P=by)\d{4,5}))(?!\d)))",
+    re.ASCII,
 )
 ISSUERS = re.compile(r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6\d{15}|6\d{18}|35\d{14}")
 IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9]{2})")
-IBAN_LENGTHS = dict(
-    item.split(":")
+IBAN_LENGTHS = {
+    item[:2]: int(item[3:])
     for item in """
     AD:24 AE:23 AL:28 AT:20 AZ:28 BA:20 BE:16 BG:22 BH:22 BR:29 BY:28 CH:21 CR:22 CY:28 CZ:24 DE:22 DK:18 DO:28 EE:20 EG:29
     ES:24 FI:18 FO:18 FR:27 GB:22 GE:22 GI:23 GL:18 GR:27 GT:28 HR:21 HU:28 IE:22 IL:23 IQ:23 IS:26 IT:27 JO:30 KW:30 KZ:20
     LB:28 LC:32 LI:21 LT:20 LU:20 LV:21 LY:25 MC:27 MD:24 ME:22 MK:19 MR:27 MT:31 MU:30 NL:18 NO:15 PK:24 PL:28 PS:29 PT:25
     QA:29 RO:24 RS:22 SA:24 SC:31 SE:24 SI:19 SK:24 SM:27 ST:25 SV:28 TL:23 TN:24 TR:26 UA:29 VA:22 VG:24 XK:20
     """.split()
-)
+}
 
 # What is said of a password without saying it. Words that end in -ed and -ing are left out besides.
 NOT_SECRETS = frozenset(

@@ -157,7 +157,11 @@ def _secrets(rule: rules.SecretRule, text: str) -> Iterator[tuple[int, int]]:
         if rule.look != "any":
             value = match["secret"].rstrip(_CLOSING)
             first, last = first + len(value) - len(value.lstrip(_QUOTES)), first + len(value.rstrip(_QUOTES))
-        if first < last and not text.startswith(("[secret", "secret: "), first) and _looks(rule.look, match, first, last):
+        if (
+            first < last
+            and not text.startswith(("[secret", "secret: "), first)
+            and _looks(rule.look, match, first, last)
+        ):
             yield first, last
 
 

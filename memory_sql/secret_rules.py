@@ -81,10 +81,10 @@ RULES: tuple[SecretRule, ...] = (
     ),
     _rule("private key", "putty-user-key-file", r"(?P<secret>PuTTY-User-Key-File-\d:[\s\S]{0,20000})"),
     _rule("key", _KEY_CUES, rf"(?<![A-Za-z0-9])(?P<secret>{'|'.join(_KEYS)})"),
-    _rule("token", "eyj", r"(?P<secret>\beyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,2000}){0,3})"),
     _rule(
-        "token", "bearer", r"\bbearer\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{12,4000}=*)", "strong", re.IGNORECASE
+        "token", "eyj", r"(?P<secret>\beyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,2000}){0,3})"
     ),
+    _rule("token", "bearer", r"\bbearer\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{12,4000}=*)", "strong", re.IGNORECASE),
     _rule(
         "token",
         "authorization",
@@ -99,9 +99,7 @@ RULES: tuple[SecretRule, ...] = (
         r"(?P<secret>[A-Za-z0-9@/_-]{16,400})",
     ),
     _rule("password", "://", r"://[^\s:/@]{0,100}:(?P<secret>[^\s@/]{1,200})@(?=[\w\[])"),
-    _rule(
-        "password", "--user|-u ", r"(?:\s-u|--user)[ =]{1,3}[^\s:]{1,64}:(?P<secret>[^\s\"']{3,200})"
-    ),
+    _rule("password", "--user|-u ", r"(?:\s-u|--user)[ =]{1,3}[^\s:]{1,64}:(?P<secret>[^\s\"']{3,200})"),
     _rule(
         "password",
         "--pass|sshpass",
@@ -166,7 +164,9 @@ CARD = re.compile(
     r"|\d{6}(?P=by)\d{4,5}))(?!\d)))",
     re.ASCII,
 )
-ISSUERS = re.compile(r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6\d{15}|6\d{18}|35\d{14}")
+ISSUERS = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6\d{15}|6\d{18}|35\d{14}"
+)
 IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9]{2})")
 IBAN_LENGTHS = {
     item[:2]: int(item[3:])
@@ -199,4 +199,6 @@ NOT_SECRETS = frozenset(
     perdida secreta secreto errónea
     """.split()
 )
-NOT_A_PASSWORD_AFTER = re.compile(r"\s?(?:characters|chars|letters|digits|days|times|minutes|zeichen|stellen|tage|caract|attempts)")
+NOT_A_PASSWORD_AFTER = re.compile(
+    r"\s?(?:characters|chars|letters|digits|days|times|minutes|zeichen|stellen|tage|caract|attempts)"
+)

@@ -174,7 +174,13 @@ def _looks(look: rules.Look, match: re.Match[str], first: int, last: int) -> boo
 
 def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool) -> bool:
     """Whether this is what a password is, and not what is said of one. A plain word has to end its sentence."""
-    if len(value) < 3 or value.lower() in rules.NOT_SECRETS or value[0] in "<{$*…%[(" or "(" in value or "://" in value:
+    if (
+        len(value) < 3
+        or value.lower() in rules.NOT_SECRETS
+        or value[0] in "<{$*…%[("
+        or not {"(", "["}.isdisjoint(value)
+        or "://" in value
+    ):
         return False
     if value.isdigit():
         return len(value) >= 4 and rules.NOT_A_PASSWORD_AFTER.match(rest) is None

@@ -72,7 +72,7 @@ def _phrase(category: str, cues: str, pattern: str) -> Phrase:
 _WHOSE = r"(?:\b(?:my|your|his|her|their|our|whose|mein|meine|meinem|meiner|sein|seine|ihr|ihre|mon|ma|mes|son|sa|ses|mi|mis|su|sus)|'s|s')\s"
 _WHICH = r"(?:(?:new|old|current|annual|monthly|yearly|base|starting|gross|net|take-home|credit card|student|home|neues|aktuelles|jahrliches)\s){0,2}"
 _MONEY = r"(?:[$€£]\s?\d|\d[\d.,]{0,12}\s?(?:k\b|[$€£]|eur|usd|gbp|chf|dollars|euros?|pounds|franken|a\s(?:year|month|week)|per\s|im\smonat|par\s|al\s))"
-_DIGITS = r"(?=[a-z0-9 .:#/-]{0,12}\d)[^\n]{0,24}?[a-z0-9-]{0,6}\d[\d -]{3}"
+_DIGITS = r"[^\n]{0,24}?\b[a-z]{0,3}\d(?:[ -]?[a-z]?\d){4,20}"
 _DAY = (
     r"(?:\d{1,2}[./-]|\d{4}-\d|\d{1,2}(?:st|nd|rd|th|er|\.)?\s(?:of\s|de\s)?[a-z]{3,10}|(?:jan|feb|mar|apr|may|jun|jul|aug|"
     r"sep|oct|nov|dec)[a-z]{0,6}\s\d|in\s(?:19|20)\d\d|en\s(?:19|20)\d\d|(?:19|20)\d\d\b)"

@@ -17,7 +17,7 @@ from memory_sql.memory import Memory
 from memory_sql.people import ExportedObservation
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, listing
+from tests.fakes import Scripted, extracted, listing
 from tests.migrations.databases import dump
 
 SECRET = "hunter2xyz"
@@ -83,13 +83,13 @@ async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer
     async with memory.database.transaction() as unit:
         loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
-    llm.then(json.dumps({"individual": [{"content": f'She said "password: {SECRET}"', "sources": [1]}]}))
+    llm.then(extracted((f'She said "password: {SECRET}"', "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     ((answer,),) = await rows(memory, "SELECT answer FROM memory.runs")
     assert SECRET not in answer
-    assert json.loads(answer)["individual"][0]["content"] == 'She said "password: [secret: password]"'
+    assert json.loads(answer)["observations"][0]["content"] == 'She said "password: [secret: password]"'
     await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 hour'")
     formed = await memory.form(**SESSION)
     assert [o.content for o in formed.observations] == ['She said "password: [secret: password]"']

@@ -22,6 +22,8 @@ SECRETS = [  # text, what of it may not stay, kind
     ("The wifi password at the cabin is correcthorse.", "correcthorse", "password"),
     ("passwords: Blue!Moon", "Blue!Moon", "password"),
     ("the password for staging is 'open sesame now'", "open sesame now", "password"),
+    ("user: mia, pass: Tr0ub4dor", "Tr0ub4dor", "password"),
+    ("pw=Tr0ub4dor", "Tr0ub4dor", "password"),
     ("DB_PASSWORD=Tr0ub4dor", "Tr0ub4dor", "password"),
     ('{"password": "abc123x"}', "abc123x", "password"),
     ("I changed my password to Winter24!", "Winter24", "password"),
@@ -89,6 +91,7 @@ NO_SECRETS = [
     "Order 4821-7733 shipped, tracking number 1Z999AA10123456784.",
     "Order number 4111 1111 1111 1112.",
     "Invoice 2026-000123456789012.",
+    "The first pass: linting. The second pass: tests.",
     "The timestamp was 1767225600000.",
     "Version 10.15.7 of the driver.",
     "See https://docs.example/guide:v2@latest.",
@@ -218,8 +221,9 @@ def test_ordinary_messages_are_left_alone() -> None:
 CUES = (
     "password ", "password is ", "key for ", "secret key token ", "key=a1", "://a:", "://", "eyJaaaaaaaa.", "bearer ", "sk-",
     "DE89 ", "4444 ", "4", "1 ", "a@a.a@", "info@a.b ", "phone 12 ", "passport 1a", "account number 1 ", "door code for x ",
-    "seed phrase: abc ", "my salary his income is ", "12 Aaa Bbb Ccc St", "born 1", "-----BEGIN PRIVATE KEY-----", "login: a/",
-    "é", "\ufdfa", "a", "a\u0301", "'", '"', " ", "\n", "[secret: ", "-u a:", "depression ", "vote for the ",
+    "seed phrase: abc ", "my salary his income is ", "12 Aaa Bbb Ccc St", "born 1", "-----BEGIN PRIVATE KEY-----",
+    "login: a/", "pw ",
+    "é", "\ufdfa", "a", "a\u0301", "<", "'", '"', " ", "\n", "[secret: ", "-u a:", "depression ", "vote for the ",
 )  # fmt: skip
 
 

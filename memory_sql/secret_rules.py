@@ -66,7 +66,7 @@ _VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`<>]{{3,400}})"
 _ASSIGN = r"\s{0,3}(?::=|=>|->|[:=])\s{0,3}"
 _SAID = r"\s{1,3}(?:is|was|are|will be|ist|war|lautet|est|était|es|era|será)(?:\s{1,3}(?:now|still|jetzt|noch|maintenant|ahora))?:?\s{1,3}"
 _FOR = r"(?:\s(?:for|of|on|in|at|to|für|von|vom|zum|pour|du|de|des|para|del|al)\s[^\n.:=?!]{1,30}?)?"
-_PASSWORD = r"(?:pass(?:word|wd|phrase|code|wort|wörter)|pwd|kennwort|mot\s?de\s?passe|mdp|contraseñ?n?a|(?<![a-z])pw|(?<![a-z])pass(?=\s?[:=]))s?"
+_PASSWORD = r"(?:pass(?:word|wd|phrase|code|wort|wörter)|pwd|kennwort|mot\s?de\s?passe|mdp|contraseñ?n?a|(?<![a-z])pw|(?:(?<=[,;/&?])|(?<=[,;/&?] ))pass(?=\s?[:=]))s?"
 _KEY = (
     r"(?:(?:api|access|secret|client|auth|refresh|bearer|bot|session|signing|encryption|deploy|webhook|license|zugangs|"
     r"account|shared\s?access)[ _-]?(?:key|token|secret|signature)|tokens?|secrets?|jeton|schlüssel|clave|clé)"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat
+from memory_sql.classification import masked_value
+from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat, Secrets
 from memory_sql.domain import (
     ForgetTarget,
     ScopeKind,
@@ -21,6 +22,7 @@ from memory_sql.people import HoldKind
 from memory_sql.text import clean
 
 REASON_MAX_CHARACTERS = 1000
+Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
 def id_of(name: str, value: object) -> str:
@@ -134,6 +136,16 @@ def content_of(text: str, limit: int) -> str:
     if len(content) > limit:
         raise TooLargeError("the observation", len(content), limit)
     return content
+
+
+def without_secrets(name: str, value: Value, secrets: Secrets) -> Value:
+    """A text, or what JSON can hold, as the setting lets it be stored. The error names the kinds of secrets alone."""
+    if secrets == "keep":
+        return value
+    masked, found = masked_value(value)
+    if found and secrets == "refuse":
+        raise InputError(f"{name} holds a secret: {', '.join(dict.fromkeys(found))}")
+    return cast("Value", masked)
 
 
 def scope_key(value: int) -> int:

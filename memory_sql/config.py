@@ -50,6 +50,7 @@ MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a diges
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
 Assembly = Literal["eden", "digest", "both"]
+Secrets = Literal["mask", "keep", "refuse"]
 
 
 def _file() -> Path:
@@ -178,6 +179,10 @@ class Settings(BaseSettings):
         ge=1,
         le=10_000,
         description="messages that maintenance changes in one transaction at most, in a tenth as many sessions",
+    )
+    secrets: Secrets = Field(
+        "mask",
+        description="what becomes of secrets (passwords, keys, card numbers …) in what is stored: mask, keep, or refuse it",
     )
     observation_max_characters: int = Field(8_000, ge=1, description="longest text that observe accepts")
     metadata_max_characters: int = Field(16_000, ge=2, description="longest metadata of one observation, as JSON")
@@ -415,6 +420,7 @@ STORE_BUDGETS = tuple(
 
 # May differ by agent; the others are the process's: connections, models, leases, how much a search finds.
 AGENT_SETTINGS = (
+    "secrets",
     "message_retention_days",
     "formation_messages",
     "formation_tokens",

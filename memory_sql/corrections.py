@@ -18,7 +18,7 @@ from memory_sql.db.agents import agent_key_of
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.corrections import Change, CorrectionRepository, Entry, Key, Standing
 from memory_sql.db.forgetting import Closure, ForgettingRepository, Seeds
-from memory_sql.db.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.observations import SENSITIVITIES, Draft, Evidence, ObservationRepository
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.states import StateRepository
@@ -33,8 +33,6 @@ from memory_sql.domain import (
     parse_observation_id,
 )
 from memory_sql.errors import HeldError, InputError, NotFoundError, VersionError
-
-SENSITIVITIES = ("public", "private", "sensitive")  # each more private than the one before
 
 
 @dataclass(frozen=True, slots=True)

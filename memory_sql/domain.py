@@ -416,7 +416,8 @@ class Diff(Value):
 
 
 class AddResult(Value):
-    """`cleaned` counts messages whose text had to be changed. `trigger` says why the session is due, if it is.
+    """`cleaned` counts messages whose text had to be changed, `masked` those in which secrets were masked; both count
+    duplicates too. `trigger` says why the session is due, if it is.
 
     With `wait=True` a due session was formed: `run_id` and `observations` tell what came of it.
     """
@@ -425,6 +426,7 @@ class AddResult(Value):
     accepted: int
     duplicates: int
     cleaned: int
+    masked: int = 0
     trigger: str | None = None
     run_id: int | None = None
     observations: tuple[Observation, ...] = ()

@@ -7,6 +7,7 @@ transaction that stores what came of it.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from math import ceil, log
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from memory_sql.classification import Classification, classify, mask, masked_value
 from memory_sql.config import Settings
 from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Session
@@ -283,11 +285,22 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Extr
     return await extract(llm, settings.fast_model, task(loaded, settings))
 
 
-async def keep(session: Session, loaded: Loaded, answered: Extracted) -> None:
+async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
     """Stores the raw answer before it is applied, so that whoever goes on applies the same one."""
     raw = clean(answered.raw)[0]
+    if settings.secrets != "keep":
+        raw = _masked_answer(raw)
     if not await RunRepository(session).keep_answer(loaded.run, raw, answered.usage, answered.prompt_version):
         raise StaleError("session", loaded.session.session_id, "another worker has taken over")
+
+
+def _masked_answer(raw: str) -> str:
+    """As it came where it holds no secret. Masked value by value if it is JSON, so that it stays so."""
+    try:
+        value, found = masked_value(json.loads(raw))
+    except ValueError:
+        return mask(raw).text
+    return json.dumps(value, ensure_ascii=False) if found else raw
 
 
 async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
@@ -383,7 +396,7 @@ class _Sieve:
         self.refused: Counter[str] = Counter()
 
     def draft(self, item: ExtractedObservation) -> Draft | None:
-        content = as_written(clean(item.content)[0].strip())
+        content = self._screened(as_written(clean(item.content)[0].strip()))
         if not content or len(content) > self._settings.observation_max_characters:
             self.refused["no_content" if not content else "too_long"] += 1
             return None
@@ -391,10 +404,26 @@ class _Sieve:
         if all(message.role in AGENT_ROLES for message in sources):
             self.refused["agents_own_words"] += 1  # it repeats what it was told, memory included
             return None
+        found = classify(content)
         target = self._route(item, sources)
+        if found.categories and target is not None and target.kind != "individual":
+            target = self._own_scope(sources)
         if target is None or not self._has_room(target, content):
             return None
-        return _draft(content, target, sources, self._loaded, self._settings)
+        return _draft(content, found, target, sources, self._loaded, self._settings)
+
+    def _screened(self, content: str) -> str:
+        """Without secrets, also where messages are refused for them: a model may have put one together."""
+        masked = mask(content)
+        if self._settings.secrets == "keep" or not masked.found:
+            return content
+        self.refused["masked"] += 1
+        return masked.text
+
+    def _own_scope(self, sources: Sequence[BufferedMessage]) -> Target | None:
+        """Of who said something personal: that doesn't go to others, wherever the model puts it."""
+        self.refused["personal"] += 1
+        return self._open(_author(self._loaded, _authors(sources)))
 
     def _has_room(self, target: Target, content: str) -> bool:
         limits = target.offered
@@ -437,7 +466,7 @@ class _Sieve:
         """
         wanted = (item.scope or "").strip().casefold()
         users = {m.user_id for m in sources if m.user_id}
-        authors = {owner_key("individual", user) for user in users}
+        authors = _authors(sources)
         target = self._by_alias.get(wanted)
         if target is None:
             if wanted != "individual":
@@ -449,10 +478,18 @@ class _Sieve:
         elif not target.takes(users):
             self.refused["not_a_member"] += 1
             target = _author(self._loaded, authors)
+        return self._open(target)
+
+    def _open(self, target: Target | None) -> Target | None:
         if target is None or not target.is_open:
             self.refused["no_single_author" if target is None else "inactive_scope"] += 1
             return None
         return target
+
+
+def _authors(sources: Sequence[BufferedMessage]) -> set[str]:
+    """Whose scopes are those of the users who said this."""
+    return {owner_key("individual", m.user_id) for m in sources if m.user_id}
 
 
 def _author(loaded: Loaded, authors: set[str]) -> Target | None:
@@ -463,7 +500,12 @@ def _author(loaded: Loaded, authors: set[str]) -> Target | None:
 
 
 def _draft(
-    content: str, target: Target, sources: Sequence[BufferedMessage], loaded: Loaded, settings: Settings
+    content: str,
+    found: Classification,
+    target: Target,
+    sources: Sequence[BufferedMessage],
+    loaded: Loaded,
+    settings: Settings,
 ) -> Draft:
     said_at = max(m.said_at for m in sources)
     dated = with_dates(content, said_at, _zone(loaded, settings))
@@ -479,4 +521,6 @@ def _draft(
         session_id=session_id,
         speaker=speakers.pop() if len(speakers) == 1 else None,
         message_ids=tuple(m.message_id for m in sources),
+        categories=found.categories,
+        sensitivity=found.sensitivity,
     )

@@ -6,9 +6,13 @@ Counting is done where it can't be raced: in `memory.add_messages`, under the se
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memory_sql.classification import mask
+from memory_sql.config import Secrets
 from memory_sql.domain import Message
+from memory_sql.errors import InvalidMessageError
 from memory_sql.text import CHARACTERS_PER_TOKEN
 
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
@@ -29,6 +33,35 @@ SIGNALS: dict[str, re.Pattern[str]] = {
         "for the record": r"\b(for the record|fyi)\b",
     }.items()
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """Messages with their secrets masked, and the kinds of these, by the position (from 0) of the message."""
+
+    messages: tuple[Message, ...]
+    found: dict[int, tuple[str, ...]]
+
+
+def screen(messages: Sequence[Message]) -> Screened:
+    """What was masked is named in `cleaned`: the text isn't as it came."""
+    safe, found = [], {}
+    for position, message in enumerate(messages):
+        text, name = mask(message.content), mask(message.name or "")
+        kinds = text.found + name.found
+        if kinds:
+            found[position] = kinds
+            changed = {"content": text.text, "name": name.text or None, "cleaned": (*message.cleaned, "secret")}
+            message = message.model_copy(update=changed)
+        safe.append(message)
+    return Screened(tuple(safe), found)
+
+
+def refuse(screened: Screened, secrets: Secrets) -> None:
+    """Raises `InvalidMessageError` for the first message with a secret, where the setting says so."""
+    if secrets == "refuse" and screened.found:
+        position, kinds = next(iter(screened.found.items()))
+        raise InvalidMessageError(position, f"holds a secret: {', '.join(dict.fromkeys(kinds))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from memory_sql.arguments import (
     text_of,
     version_of,
     within,
+    without_secrets,
 )
 from memory_sql.config import (
     RETRIEVAL_DAYS,
@@ -339,6 +340,8 @@ class Memory:
         `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the session. `wait=True` forms a
         due session before returning; an error of that carries this call's result as `added`: the messages are stored.
 
+        Secrets in what is said are masked before anything is stored, unless the setting `secrets` says otherwise.
+
         Raises `InputError` (nothing is stored) for a message, an id or a zone that can't be accepted.
         """
         if wait and session is not None:
@@ -357,6 +360,7 @@ class Memory:
             Message.parse(message, position, self.settings.message_max_characters)
             for position, message in enumerate(messages)
         ]
+        safe, masked = await self._screened(agent, parsed, session)
         async with self.database.statement(session, locks_for=self._lock_timeout) as unit:
             added = await SessionRepository(unit).add(
                 self.settings,
@@ -364,7 +368,7 @@ class Memory:
                 session_id=conversation,
                 user_id=user,
                 group_ids=groups,
-                messages=[_buffered(intake.weigh(message), user, call, n) for n, message in enumerate(parsed)],
+                messages=[_buffered(intake.weigh(message), user, call, n) for n, message in enumerate(safe)],
                 now=self.now(),
                 excluded=excluded,
                 time_zone=zone,
@@ -377,6 +381,7 @@ class Memory:
             accepted=added.accepted,
             duplicates=len(parsed) - added.accepted,
             cleaned=sum(bool(message.cleaned) for message in parsed),
+            masked=masked,
             trigger=added.due_reason if added.due_at and added.due_at <= self.now() else None,
         )
         if not wait or result.trigger is None:
@@ -388,6 +393,25 @@ class Memory:
             raise
         run_id = formed.run_ids[-1] if formed.run_ids else None
         return result.model_copy(update={"run_id": run_id, "observations": formed.observations})
+
+    async def _screened(
+        self, agent_id: str, messages: Sequence[Message], session: Session | None
+    ) -> tuple[Sequence[Message], int]:
+        """The messages as they are stored, and in how many of them something was masked.
+
+        Only where there is a secret the agent's own setting is asked for: all others cost no round trip.
+        """
+        screened = intake.screen(messages)
+        if not screened.found:
+            return messages, 0
+        async with self.database.statement(session, service(agent_id), locks_for=self._lock_timeout) as unit:
+            secrets = (await self._settings_of(unit, agent_id)).secrets
+        intake.refuse(screened, secrets)
+        return (messages, 0) if secrets == "keep" else (screened.messages, len(screened.found))
+
+    async def _settings_of(self, unit: Session, agent_id: str) -> Settings:
+        known = await find_agent(unit, agent_id)
+        return self.settings if known is None else self.settings.of_agent(known.settings)
 
     async def observe(
         self,
@@ -413,6 +437,9 @@ class Memory:
         ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the session's time zone. With
         `fact_key`, the host's name of the fact, it takes the place of what the scope held of that fact until then; by
         `observed_at`. What was quarantined in the scope, word for word, stays so.
+
+        It is kept where the caller says, whatever it tells; what is sensitive is marked so. Secrets are masked, or
+        refused (`InputError`), as the setting `secrets` says.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user = optional_id("user_id", user_id)
@@ -437,7 +464,8 @@ class Memory:
             known = await ensure_agent(unit, agent, now)
             settings = self.settings.of_agent(known.settings)
             zone = await SessionRepository(unit).time_zone(known.key, conversation) or settings.time_zone
-            dated = with_dates(content, said_at, zone_of(zone))
+            draft = _without_secrets(draft, settings)
+            dated = with_dates(draft.content, said_at, zone_of(zone))
             draft = replace(draft, content=dated.text, dates=dated.days)
             scopes, observations = ScopeRepository(unit), ObservationRepository(unit)
             locked = await scopes.lock_or_make(known.key, [draft.scope], (), settings.language, now)
@@ -783,6 +811,10 @@ class Memory:
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self.settings.metadata_max_characters)
         async with self.database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            secrets = (await self._settings_of(unit, asked.principal["agent_id"])).secrets
+            content = without_secrets("the observation", content, secrets)
+            given = None if given is None else tuple(without_secrets("tags", list(given), secrets))
+            extra = None if extra is None else without_secrets("metadata", extra, secrets)
             return await corrections.update(unit, asked, observation_id, content, given, extra, if_version)
 
     async def supersede(
@@ -1517,6 +1549,18 @@ async def _bring_up_to_date(database: Database) -> None:
     except SchemaError:
         migrate = import_module("memory_sql.db.migrate")  # Alembic costs time that most processes don't need to spend
         await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))
+
+
+def _without_secrets(draft: Draft, settings: Settings) -> Draft:
+    """The same with its secrets masked, or refused: `InputError`."""
+    speaker = draft.speaker and without_secrets("speaker", draft.speaker, settings.secrets)
+    return replace(
+        draft,
+        content=without_secrets("the observation", draft.content, settings.secrets),
+        speaker=speaker,
+        tags=tuple(without_secrets("tags", list(draft.tags), settings.secrets)),
+        metadata=without_secrets("metadata", dict(draft.metadata), settings.secrets),
+    )
 
 
 def _buffered(weighed: intake.Weighed, user_id: str, call: str | None, position: int) -> dict[str, Any]:

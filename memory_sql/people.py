@@ -189,6 +189,7 @@ class ExportedObservation(ExportLine):
     confidence: float | None
     importance: float | None
     sensitivity: str
+    categories: tuple[str, ...] | None
     no_propagate: bool
     confidential: bool
     tags: tuple[str, ...]

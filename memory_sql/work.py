@@ -91,7 +91,7 @@ class Work:
             async with self._keeping(lambda unit: SessionRepository(unit).extend(loaded.session, self._lease)):
                 answered = await formation.decide(llm, loaded, settings)  # no connection is held here
             if loaded.answered is None:
-                await self._persist(lambda unit: formation.keep(unit, loaded, answered))
+                await self._persist(lambda unit: formation.keep(unit, loaded, answered, settings))
             async with self._database.transaction() as unit:
                 applied = await formation.apply(unit, loaded, answered, settings, self._now())
                 observations = await ObservationRepository(unit).by_keys(applied.agent_key, applied.saved.stored)

@@ -159,6 +159,7 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "accepted": sum(result.accepted for result in added),
         "duplicates": sum(result.duplicates for result in added),
         "cleaned": sum(result.cleaned for result in added),
+        "masked": sum(result.masked for result in added),
         "sessions": len(added),
         "formed": sum(result.messages for result in formed),
         "observations": sum(len(result.observations) for result in formed),
@@ -188,6 +189,7 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
         f"{report['file']}: {many(report['messages'], 'message')} in {many(report['sessions'], 'session')}: "
         f"{report['accepted']:,} new, {report['duplicates']:,} known already"
         + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
+        + (f", secrets masked in {report['masked']:,}" if report["masked"] else "")
     ]
     if report["formed"]:
         lines.append(

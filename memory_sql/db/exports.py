@@ -461,6 +461,7 @@ _OBSERVED = (
     _o.sensitivity,
     _o.no_propagate,
     _o.confidential,
+    _o.categories,
 )
 NOTHING = {"session_id": None, "speaker": None, "message_ids": (), "tags": (), "fact_key": None, "legacy_ref": None}
 _ABOUT = (_o.session_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)

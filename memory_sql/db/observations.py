@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -27,12 +27,15 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.classification import classify
 from memory_sql.dates import Days
 from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Observation, Source, observation_id
 from memory_sql.text import HASH_VERSION, content_hash
 from memory_sql.words import search_extra
+
+SENSITIVITIES = ("public", "private", "sensitive")  # each more private than the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An observation that hasn't been stored."""
+    """An observation that hasn't been stored. `categories` None: it is classified when it is saved."""
 
     scope: NewScope
     content: str
@@ -64,6 +67,7 @@ class Draft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dates: tuple[Days, ...] = ()
     fact_key: str | None = None
+    categories: tuple[str, ...] | None = None
 
     @property
     def related_users(self) -> list[str]:
@@ -98,8 +102,9 @@ class ObservationRepository:
         fact key, and what stands in the batch already. Anything older is stored again: between "tea" and "tea" somebody
         may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
         consolidation has superseded the first "tea", and it may never. Known is also whatever is quarantined (rule 8): it
-        doesn't come back.
+        doesn't come back. Nothing is stored that nobody has classified.
         """
+        drafts = [classified(draft) for draft in drafts]
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
         numbered = [
             (by_owner[draft.scope.owner, draft.scope.name], draft, content_hash(draft.content)) for draft in drafts
@@ -225,6 +230,15 @@ class ObservationRepository:
         return [to_observation(row) for row in found]
 
 
+def classified(draft: Draft) -> Draft:
+    """With what its text tells, and as private as that or as it was said to be, whichever is more."""
+    if draft.categories is not None:
+        return draft
+    found = classify(draft.content)
+    sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
+    return replace(draft, categories=found.categories, sensitivity=sensitivity)
+
+
 def _speakers(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
     """By scope, whoever spoke last first."""
     speakers: dict[int, list[str]] = {}
@@ -266,6 +280,7 @@ def _row(
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
         "fact_key": draft.fact_key,
+        "categories": None if draft.categories is None else list(draft.categories),
     }
 
 

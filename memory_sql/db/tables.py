@@ -501,6 +501,9 @@ class ObservationRow(Base):
         DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
     )
     fact_key: Mapped[str | None] = erase("The host's name of the fact that it states; a newer one replaces it.")
+    categories: Mapped[list[str] | None] = constant(
+        "contact, credential, financial …; empty: nothing personal; null: never classified, so personal."
+    )
 
 
 class ObservationStateRow(Base):

@@ -47,8 +47,8 @@ def write(path: Path, *messages: Any) -> Path:
 def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, talk: Path) -> None:
     first = run("add", talk, *MIA, "--json").value
     assert first == {
-        "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "sessions": 1, "formed": 3,
-        "observations": 2, "consolidated": 0, "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
+        "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "sessions": 1,
+        "formed": 3, "observations": 2, "consolidated": 0, "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
     }  # fmt: skip
     counts = run("stats", *ADA, "--json").value
     again = run("add", talk, *MIA, "--json").value
@@ -146,6 +146,14 @@ def test_what_postgres_cant_hold_is_cleaned_and_counted(run: Run) -> None:
     piped = b'{"role": "user", "content": "I like \\ud83d and \\u0000 a lot."}'
     assert run("add", "-", *MIA, "--json", stdin=piped).value["cleaned"] == 1
     assert ", 1 cleaned" in run("add", "-", *MIA, stdin=piped).out
+
+
+def test_masked_secrets_are_counted(run: Run) -> None:
+    piped = b'{"role": "user", "content": "My password is hunter2xyz."}'
+    assert run("add", "-", *MIA, "--json", stdin=piped).value["masked"] == 1
+    told = run("add", "-", *MIA, stdin=piped).out
+    assert ", secrets masked in 1" in told
+    assert "hunter2xyz" not in told
 
 
 def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(

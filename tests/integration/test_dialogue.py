@@ -228,7 +228,7 @@ async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
     return answered
 

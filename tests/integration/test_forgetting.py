@@ -248,7 +248,7 @@ async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await memory.forget(**ADA, session_id="s", message_id="m1")
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:

@@ -576,11 +576,11 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     await memory.add(conversation(4), **HERE)
     kept = []
 
-    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted) -> None:
+    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-        await real(session, loaded, answered)
+        await real(session, loaded, answered, settings)
 
     real = formation.keep
     monkeypatch.setattr(formation, "keep", keep)

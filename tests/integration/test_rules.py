@@ -486,7 +486,7 @@ async def test_rule_6_session_that_was_excluded_and_included_again_is_not_what_i
     llm.then(extracted(("Said in confidence.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await other.exclude(**SESSION)
     await other.exclude(**SESSION, excluded=False)
     with pytest.raises(StaleError):
@@ -509,7 +509,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await other.discard(agent_id="ada", run_id=dead.run_id)
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
@@ -531,7 +531,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     answered = await formation.decide(llm, loaded, memory.settings)
     if kept:
         async with memory.database.transaction() as unit:
-            await formation.keep(unit, loaded, answered)
+            await formation.keep(unit, loaded, answered, memory.settings)
     await rows(other, LEASES_END.format("sessions"))
     claimed = await other.claim_due("formation", by=FAR)
     assert claimed is not None
@@ -558,7 +558,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     llm.then(extracted(("a secret again", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await rows(other, LEASES_END.format("sessions"))
     await set_aside(other, other_llm)
     other_llm.then(extracted(("Tea.", "individual")))

@@ -294,7 +294,7 @@ class Life:
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
             async with self.memory.database.transaction() as unit:
-                await formation.keep(unit, loaded, answered)
+                await formation.keep(unit, loaded, answered, SETTINGS)
 
     async def leases_run_out(self) -> None:
         await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE lease_until > now()")

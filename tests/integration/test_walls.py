@@ -40,7 +40,7 @@ _ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
 GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false, NULL, NULL"  # what memory.search is given behind whom it is for
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 AS_MIA: Principal = {**MIA, "session_id": None}
-SECRET = "The gate code is 4711."
+SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals"})

@@ -93,6 +93,14 @@ async def test_messages_of_before_they_were_retained_are_found_like_others(fille
     assert await fetch(filled, kept) == before
 
 
+async def test_observations_of_before_they_were_classified_count_as_never_classified(filled: str) -> None:
+    categories = "SELECT DISTINCT categories FROM memory.observations"
+    assert [row[0] for row in await fetch(filled, categories)] == [[]]
+    await downgrade(filled, "c1d7e35a90b4")
+    await upgrade(filled)
+    assert [row[0] for row in await fetch(filled, categories)] == [None]
+
+
 async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:
     await downgrade(filled)
     assert [name for (name,) in await fetch(filled, OURS)] == ["alembic_version", "alembic_version_pkc"]

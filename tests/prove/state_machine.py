@@ -415,7 +415,7 @@ class Life(RuleBasedStateMachine):
                 if answered and loaded.answered is None:
                     answer = await formation.decide(Copying(), loaded, SETTINGS)
                     async with self.memory.database.transaction() as unit:
-                        await formation.keep(unit, loaded, answer)
+                        await formation.keep(unit, loaded, answer, SETTINGS)
 
         if not self.model.unformed[session]:
             self.say(session, ["mia", "mia"])

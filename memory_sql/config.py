@@ -223,6 +223,35 @@ class Settings(BaseSettings):
         0.4, ge=0, le=1, description="a new text with fewer than this share of the old one's words is refused"
     )
 
+    propagation: bool = Field(True, description="false: nothing goes from a scope to a wider one")
+    propagation_interval_minutes: float = Field(
+        0.0, ge=0, le=MOST_MINUTES, description="a scope is judged for wider ones once in this time at most (R141)"
+    )
+    propagation_batch: int = Field(
+        30, ge=1, le=200, description="observations that one propagation call judges at most"
+    )
+    propagation_excluded_users: Names = Field(
+        (), description="users of whom nothing goes to a wider scope, neither what is theirs nor what they said"
+    )
+    propagation_names_in: Names = Field(
+        (), description="groups in whose scope propagated observations may name people; contact data never passes"
+    )
+    propagation_min_people: int = Field(
+        3, ge=3, description="people who have to stand behind what goes to the collective scope"
+    )
+    propagation_min_groups: int = Field(
+        2, ge=2, description="groups that have to show what goes to the collective scope (R098)"
+    )
+    propagation_new_user_days: float = Field(
+        1.0, ge=0, le=MOST_DAYS, description="for so long after they were first seen a user counts as new"
+    )
+    propagation_burst: int = Field(
+        3, ge=2, description="new users who make the same claim, at which it is held for a person to look at"
+    )
+    propagation_peers: int = Field(
+        200, ge=1, le=10_000, description="scopes in which a propagation looks for the same claim at most"
+    )
+
     lease_seconds: float = Field(
         120.0, gt=0, description="how long a silent worker keeps its work; a living one extends it every third of that"
     )
@@ -437,6 +466,15 @@ AGENT_SETTINGS = (
     "consolidation_batch",
     "consolidation_batch_characters",
     "consolidation_min_ratio",
+    "propagation",
+    "propagation_interval_minutes",
+    "propagation_batch",
+    "propagation_excluded_users",
+    "propagation_names_in",
+    "propagation_min_people",
+    "propagation_min_groups",
+    "propagation_new_user_days",
+    "propagation_burst",
     "pending_max",
     "context_top_k",
     "context_max_tokens",

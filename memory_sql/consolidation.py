@@ -239,6 +239,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         reason=loaded.reason,
         run_id=loaded.run.run_id,
         now=now,
+        propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
     )
     if version is None:
         raise StaleError("scope", str(scope.scope_id), "its text, or the lease on it, has changed meanwhile")

@@ -20,6 +20,7 @@ from memory_sql.db.corrections import Change, CorrectionRepository, Entry, Key, 
 from memory_sql.db.forgetting import Closure, ForgettingRepository, Seeds
 from memory_sql.db.observations import SENSITIVITIES, Draft, Evidence, ObservationRepository
 from memory_sql.db.principals import Principal, service
+from memory_sql.db.propagations import PropagationRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.states import StateRepository
 from memory_sql.domain import (
@@ -327,6 +328,9 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
         raise HeldError(spread.closure.held_observations)
     repository = ForgettingRepository(session, agent_key)
     tainted = await _rewind(session, asked, agent_key, spread.closure.observations, "retract")
+    propagations = PropagationRepository(session, agent_key)
+    await propagations.reopen(spread.closure.observations, spread.line, asked.now)
+    await propagations.detach(spread.line)
     await repository.erase(spread.closure, (), (), asked.now)
     await CorrectionRepository(session, agent_key).raise_epochs({scope_id for scope_id, _ in spread.line})
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)

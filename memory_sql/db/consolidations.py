@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, false, func, insert, literal, or_, select, update
+from sqlalchemy import and_, bindparam, case, false, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger
@@ -62,8 +62,12 @@ class ConsolidationRepository:
         reason: str,
         run_id: int,
         now: datetime,
+        propagation_interval: timedelta,
     ) -> int | None:
-        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on."""
+        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on.
+
+        What the text has taken in is due to be judged for wider scopes, once in `propagation_interval` at most.
+        """
         version: int | None = await self._session.scalar(
             update(ScopeRow)
             .where(leased(state), ScopeRow.version == state.version, ScopeRow.epoch == state.epoch)
@@ -76,6 +80,7 @@ class ConsolidationRepository:
                 failures=0,
                 errors=0,
                 suspects=suspects,
+                propagate_at=_due_to_be_propagated(now, propagation_interval),
             )
             .returning(ScopeRow.version)
         )
@@ -267,6 +272,12 @@ class ConsolidationRepository:
             )
             for row in found.mappings()
         ]
+
+
+def _due_to_be_propagated(now: datetime, interval: timedelta) -> Any:
+    """In the upward line alone: individual, group. What is due already keeps its time."""
+    soonest = func.greatest(now, ScopeRow.propagated_at + interval)  # greatest() passes over null
+    return case((ScopeRow.kind.in_(("individual", "group")), func.coalesce(ScopeRow.propagate_at, soonest)))
 
 
 def was_live(moment: datetime) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, exists, insert, literal, select, tuple_, update
+from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, exists, func, insert, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -189,24 +189,17 @@ class CorrectionRepository:
         return tuple((scope_id, n) for n in found)
 
     async def derived(self, keys: Collection[Key]) -> tuple[Key, ...]:
-        """What was made of these, transitively, without themselves, in the order of the keys."""
-        link = LineageRow
-        line = (
-            select(link.scope_id, link.seq)
-            .where(
-                link.agent_key == self._agent_key,
-                tuple_(link.source_scope_id, link.source_seq).in_(sorted(keys)),
-            )
-            .cte("line", recursive=True)
-        )
-        above = select(link.scope_id, link.seq).where(
-            link.agent_key == self._agent_key,
-            link.source_scope_id == line.c.scope_id,
-            link.source_seq == line.c.seq,
-        )
-        line = line.union(above)
-        found = await self._session.execute(select(line.c.scope_id, line.c.seq).order_by(line.c.scope_id, line.c.seq))
-        return tuple(key for row in found if (key := (row.scope_id, row.seq)) not in set(keys))
+        """What was made of these and can't stay without them, over all levels, in the order of the keys."""
+        ordered = sorted(keys)
+        found = func.memory.derived(
+            self._agent_key,
+            cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+            cast([seq for _, seq in ordered], ARRAY(Integer)),
+            cast([], ARRAY(BigInteger)),
+            cast([], ARRAY(Integer)),
+        ).table_valued("scope_id", "seq")
+        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
+        return tuple((row.scope_id, row.seq) for row in rows)
 
     async def quarantined_sources(self, keys: Collection[Key]) -> list[tuple[Key, Key]]:
         """`(made, source)` for each quarantined observation that these were made of."""
@@ -232,7 +225,7 @@ class CorrectionRepository:
         await self._session.execute(
             upsert(link)
             .from_select(
-                ["agent_key", "scope_id", "seq", "source_scope_id", "source_seq", "run_id", "created_at"],
+                ["agent_key", "scope_id", "seq", "source_scope_id", "source_seq", "run_id", "created_at", "whole"],
                 select(
                     link.agent_key,
                     link.scope_id,
@@ -241,6 +234,7 @@ class CorrectionRepository:
                     link.source_seq,
                     link.run_id,
                     literal(now),
+                    link.whole,
                 ).where(link.agent_key == self._agent_key, link.scope_id == scope_id, link.seq == old),
             )
             .on_conflict_do_nothing()

@@ -25,6 +25,14 @@ FUNCTIONS = (
     "refuse_change",
     "guard_privacy",
     "held",
+    "person",
+    "propagation_targets",
+    "trust",
+    "shareable",
+    "peers",
+    "alike",
+    "people_behind",
+    "derived",
     "forget_closure",
     "tainted_versions",
     "speakers_of",
@@ -54,6 +62,7 @@ VIEWS = (
     "v_formation_funnel",
     "v_model_cost",
     "v_retrieval",
+    "v_propagation_flow",
 )
 WALLS = ("policies",)
 PARTS = {"functions": FUNCTIONS, "views": VIEWS, "walls": WALLS}

@@ -55,7 +55,7 @@ from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "7b12d9e4f063"
+REVISION = "e41f7a0b6c29"
 
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, insert, or_, select, text, update
+from sqlalchemy import Select, and_, cast, exists, func, insert, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import REGCONFIG
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -20,6 +20,7 @@ from memory_sql.db.tables import (
     EventRow,
     EvidenceRow,
     HoldRow,
+    LineageRow,
     MessageRow,
     ObservationRow,
     ScopeRow,
@@ -31,7 +32,10 @@ from memory_sql.domain import ForgetTarget, Receipt, owner_key, parse_observatio
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.
 WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
 PHYSICAL = (
-    *(f"VACUUM (ANALYZE) memory.{table}" for table in (*WITH_TEXT, "evidence", "lineage", "members", "sessions")),
+    *(
+        f"VACUUM (ANALYZE) memory.{table}"
+        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "sessions")
+    ),
     *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
 )
 
@@ -63,7 +67,8 @@ class Seeds:
 class Closure:
     """All that goes, each in order. What a legal hold covers isn't in it, only counted.
 
-    `heard`: the scopes of the evidence; what others stand behind as well stays there, without the name of who spoke.
+    `heard`: the scopes of the evidence, where what others stand behind as well stays without the name of who spoke, and
+    those of other sources of what goes.
     """
 
     observations: tuple[tuple[int, int], ...]
@@ -261,13 +266,17 @@ class ForgettingRepository:
             tuple(sorted(row.evidence_ids)),
             row.held_observations,
             row.held_messages,
-            await self._heard(row.evidence_ids),
+            await self._heard(row.evidence_ids, list(zip(row.scope_ids, row.seqs, strict=True))),
         )
 
-    async def _heard(self, evidence_ids: Sequence[int]) -> tuple[int, ...]:
-        e = EvidenceRow
-        found = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids)).distinct()
-        return tuple(await self._session.scalars(found.order_by(e.scope_id)))
+    async def _heard(self, evidence_ids: Sequence[int], keys: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """The scopes of the evidence, and those of other sources of what goes: of them it is judged anew."""
+        e, link = EvidenceRow, LineageRow
+        said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids))
+        other = select(link.source_scope_id).where(
+            link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(keys)
+        )
+        return tuple(sorted(await self._session.scalars(said.union(other))))
 
     async def lock_sessions(self, session_ids: Sequence[str]) -> None:
         """Until the transaction ends, in the order in which everybody locks."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import and_, bindparam, cast, func, literal_column, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -16,6 +16,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 from memory_sql.db.tables import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import OWNER_PREFIX, PendingObservation, Scope, ScopeKind, ScopeRef
 
+DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
 
@@ -47,6 +48,9 @@ class ScopeState:
     failures: int
     errors: int
     suspects: int
+    propagation_failures: int
+    propagation_errors: int
+    propagated_at: datetime | None
     agent_settings: dict[str, Any]
 
     @property
@@ -181,6 +185,9 @@ _STATE = select(
     ScopeRow.failures,
     ScopeRow.errors,
     ScopeRow.suspects,
+    ScopeRow.propagation_failures,
+    ScopeRow.propagation_errors,
+    ScopeRow.propagated_at,
     select(AgentRow.settings).where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
 )
 
@@ -324,15 +331,19 @@ class ScopeRepository:
         row = claimed.one_or_none()
         return None if row is None else _state(row)
 
-    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> tuple[str, ScopeState] | None:
+    async def claim_due(
+        self, agent_id: str | None, by: datetime, lease: timedelta, what: DueColumn = "due_at"
+    ) -> tuple[str, ScopeState] | None:
         """A new lease on what has been due longest and nobody works on, and its agent's id; None: there is nothing.
 
-        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
+        Due to be consolidated (`due_at`) or propagated (`propagate_at`). Who asks at the same moment gets the next one:
+        nobody waits, nobody tries the same.
         """
+        due_at = getattr(ScopeRow, what)
         free = (
             select(ScopeRow.agent_key, ScopeRow.scope_id)
-            .where(ScopeRow.due_at <= by, _is_free())
-            .order_by(ScopeRow.due_at)
+            .where(due_at <= by, _is_free())
+            .order_by(due_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True)
         )
@@ -360,17 +371,18 @@ class ScopeRepository:
         )
         return released is not None
 
-    async def postpone(self, agent_id: str, scope_id: int, until: datetime) -> None:
+    async def postpone(self, agent_id: str, scope_id: int, until: datetime, what: DueColumn = "due_at") -> None:
         """It stays due, but later."""
+        due_at = getattr(ScopeRow, what)
         await self._session.execute(
             update(ScopeRow)
             .where(
                 ScopeRow.agent_key == AgentRow.agent_key,
                 AgentRow.agent_id == agent_id,
                 ScopeRow.scope_id == scope_id,
-                ScopeRow.due_at < until,
+                due_at < until,
             )
-            .values(due_at=until)
+            .values({what: until})
         )
 
     async def raise_epoch(self, state: ScopeState) -> None:

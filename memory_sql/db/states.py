@@ -94,7 +94,7 @@ class StateRepository:
         candidates = [(row.seq, row.content_hash) for row in found]
         if not candidates:
             return []
-        taken = await self._active_among(scope, [digest for _, digest in candidates if digest is not None])
+        taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
         back, likes = _sort_out(candidates, taken)
         await self._session.execute(
             update(_t)
@@ -111,21 +111,6 @@ class StateRepository:
         )
         await self._tell(scope, details, now, **cause)
         return back
-
-    async def _active_among(self, scope: ScopeState, digests: Sequence[bytes]) -> dict[bytes, int]:
-        """Which of these texts an active observation of the scope has, and which one: the newest."""
-        found = await self._session.execute(
-            select(_o.content_hash, _o.seq)
-            .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
-            .where(
-                in_scope(_o, scope),
-                _o.lane == "absorb",
-                _o.content_hash.in_(digests),
-                or_(_t.status.is_(None), _t.status == "active"),
-            )
-            .order_by(_o.seq)
-        )
-        return {row.content_hash: row.seq for row in found}
 
     async def _tell(
         self, scope: ScopeState, details: Iterable[tuple[int, dict[str, Any]]], now: datetime, **cause: Any
@@ -159,3 +144,19 @@ def _sort_out(
         if digest is not None:
             taken[digest] = seq
     return back, likes
+
+
+async def active_among(session: AsyncSession, scope: ScopeState, digests: Sequence[bytes]) -> dict[bytes, int]:
+    """Which of these texts an active observation of the scope has, and which one: the newest."""
+    found = await session.execute(
+        select(_o.content_hash, _o.seq)
+        .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+        .where(
+            in_scope(_o, scope),
+            _o.lane == "absorb",
+            _o.content_hash.in_(digests),
+            or_(_t.status.is_(None), _t.status == "active"),
+        )
+        .order_by(_o.seq)
+    )
+    return {row.content_hash: row.seq for row in found}

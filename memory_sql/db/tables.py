@@ -184,6 +184,7 @@ class ScopeRow(Base):
         one_of("language", *LANGUAGES),
         one_of("extraction_mode", "batch", "isolated"),
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
         {
             "comment": "One row per scope: whose memory it is, its consolidated text and how far that has read.",
@@ -245,6 +246,21 @@ class ScopeRow(Base):
     )
     speakers: Mapped[list[str]] = erase(
         "Who speaks in its observations, by name, whoever spoke last first; the newest 50.", server_default=NO_TEXTS
+    )
+    propagate_at: Mapped[datetime | None] = column(
+        "From when what its text has taken in should be judged for wider scopes; null: nothing to do."
+    )
+    propagated_at: Mapped[datetime | None] = column("When that was last done.")
+    propagated_version: Mapped[int] = column(
+        "Version of the text: all that it had taken in has been judged.", Integer, server_default=ZERO
+    )
+    propagation_failures: Mapped[int] = column(
+        "Times in a row that this gave no answer or one that could not be used.", Integer, server_default=ZERO
+    )
+    propagation_errors: Mapped[int] = column(
+        "Of these, answers that could not be used: each halves what the next one is asked about.",
+        Integer,
+        server_default=ZERO,
     )
 
 
@@ -377,7 +393,7 @@ class RunRow(Base):
         key_of("agents"),
         key_of("sessions", "session_id"),
         key_of("scopes", "scope_id"),
-        one_of("kind", "formation", "consolidation"),
+        one_of("kind", "formation", "consolidation", "propagation"),
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL "
@@ -400,11 +416,11 @@ class RunRow(Base):
 
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
-    kind: Mapped[str] = constant("formation (of a session) or consolidation (of a scope).")
+    kind: Mapped[str] = constant("formation (of a session), consolidation or propagation (of a scope).")
     session_id: Mapped[str | None] = host_id("The session, for a formation.")
     from_number: Mapped[int | None] = column("A formation read the messages after this number …")
     to_number: Mapped[int | None] = column("… up to and including this one.")
-    scope_id: Mapped[int | None] = column("The scope, for a consolidation.")
+    scope_id: Mapped[int | None] = column("The scope, for the others.")
     from_seq: Mapped[int | None] = column("A consolidation read the observations after this number …", Integer)
     to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
     fence: Mapped[int] = column("The lease under which it ran.")
@@ -647,6 +663,49 @@ class LineageRow(Base):
     source_seq: Mapped[int] = column("The observation that it was made of.", Integer)
     run_id: Mapped[int | None] = column("The run that made it.")
     created_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
+    whole: Mapped[bool] = column(
+        "True: it was made of this one alone, and stays as long as one such is left; false: merged of several.",
+        server_default=TRUE,
+    )
+
+
+class JudgedRow(Base):
+    __tablename__ = "judged"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "source_scope_id", "source_seq", "target_scope_id"),
+        ForeignKeyConstraint(
+            ["agent_key", "source_scope_id", "source_seq"],
+            [f"{SCHEMA}.observations.{name}" for name in ("agent_key", "scope_id", "seq")],
+        ),
+        ForeignKeyConstraint(
+            ["agent_key", "target_scope_id"], [f"{SCHEMA}.scopes.{name}" for name in ("agent_key", "scope_id")]
+        ),
+        key_of("runs", "run_id"),
+        CheckConstraint("source_scope_id <> target_scope_id", name="target_scope_id"),
+        one_of("outcome", "propagated", "refused", "waiting", "held", "released"),
+        CheckConstraint("seq IS NULL OR outcome = 'propagated'", name="seq"),
+        Index("judged_seq_idx", "agent_key", "target_scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
+        Index(
+            "judged_held_idx",
+            "agent_key",
+            "source_scope_id",
+            "source_seq",
+            postgresql_where=text("outcome = 'held'"),
+        ),
+        {"comment": "One row per observation and wider scope for which it was judged, once; it goes with its source."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    source_scope_id: Mapped[int] = column("The scope of the observation that was judged.")
+    source_seq: Mapped[int] = column("The observation that was judged.", Integer)
+    target_scope_id: Mapped[int] = column("The scope for which it was judged.")
+    outcome: Mapped[str] = constant(
+        "propagated, refused, waiting (too few say so yet), held (for a person to look at) or released (by one)."
+    )
+    reason: Mapped[str] = constant("Why, in one word.")
+    seq: Mapped[int | None] = column("The observation of the target that says it now; null: none.", Integer)
+    run_id: Mapped[int | None] = column("The run in which it was judged; null: a person did.")
+    judged_at: Mapped[datetime] = column("When.", server_default=NOW)
 
 
 class EventRow(Base):

@@ -42,6 +42,8 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq) "
         "SELECT wide.agent_key, wide.scope_id, wide.seq, o.scope_id, o.seq FROM memory.observations o "
         "JOIN memory.observations wide ON wide.agent_key = o.agent_key AND wide.scope_id > o.scope_id",
+        "INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason) "
+        "SELECT agent_key, source_scope_id, source_seq, scope_id, 'refused', 'personal' FROM memory.lineage",
         "INSERT INTO memory.events (agent_key, kind) SELECT agent_key, 'status' FROM memory.agents",
         "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'user', 'mia' FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",

@@ -1,7 +1,7 @@
 -- memory.erase(agent_key, scope_ids, seqs, session_ids, numbers, evidence_ids, scopes, users, at): takes out of the
 -- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
 -- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
--- Observations, their states, evidence and lineage, and the tainted versions go. Of messages the key stays, without a
+-- Observations, their states, evidence and lineage, what was judged of them, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
 -- was shown any of this. What was superseded by what goes is left to the next one in line; where there is none, to the
 -- caller. `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
@@ -35,6 +35,44 @@ BEGIN
         WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
         RETURNING c.version
     ) SELECT 'consolidations', count(*) FROM gone;
+
+    -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
+    -- another source is the cause: then it is judged anew without that one.
+    WITH changed AS (
+        UPDATE memory.judged j
+        SET outcome = CASE WHEN c.lost_a_source THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source THEN 'lost_a_source' ELSE 'taken_out' END,
+            seq = NULL
+        FROM (
+            SELECT k.scope_id, k.seq, EXISTS (
+                SELECT
+                FROM memory.lineage l
+                WHERE l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
+                  AND (
+                      (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+                      OR EXISTS (
+                          SELECT
+                          FROM memory.evidence e
+                          WHERE e.agent_key = p_agent AND e.scope_id = l.source_scope_id AND e.seq = l.source_seq
+                            AND e.evidence_id = ANY (p_evidence_ids)
+                      )
+                  )
+            ) AS lost_a_source
+            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        ) c
+        WHERE j.agent_key = p_agent AND j.target_scope_id = c.scope_id AND j.seq = c.seq
+        RETURNING j.source_scope_id, j.outcome
+    )
+    UPDATE memory.scopes s  -- a run that is under way has counted what goes
+    SET propagate_at = coalesce(s.propagate_at, p_at),
+        fence = s.fence + (s.lease_until IS NOT NULL)::integer,
+        lease_until = NULL
+    WHERE s.agent_key = p_agent
+      AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
+
+    DELETE FROM memory.judged j
+    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
 
     RETURN QUERY
     WITH gone AS (

@@ -6,7 +6,8 @@
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both;
---   one that was made of an observation that goes (never the other way round);
+--   what was made of an observation that goes, or loses somebody's word, and can't stay without it (memory.derived; never
+--   the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
 -- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
@@ -23,6 +24,8 @@ DECLARE
     v_held_seqs integer[] := '{}';
     v_held_session_ids text[] := '{}';
     v_held_numbers bigint[] := '{}';
+    v_lost_scope_ids bigint[];
+    v_lost_seqs integer[];
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
     v_round_session_ids text[];
@@ -108,6 +111,15 @@ BEGIN
               OR (e.session_id, e.number) IN (SELECT * FROM unnest(session_ids, numbers))
           );
 
+        SELECT coalesce(array_agg(e.scope_id), '{}'), coalesce(array_agg(e.seq), '{}')
+        INTO v_lost_scope_ids, v_lost_seqs
+        FROM (
+            SELECT DISTINCT e.scope_id, e.seq
+            FROM memory.evidence e
+            JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
+            WHERE e.agent_key = p_agent
+        ) e;
+
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (
@@ -136,9 +148,8 @@ BEGIN
                 e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin)
             )
             UNION
-            SELECT l.scope_id, l.seq
-            FROM memory.lineage l
-            WHERE l.agent_key = p_agent AND (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(scope_ids, seqs))
+            SELECT d.scope_id, d.seq
+            FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d
         ) o
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));

@@ -67,6 +67,15 @@ CREATE POLICY users ON memory.lineage FOR SELECT USING (
     AND source_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
 
+ALTER TABLE memory.judged ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.judged USING (
+    (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
+);
+CREATE POLICY users ON memory.judged FOR SELECT USING (
+    agent_key = (SELECT memory.my_agent()) AND source_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+    AND target_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+);
+
 ALTER TABLE memory.sessions ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.sessions USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())

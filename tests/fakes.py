@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
+from memory_sql.llm.propagating import PropagationTask
 from memory_sql.llm.tasks import ExtractionTask, Turn
 
 T = TypeVar("T", bound=BaseModel | str)
@@ -65,7 +66,8 @@ def _finding(item: Item) -> dict[str, Any]:
 
 
 class Parrot:
-    """Remembers every word: an observation of each user's turn, a text of all that it is shown. Never refuses.
+    """Remembers every word: an observation of each user's turn, a text of all that it is shown. Never refuses, and would
+    share all of it with everybody.
 
     A turn that says "we" goes to the group, if there is one, one that says "everybody" to all, any other to who said it.
     `meanwhile` is awaited once, before the next answer; `extracted` are the observations of the next extraction:
@@ -77,6 +79,8 @@ class Parrot:
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
         self.failing: BaseException | None = None
         self.extracted: list[tuple[str, str, list[int]]] = []
+        self.rewritten: dict[str, str] = {}
+        self.promote: Callable[[PropagationTask], str | None] | None = None  # None: all of it
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         self.requests.append(request)
@@ -86,8 +90,35 @@ class Parrot:
         if self.failing is not None:
             raise self.failing
         task = request.material
-        reply = self._extract(task) if isinstance(task, ExtractionTask) else self._tell(task)
+        reply = self._reply(task)
         return Answer(read(reply, request.output), reply, Usage("parrot", 100, 10, 0.01))
+
+    def _reply(self, task: object) -> str:
+        if isinstance(task, ExtractionTask):
+            return self._extract(task)
+        return self._promote(task) if isinstance(task, PropagationTask) else self._tell(task)
+
+    def _promote(self, task: PropagationTask) -> str:
+        """All of it, in the words in which it stands there, or in those of `rewritten`."""
+        other = self.promote(task) if self.promote else None
+        if other is not None:
+            return other
+        decisions = [
+            {
+                "n": claim.n,
+                "to": to,
+                "personal": False,
+                "general": True,
+                "valuable": True,
+                "text": self._said(claim.text),
+            }
+            for claim in task.claims
+            for to in claim.to
+        ]
+        return json.dumps({"decisions": decisions})
+
+    def _said(self, text: str) -> str:
+        return self.rewritten.get(text, text.partition(" said: ")[2] or text)
 
     def _extract(self, task: ExtractionTask) -> str:
         said = [(turn.text, self._whose(turn, task), [turn.n]) for turn in task.turns if turn.role == "user"]

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from memory_sql.errors import UnavailableError
 from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.propagating import Claim, Decision, PropagationAnswer, PropagationTask
 from memory_sql.llm.tasks import (
     ConsolidatedText,
     ConsolidationTask,
@@ -61,7 +62,7 @@ _COMMON = frozenset(
 
 
 class Offline:
-    """Answers extraction and consolidation from the task itself; it reads no prompt."""
+    """Answers each of the three questions from the task itself; it reads no prompt."""
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         value: BaseModel
@@ -70,6 +71,8 @@ class Offline:
                 value = extract(task)
             case ConsolidationTask() as task:
                 value = consolidate(task)
+            case PropagationTask() as task:
+                value = propagate(task)
             case _:
                 raise UnavailableError("offline", f"the offline rules can't do {request.purpose}")
         return Answer(cast(T, value), value.model_dump_json(), Usage(NAME, input_tokens=0, output_tokens=0))
@@ -158,3 +161,16 @@ def _closest(text: str, lines: Sequence[str]) -> str | None:
 def _telling(text: str) -> frozenset[str]:
     said = text.partition(" said: ")[2] or text
     return frozenset(word for word in words_of(said) if len(word) >= 4 and word not in _COMMON)
+
+
+def propagate(task: PropagationTask) -> PropagationAnswer:
+    """What is said of shared matters and of no person goes on, without the name of who said it."""
+    kinds = {target.alias: target.kind for target in task.targets}
+    return PropagationAnswer(decisions=[_decision(claim, to, kinds[to]) for claim in task.claims for to in claim.to])
+
+
+def _decision(claim: Claim, to: str, kind: str) -> Decision:
+    said = claim.text.partition(" said: ")[2] or claim.text
+    personal = bool(_PERSONAL.search(said))
+    general = bool(_SHARED.search(said)) if kind == "group" else bool(claim.also)
+    return Decision(n=claim.n, to=to, personal=personal, general=general, valuable=True, text=said)

@@ -228,7 +228,7 @@ class ExtractionTask:
             boundary=boundary,
             max_items=self.max_items,
             max_words=self.max_words,
-            now=_minute(self.now),
+            now=minute_of(self.now),
             nothing=json.dumps({alias: [] for alias in aliases}),
             repair=f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly."
             if wrong
@@ -262,13 +262,13 @@ class ConsolidationTask:
         shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
         instructions, text = prompt.render(
             scope=KINDS[self.kind],
-            current=_data(self.current) if self.current else NOTHING_YET,
+            current=as_data(self.current) if self.current else NOTHING_YET,
             observations="\n".join(
-                [_json({"whose": self.whose or "everybody"}), *map(_observation, self.observations)]
+                [as_line({"whose": self.whose or "everybody"}), *map(_observation, self.observations)]
             ),
             max_words=self.max_words,
             boundary=boundary,
-            now=_minute(self.now),
+            now=minute_of(self.now),
             guidance="\n".join(filter(None, (self.guidance, shorter))),
         )
         return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
@@ -286,24 +286,24 @@ def _concern(scope: OfferedScope) -> str:
     if scope.kind == "individual":
         return f"what concerns {scope.alias.partition('_')[2] or 'the user'} alone"
     if scope.kind == "group" and scope.display_name:
-        return f"the shared work of the group {_data(scope.display_name)}"
+        return f"the shared work of the group {as_data(scope.display_name)}"
     return KINDS[scope.kind]
 
 
 def _known(scope: OfferedScope) -> str:
-    return _json({"scope": scope.alias, "known": list(scope.knows)})
+    return as_line({"scope": scope.alias, "known": list(scope.knows)})
 
 
 def _turn(turn: Turn) -> str:
     who = {"role": turn.role, "speaker": turn.speaker} | ({"person": turn.person} if turn.person else {})
-    return _json({"n": turn.n, **who, "at": _minute(turn.said_at), "text": turn.text})
+    return as_line({"n": turn.n, **who, "at": minute_of(turn.said_at), "text": turn.text})
 
 
 def _observation(item: NumberedText) -> str:
-    return _json({"n": item.n, "observed_at": _minute(item.observed_at), "text": item.text})
+    return as_line({"n": item.n, "observed_at": minute_of(item.observed_at), "text": item.text})
 
 
-def _minute(moment: datetime) -> str:
+def minute_of(moment: datetime) -> str:
     """With the offset of the zone that it is in, so that a day is the speaker's."""
     return f"{moment.isoformat(timespec='minutes').replace('+00:00', 'Z')} ({moment:%A})"
 
@@ -318,9 +318,11 @@ def as_written(text: str) -> str:
     return text
 
 
-def _json(value: Mapping[str, Any]) -> str:
+def as_line(value: Mapping[str, Any]) -> str:
+    """One JSON object in one line, in which nothing looks like markup."""
     return json.dumps(value, ensure_ascii=False).translate(_MARKUP)
 
 
-def _data(text: str) -> str:
+def as_data(text: str) -> str:
+    """A JSON string: no text of people's ends or begins anything around it."""
     return json.dumps(text, ensure_ascii=False).translate(_MARKUP)

@@ -462,6 +462,49 @@ class ConsolidateResult(Value):
     left_superseded: int = 0
 
 
+PropagationOutcome = Literal["propagated", "refused", "waiting", "held", "released"]
+
+
+class Judged(Value):
+    """What was decided on one observation (`source`, by id) for one wider scope.
+
+    `outcome`: `propagated` (as `observation`; in a dry run not yet stored, with its `text`), `refused`, `waiting` (too few
+    say so yet) or `held` (for a person to look at); `reason` says why in a word. `sources` are all that it was made of.
+    """
+
+    source: str
+    target: str
+    target_scope_id: int | None = None
+    outcome: PropagationOutcome
+    reason: str
+    text: str | None = None
+    observation: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+class PropagateResult(Value):
+    """What a propagation of one scope decided. `run_ids`: one for each batch, none where there was nothing to judge."""
+
+    scope: ScopeRef
+    judged: tuple[Judged, ...] = ()
+    run_ids: tuple[int, ...] = ()
+    model: str | None = None
+    dry_run: bool = False
+
+    @property
+    def propagated(self) -> tuple[Judged, ...]:
+        return tuple(item for item in self.judged if item.outcome == "propagated")
+
+
+class HeldClaim(Value):
+    """A claim that many new users made at once: it spreads when a person has released it (`Memory.review`)."""
+
+    source: str
+    content: str
+    target_scope_id: int
+    judged_at: datetime
+
+
 class Explanation(Value):
     """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
 
@@ -602,6 +645,7 @@ class RunDueResult(Value):
 
     formed: tuple[FormResult, ...] = ()
     consolidated: tuple[ConsolidateResult, ...] = ()
+    propagated: tuple[PropagateResult, ...] = ()
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import SecretStr
 
@@ -82,6 +82,7 @@ from memory_sql.db.agents import (
 from memory_sql.db.backlog import read_backlog
 from memory_sql.db.consolidations import ConsolidationRepository
 from memory_sql.db.contexts import static_layer
+from memory_sql.db.corrections import CorrectionRepository, Entry
 from memory_sql.db.digests import Found, Wanted, begin, defaults_of, find
 from memory_sql.db.engine import Reader, on_commit
 from memory_sql.db.exports import export_of
@@ -89,6 +90,7 @@ from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
 from memory_sql.db.principals import Principal, service
+from memory_sql.db.propagations import PropagationRepository
 from memory_sql.db.renames import RenameRepository
 from memory_sql.db.retrievals import add_retrievals, large_scopes
 from memory_sql.db.runs import RunRepository
@@ -111,10 +113,12 @@ from memory_sql.domain import (
     EmbedResult,
     ForgetTarget,
     FormResult,
+    HeldClaim,
     MaintainResult,
     Marked,
     Message,
     Observation,
+    PropagateResult,
     Receipt,
     RetainedMessage,
     RunDueResult,
@@ -501,8 +505,45 @@ class Memory:
         """
         return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
+    async def propagate(self, *, agent_id: object, scope_id: int, dry_run: bool = False) -> PropagateResult:
+        """Judges what the scope's text has taken in for the scopes one level up, and stores there what may go.
+
+        From an individual scope to the groups of its user, from a group to the collective scope. What was decided before
+        isn't judged again. `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when
+        the model fails (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
+        """
+        return await self._work.propagate(id_of("agent_id", agent_id), scope_key(scope_id), dry_run=dry_run)
+
+    async def held_claims(self, *, agent_id: object, limit: int = 100) -> Sequence[HeldClaim]:
+        """Claims that many new users made at once, and that wait for `review`, oldest first."""
+        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
+        async with self.database.statement(principal=service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
+
+    async def review(
+        self, observation_id: str, *, agent_id: object, target_scope_id: int, release: bool, actor: str | None = None
+    ) -> None:
+        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
+        agent, source, target = (
+            id_of("agent_id", agent_id),
+            parse_observation_id(observation_id),
+            scope_key(target_scope_id),
+        )
+        now = self.now()
+        async with self.database.transaction(principal=service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
+            outcome: Literal["released", "refused"] = "released" if release else "refused"
+            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, now):
+                raise NotFoundError("held claim", observation_id)
+            entry = Entry(actor, None, now)
+            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
+
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms sessions, consolidates scopes, embeds; a failure stops no other.
+        """Does what is due, of one agent or of all: forms, consolidates, propagates, embeds; a failure stops no other.
 
         At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
         """

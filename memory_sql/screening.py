@@ -87,7 +87,7 @@ def withheld(text: str, *, names: Collection[str] = ()) -> str | None:
     return _misshapen(text) or _unfit(text, _known(names, text))
 
 
-def leaks(text: str, *, names: Collection[str], sources: Sequence[str]) -> str | None:
+def leaks(text: str, *, names: Collection[str], sources: Sequence[str], may_name: bool = False) -> str | None:
     """Why a rewritten statement must not be stored in the wider scope, one of `LEAKS`; None: it may be.
 
     `sources` are the texts that it was made from; every figure, date and name in it must stand in one of them.
@@ -95,7 +95,7 @@ def leaks(text: str, *, names: Collection[str], sources: Sequence[str]) -> str |
     known = _known(names, text)
     return (
         _misshapen(text)
-        or _names_somebody(text, known)
+        or (None if may_name else _names_somebody(text, known))
         or _singles_somebody_out(text)
         or _unfit(text, known)
         or _ungrounded(text, sources)

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
-from memory_sql import consolidation, formation, vectors
+from memory_sql import consolidation, formation, propagation, vectors
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of
 from memory_sql.db.observations import ObservationRepository
 from memory_sql.db.runs import RunRepository, TakenRun
-from memory_sql.db.scopes import ScopeRepository, ScopeState
+from memory_sql.db.scopes import DueColumn, ScopeRepository, ScopeState
 from memory_sql.db.sessions import SessionRepository, SessionState
 from memory_sql.db.states import StateRepository
 from memory_sql.db.vectors import find_vectors
-from memory_sql.domain import ConsolidateResult, EmbedResult, FormResult, RunDueResult
+from memory_sql.domain import ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult
 from memory_sql.errors import (
     BudgetError,
     BusyError,
@@ -41,8 +41,8 @@ from memory_sql.retry import pause
 
 log = logging.getLogger("memory_sql")
 
-DueKind = Literal["formation", "consolidation"]
-DUE_KINDS: tuple[DueKind, ...] = ("formation", "consolidation")
+DueKind = Literal["formation", "consolidation", "propagation"]
+DUE_KINDS: tuple[DueKind, ...] = get_args(DueKind)  # each makes what the next one reads
 EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 DueWork = Callable[[], Awaitable[RunDueResult]]
 
@@ -154,6 +154,51 @@ class Work:
             superseded=applied.superseded,
         )
 
+    async def propagate(self, agent_id: str, scope_id: int, *, dry_run: bool) -> PropagateResult:
+        async with self._database.statement() as unit:
+            agent_key = await agent_key_of(unit, agent_id)
+        if agent_key is None:
+            raise NotFoundError("agent", agent_id)
+        scope, loaded = await self._load_claims(agent_id, agent_key, scope_id, propagation.ASKED)
+        if dry_run and loaded is not None:
+            return _told(scope, [await self._judge(loaded, propagation.show)], dry_run=True)
+        return await self._propagate_from(agent_id, scope, loaded)
+
+    async def _load_claims(
+        self, agent_id: str, agent_key: int, scope_id: int, reason: str, *, new_only: bool = False
+    ) -> tuple[ScopeState, propagation.Loaded | None]:
+        _ = self._llm
+        settings, now = self._settings, self._now()
+        async with self._database.transaction() as unit:
+            return await propagation.load(unit, agent_id, agent_key, scope_id, settings, now, reason, new_only=new_only)
+
+    async def _propagate_from(
+        self, agent_id: str, scope: ScopeState, loaded: propagation.Loaded | None
+    ) -> PropagateResult:
+        """These claims, and after them those that nobody has judged yet."""
+        done = []
+        while loaded is not None:
+            done.append(await self._judge(loaded, propagation.apply))
+            reason, more = loaded.reason, loaded.more
+            agent_key, scope_id = scope.agent_key, scope.scope_id
+            loaded = (
+                (await self._load_claims(agent_id, agent_key, scope_id, reason, new_only=True))[1] if more else None
+            )
+        return _told(scope, done)
+
+    async def _judge(self, loaded: propagation.Loaded, finish: propagation.Finish) -> PropagateResult:
+        settings, llm = self._settings.of_agent(loaded.scope.agent_settings), self._llm
+        try:
+            async with self._keeping(lambda unit: ScopeRepository(unit).extend(loaded.scope, self._lease)):
+                decided = await propagation.decide(llm, loaded, settings)  # no connection is held here
+            async with self._database.transaction() as unit:
+                verdicts = await finish(unit, loaded, decided, settings, self._now())
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._record(propagation.fail, loaded, error, settings))
+            raise
+        judged, run_ids = tuple(item.told for item in verdicts), (loaded.run.run_id,)
+        return PropagateResult(scope=loaded.scope.ref, judged=judged, run_ids=run_ids, model=decided.usage.model)
+
     @property
     def _lease(self) -> timedelta:
         return timedelta(seconds=self._settings.lease_seconds)
@@ -207,6 +252,7 @@ class Work:
         return RunDueResult(
             formed=tuple(result for one in done for result in one.formed),
             consolidated=tuple(result for one in done for result in one.consolidated),
+            propagated=tuple(result for one in done for result in one.propagated),
             embedded=embedded,
             failed=failed,
         )
@@ -248,8 +294,10 @@ class Work:
             if kind == "formation":
                 session = await SessionRepository(unit).claim_due(agent_id, by, self._lease)
                 return None if session is None else partial(self._form_due, session)
-            scope = await ScopeRepository(unit).claim_due(agent_id, by, self._lease)
-            return None if scope is None else partial(self._consolidate_due, *scope)
+            what: DueColumn = "due_at" if kind == "consolidation" else "propagate_at"
+            scope = await ScopeRepository(unit).claim_due(agent_id, by, self._lease, what)
+            do = self._consolidate_due if kind == "consolidation" else self._propagate_due
+            return None if scope is None else partial(do, *scope)
 
     async def _form_due(self, claimed: SessionState) -> RunDueResult:
         agent_id, session_id = claimed.agent_id, claimed.session_id
@@ -295,6 +343,28 @@ class Work:
         except BaseException as error:
             own = settings.of_agent(claimed.agent_settings)
             await asyncio.shield(self._record(consolidation.give_back, claimed, error, own))
+            raise
+
+    async def _propagate_due(self, agent_id: str, claimed: ScopeState) -> RunDueResult:
+        scope_id = claimed.scope_id
+        try:
+            loaded = await self._load_claimed_claims(agent_id, claimed)
+            propagated = await self._propagate_from(agent_id, claimed, loaded)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
+                async with self._database.transaction() as unit:
+                    await ScopeRepository(unit).postpone(agent_id, scope_id, until, "propagate_at")
+            return RunDueResult(failed={f"propagation of scope {scope_id} of agent {agent_id}": str(error)})
+        return RunDueResult(propagated=(propagated,))
+
+    async def _load_claimed_claims(self, agent_id: str, claimed: ScopeState) -> propagation.Loaded | None:
+        settings, now = self._settings, self._now()
+        try:
+            async with self._database.transaction() as unit:
+                return await propagation.load_claimed(unit, agent_id, claimed, settings, now, "due")
+        except BaseException as error:
+            own = settings.of_agent(claimed.agent_settings)
+            await asyncio.shield(self._record(propagation.give_back, claimed, error, own))
             raise
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:
@@ -369,4 +439,15 @@ def _sum(a: FormResult, b: FormResult) -> FormResult:
         duplicates=a.duplicates + b.duplicates,
         refused={name: a.refused.get(name, 0) + b.refused.get(name, 0) for name in {**a.refused, **b.refused}},
         model=b.model,
+    )
+
+
+def _told(scope: ScopeState, done: Sequence[PropagateResult], *, dry_run: bool = False) -> PropagateResult:
+    """What several calls decided, as one."""
+    return PropagateResult(
+        scope=scope.ref,
+        judged=tuple(item for one in done for item in one.judged),
+        run_ids=tuple(run_id for one in done for run_id in one.run_ids),
+        model=next((one.model for one in reversed(done)), None),
+        dry_run=dry_run,
     )

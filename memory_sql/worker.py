@@ -38,6 +38,7 @@ class Worked:
 
     formed: int = 0
     consolidated: int = 0
+    propagated: int = 0
     failed: int = 0
     interrupted: int = 0
     embedded: int = 0
@@ -196,7 +197,7 @@ class Worker:
         for kind in kinds:
             work = await self._memory.claim_due(kind, agent_id=self._agent_id, by=by)
             if work is not None:
-                self._kinds = self._kinds[::-1]
+                self._kinds = (*self._kinds[1:], self._kinds[0])
                 self._start(work)
                 return True
         return False
@@ -225,16 +226,29 @@ class Worker:
             log.info("%s", line)
         for name, reason in done.failed.items():
             log.warning("%s: %s", name, reason)
-        self._count(len(done.formed), len(done.consolidated), len(done.failed))
+        self._count(
+            formed=len(done.formed),
+            consolidated=len(done.consolidated),
+            propagated=sum(len(one.propagated) for one in done.propagated),
+            failed=len(done.failed),
+        )
 
     def _count(
-        self, formed: int = 0, consolidated: int = 0, failed: int = 0, interrupted: int = 0, embedded: int = 0
+        self,
+        *,
+        formed: int = 0,
+        consolidated: int = 0,
+        propagated: int = 0,
+        failed: int = 0,
+        interrupted: int = 0,
+        embedded: int = 0,
     ) -> None:
         w = self._worked
         self._worked = replace(
             w,
             formed=w.formed + formed,
             consolidated=w.consolidated + consolidated,
+            propagated=w.propagated + propagated,
             failed=w.failed + failed,
             interrupted=w.interrupted + interrupted,
             embedded=w.embedded + embedded,
@@ -293,3 +307,6 @@ def _told(done: RunDueResult) -> Iterator[str]:
         if consolidated.version is not None:
             name, version = consolidated.scope.id, consolidated.version
             yield f"scope s{name}: {consolidated.absorbed} observations absorbed by version {version}"
+    for judged in done.propagated:
+        if judged.judged:
+            yield f"scope s{judged.scope.id}: {len(judged.propagated)} of {len(judged.judged)} claims propagated"

@@ -254,7 +254,7 @@ async def remembered(memory: Memory, parrot: Parrot) -> None:
     for session in ("s", "own"):
         await memory.form(**ADA, session_id=session)
     await tell(memory)
-    await stated(memory, "The gate code is 4711.", "jonas")
+    await stated(memory, "The gate has bay 4711.", "jonas")
     await memory.observe("The gate is heavy.", **ADA, group_id="crew", scope="tools")
     await rows(
         memory,
@@ -466,7 +466,7 @@ async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(mem
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
-        await formation.keep(unit, loaded, answered)
+        await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.sessions SET lease_until = now()")
     await leave(memory)
     await memory.form(**ADA, session_id="s")

@@ -336,6 +336,21 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 
+async def recount(session: Session, asked: Asked, agent_key: int) -> list[int]:
+    """Takes out of the collective scope what too few people stand behind, now that two of them are one; it is judged anew.
+
+    Says which scopes are to be told anew. The caller has locked the agent, so that nobody counts people meanwhile.
+    """
+    repository = PropagationRepository(session, agent_key)
+
+    async def look() -> Spread:
+        keys = await repository.too_few_behind()
+        return Spread((), await ForgettingRepository(session, agent_key).closure(Seeds(observations=keys)))
+
+    spread = await _locked(session, agent_key, look)
+    return await _retract(session, asked, agent_key, spread) if spread.closure.observations else []
+
+
 async def _rewind(session: Session, asked: Asked, agent_key: int, keys: Collection[Key], reason: str) -> list[int]:
     """Takes the versions that hold any of these out of the texts, and says of which scopes."""
     scopes = ScopeRepository(session)

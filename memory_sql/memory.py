@@ -1045,8 +1045,9 @@ class Memory:
         """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
 
         It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
-        before. What is said under either id goes on to belong to that id. Done twice, it is done once. Raises
-        `InputError` where `user_id` stands for somebody else already, and where a circle would come about.
+        before. What is said under either id goes on to belong to that id. What the collective scope knows only because
+        they counted as two people is taken out of it. Done twice, it is done once. Raises `InputError` where `user_id`
+        stands for somebody else already, and where a circle would come about; `HeldError` where a hold keeps that.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
@@ -1060,6 +1061,8 @@ class Memory:
             if is_new:
                 detail = {"action": "merge", "user_id": user, "into_user_id": into}
                 await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+                nobody = {"agent_id": agent, "user_id": None, "session_id": None}
+                await corrections.recount(unit, self._asked(nobody, actor, reason), agent_key)
         return alias
 
     async def unmerge_users(

@@ -23,6 +23,7 @@ from memory_sql.dates import Dated, with_dates, zone_of
 from memory_sql.db import Session
 from memory_sql.db.corrections import Key
 from memory_sql.db.observations import Draft, ObservationRepository
+from memory_sql.db.people import share_agent
 from memory_sql.db.propagations import Candidate, Judgement, Person, PropagationRepository, Target
 from memory_sql.db.runs import RunKey, RunRepository
 from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
@@ -84,7 +85,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`offers` go to the model, `verdicts` are those that needed none. `more`: there are others that wait for a judgement."""
+    """`offers` go to the model, `verdicts` are those that needed none. `names`: what the rewritten texts must not hold.
+
+    `more`: there may be others that nobody has judged yet.
+    """
 
     scope: ScopeState
     run: RunKey
@@ -157,7 +161,7 @@ async def _load(
         await repository.finish(scope, None, now)
         return None
     names = await _names(repository, scope, [target for target, _ in found])
-    verdicts, offers = list[Verdict](), list[Offer]()
+    verdicts, offers, epochs = list[Verdict](), list[Offer](), {scope.scope_id: scope.epoch}
     for target, candidates in found:
         court = _Court(repository, scope, target, settings, names)
         for candidate in candidates:
@@ -166,14 +170,20 @@ async def _load(
                 offers.append(offer)
             else:
                 verdicts.append(verdict)
+        epochs |= court.epochs
     if offers:
         await runs.check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
-    seqs = [candidate.seq for _, candidates in found for candidate in candidates]
+    judged = [candidate for _, candidates in found for candidate in candidates]
+    seqs = [candidate.seq for candidate in judged]
     span = {"scope_id": scope.scope_id, "from_seq": min(seqs) - 1, "to_seq": max(seqs)}
     run = await runs.start(scope.agent_key, "propagation", scope.fence, now, **span)
     shown = {item.scope_id for offer in offers for item in offer.sources} | {scope.scope_id}
-    epochs = await ScopeRepository(session).epochs(scope.agent_key, sorted(shown))
-    more = len(seqs) >= _batch(scope, settings)
+    others = shown - {scope.scope_id}
+    if others:
+        names |= await repository.names(others, NAMES_AT_MOST) | await repository.group_names(shown)
+    epochs = {scope_id: epochs[scope_id] for scope_id in shown}
+    new = sum(candidate.outcome != "waiting" for candidate in judged)
+    more = new >= _batch(scope, settings)
     return Loaded(scope, run, tuple(offers), tuple(verdicts), names, epochs, more, reason, now)
 
 
@@ -213,6 +223,7 @@ class _Court:
     target: Target
     settings: Settings
     names: frozenset[str]
+    epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
     _peers: list[int] | None = field(default=None, init=False)
 
     async def look_at(self, source: Candidate) -> tuple[Offer, Verdict | None]:
@@ -224,6 +235,12 @@ class _Court:
         if self.target.kind == "group":
             return offer, await self._burst(offer)
         offer = Offer(source, self.target, await self._alike(source))
+        decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
+        if "propagated" in decided.values():
+            return offer, Verdict(offer, "waiting", "known")
+        against = {key for key, outcome in decided.items() if outcome in ("refused", "held")}
+        supports = tuple(item for item in offer.supports if item.key not in against)
+        offer = replace(offer, supports=supports)
         return offer, await self.too_few(offer)
 
     async def too_few(self, offer: Offer) -> Verdict | None:
@@ -240,6 +257,11 @@ class _Court:
         if len(everybody - established) >= self.settings.propagation_burst:
             return Verdict(offer, "held", "burst")
         return Verdict(offer, "waiting", "too_few_people")
+
+    async def still_enough(self, offer: Offer) -> bool:
+        """Under the locks: nobody has left, been taken for somebody else, or been forgotten meanwhile."""
+        peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
+        return {item.scope_id for item in offer.supports} <= set(peers) and await self.too_few(offer) is None
 
     async def _burst(self, offer: Offer) -> Verdict | None:
         """A claim that only new people make, and many of them, waits for a person."""
@@ -258,6 +280,7 @@ class _Court:
         """What others know that claims the same, by rule; nobody's word for it counts, least of all a model's."""
         if self._peers is None:
             self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
+            self.epochs |= await self.repository.epochs(self._peers)
         if not self._peers:
             return ()
         found = await self.repository.alike(
@@ -363,7 +386,7 @@ async def apply(
     """
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
     locked = await _lock(session, loaded, decided, settings, now)
-    standing = [item for item in decided.verdicts if await _stands(repository, item, loaded, settings)]
+    standing = await _standing(repository, decided.verdicts, loaded, settings)
     store = _Store(session, repository, loaded, locked, settings, now)
     made = await store.keep(standing)
     judgements = {
@@ -387,6 +410,8 @@ async def _lock(
 ) -> dict[str, ScopeState]:
     """The scopes that are written to, by owner; all that was read is locked too, and is as it was when it was read."""
     scope, targets = loaded.scope, {item.offer.target.owner: item.offer.target for item in decided.verdicts}
+    if "c" in targets:  # two of the people who are counted must not become one meanwhile
+        await share_agent(session, scope.agent_key)
     wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
@@ -398,21 +423,24 @@ async def _lock(
     return {state.owner: state for state in locked if state.owner in targets and not state.name}
 
 
-async def _stands(repository: PropagationRepository, item: Verdict, loaded: Loaded, settings: Settings) -> bool:
-    """Whether all of it may still be shared, with this target, and enough people stand behind it."""
-    offer = item.offer
-    keys = {source.key for source in offer.sources}
-    if await repository.still_shareable(keys, settings.propagation_excluded_users) != keys:
-        return False
-    targets = await repository.targets(loaded.scope.scope_id)
-    if offer.target.owner not in {target.owner for target in targets}:
-        return False
-    if item.outcome != "propagated" or offer.target.kind != "collective":
-        return True
-    peers = await repository.peers(loaded.scope.scope_id, offer.target, settings.propagation_peers)
-    if not {source.scope_id for source in offer.supports} <= set(peers):
-        return False
-    return await _Court(repository, loaded.scope, offer.target, settings, loaded.names).too_few(offer) is None
+async def _standing(
+    repository: PropagationRepository, verdicts: Sequence[Verdict], loaded: Loaded, settings: Settings
+) -> list[Verdict]:
+    """Those of which all may still be shared, with this target, and behind which enough people stand."""
+    scope_id = loaded.scope.scope_id
+    keys = {source.key for item in verdicts for source in item.offer.sources}
+    shareable = await repository.still_shareable(keys, settings.propagation_excluded_users)
+    owners = {target.owner for target in await repository.targets(scope_id)}
+    standing = [
+        item
+        for item in verdicts
+        if item.offer.target.owner in owners and shareable.issuperset(source.key for source in item.offer.sources)
+    ]
+    for item in [item for item in standing if item.text is not None and item.offer.target.kind == "collective"]:
+        court = _Court(repository, loaded.scope, item.offer.target, settings, loaded.names)
+        if not await court.still_enough(item.offer):
+            standing.remove(item)
+    return standing
 
 
 @dataclass(slots=True)

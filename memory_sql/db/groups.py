@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.db.corrections import Key
 from memory_sql.db.observations import STATUS
 from memory_sql.db.people import user_ids
-from memory_sql.db.tables import EvidenceRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.tables import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Group, Member, MemberSource, owner_key
 
 _m, _s = MemberRow, ScopeRow
@@ -123,7 +124,7 @@ class GroupRepository:
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[Key, ...]:
         """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.
 
-        The host's own word is somebody's, the agent's isn't.
+        The host's own word is somebody's, the agent's isn't. What was propagated stands on what it was made of.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
@@ -131,6 +132,12 @@ class GroupRepository:
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None))
         others = exists().where(behind, or_(of_another, of_the_host))
+        link, origin = LineageRow, aliased(ScopeRow)
+        is_made = and_(link.agent_key == o.agent_key, link.scope_id == o.scope_id, link.seq == o.seq)
+        from_where = and_(origin.agent_key == link.agent_key, origin.scope_id == link.source_scope_id)
+        owners = [owner_key("individual", user) for user in users]
+        of_elsewhere = exists().where(is_made, from_where, origin.owner.not_in(owners))
+        made_of_theirs = and_(o.source_kind == "propagation", ~of_elsewhere)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
@@ -138,8 +145,7 @@ class GroupRepository:
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
                 STATUS.in_(("active", "superseded")),
-                theirs,
-                ~others,
+                or_(and_(theirs, ~others), made_of_theirs),
             )
             .order_by(o.scope_id, o.seq)
         )

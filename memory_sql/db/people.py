@@ -24,6 +24,11 @@ _HOLD = (
 )
 
 
+async def share_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody is taken for somebody else; others may share it."""
+    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
+
+
 async def lock_agent(session: AsyncSession, agent_key: int) -> None:
     """Changes of who is who wait for one another until the transaction ends; nothing else waits.
 

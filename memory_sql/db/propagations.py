@@ -147,6 +147,26 @@ class PropagationRepository:
         found = func.memory.peers(self._agent_key, scope_id, target.scope_id, limit).table_valued("scope_id")
         return list(await self._session.scalars(select(found.c.scope_id).order_by(found.c.scope_id)))
 
+    async def epochs(self, scope_ids: Sequence[int]) -> dict[int, int]:
+        found = await self._session.execute(
+            select(ScopeRow.scope_id, ScopeRow.epoch).where(
+                ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id.in_(scope_ids)
+            )
+        )
+        return {row.scope_id: row.epoch for row in found}
+
+    async def outcomes(self, keys: Collection[Key], target: Target) -> dict[Key, str]:
+        """What was decided on these for the target, where anything was."""
+        j = JudgedRow
+        found = await self._session.execute(
+            select(j.source_scope_id, j.source_seq, j.outcome).where(
+                j.agent_key == self._agent_key,
+                tuple_(j.source_scope_id, j.source_seq).in_(sorted(keys)),
+                j.target_scope_id == target.scope_id,
+            )
+        )
+        return {(row.source_scope_id, row.source_seq): row.outcome for row in found}
+
     async def alike(
         self, candidate: Candidate, peers: Sequence[int], excluded: Sequence[str], limit: int
     ) -> list[Candidate]:
@@ -192,14 +212,13 @@ class PropagationRepository:
         )
         return {name for name in (*names, *members) if name}
 
-    async def speakers(self, user_ids: Sequence[str]) -> set[str]:
-        """How these users are called in what they themselves said, of their individual scopes."""
-        found = await self._session.scalars(
-            select(ScopeRow.speakers).where(
-                ScopeRow.agent_key == self._agent_key, ScopeRow.owner.in_([f"u:{user}" for user in user_ids])
-            )
+    async def group_names(self, scope_ids: Collection[int]) -> set[str]:
+        """What these groups are called."""
+        s = ScopeRow
+        found = await self._session.execute(
+            select(s.owner, s.display_name).where(s.agent_key == self._agent_key, s.scope_id.in_(sorted(scope_ids)))
         )
-        return {name for speakers in found for name in speakers}
+        return {name for row in found for name in (row.owner.partition(":")[2], row.display_name) if name}
 
     async def known(self, target: ScopeState, digests: Sequence[bytes]) -> Mapping[bytes | None, int]:
         """Which of these texts an active observation of the target has already, and which one."""
@@ -286,6 +305,12 @@ class PropagationRepository:
                 where=JudgedRow.outcome.in_(OPEN),
             )
         )
+
+    async def too_few_behind(self) -> tuple[Key, ...]:
+        """What everybody knows and too few people stand behind by now."""
+        found = func.memory.too_few_behind(self._agent_key).table_valued("scope_id", "seq")
+        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
+        return tuple((row.scope_id, row.seq) for row in rows)
 
     async def reopen(self, made: Collection[Key], but: Collection[Key], now: datetime) -> None:
         """What was made of several goes because of one of its sources: of the others it is judged anew."""

@@ -23,11 +23,12 @@ depends_on = None
 BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version > 0"
 
 FUNCTIONS_DROPPED = (
+    "too_few_behind(bigint)",
     "derived(bigint, bigint[], integer[], bigint[], integer[])",
-    "people_behind(bigint, bigint[], integer[], real)",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
     "peers(bigint, bigint, bigint, integer)",
     "shareable(bigint, bigint, text[])",
+    "people_behind(bigint, bigint[], integer[], real)",
     "trust(bigint, bigint, integer)",
     "propagation_targets(bigint, bigint)",
     "members_of(bigint, bigint)",
@@ -159,8 +160,18 @@ AS $$
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
-      AND NOT (o.related_users && p_excluded)
-      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))
+      AND (
+          cardinality(p_excluded) = 0
+          OR NOT EXISTS (
+              SELECT
+              FROM (
+                  SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
+                  UNION ALL
+                  SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'
+              ) behind
+              WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)
+          )
+      )
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
 
@@ -1318,6 +1329,33 @@ CREATE POLICY service ON memory.retrievals USING (
 );
 """
 
+TOO_FEW_BEHIND = """
+-- memory.too_few_behind(agent_key): what was propagated to the collective scope and stands on too few people or groups by now,
+-- since two ids turned out to be one person. One row per observation. Three people and two groups, without exception.
+CREATE OR REPLACE FUNCTION memory.too_few_behind(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.scope_id, o.seq
+    FROM memory.scopes s
+    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
+    WHERE s.agent_key = p_agent AND s.kind = 'collective' AND o.source_kind = 'propagation'
+      AND (
+          (
+              SELECT count(DISTINCT b.person)
+              FROM memory.people_behind(p_agent, ARRAY[o.scope_id], ARRAY[o.seq], 0) b
+          ) < 3
+          OR (
+              SELECT count(DISTINCT l.source_scope_id)
+              FROM memory.lineage l
+              WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+          ) < 2
+      )
+$$;
+
+COMMENT ON FUNCTION memory.too_few_behind(bigint) IS
+    'What was propagated to the collective scope and stands on too few people or groups; one row per observation.';
+"""
+
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1341,11 +1379,12 @@ def upgrade() -> None:
     run(PERSON)
     run(PROPAGATION_TARGETS)
     run(TRUST)
+    run(PEOPLE_BEHIND)
     run(SHAREABLE)
     run(PEERS)
     run(ALIKE)
-    run(PEOPLE_BEHIND)
     run(DERIVED)
+    run(TOO_FEW_BEHIND)
     run(FORGET_CLOSURE)
     run(ERASE)
     run(ERASE_AGENT)

@@ -516,6 +516,74 @@ async def test_collective_goes_when_one_of_its_people_is_forgotten_and_comes_bac
     assert len(await known(memory, "c")) == 1
 
 
+async def test_two_ids_that_become_one_person_count_once(memory: Memory) -> None:
+    """What went to everybody on the word of three is taken out when they were two."""
+    await collective(memory)
+    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
+    assert await known(memory, "c") == []
+    assert (await texts(memory))["c"] is None
+    assert await rows(memory, "SELECT DISTINCT outcome, reason FROM memory.judged WHERE seq IS NULL") == [
+        ("waiting", "lost_a_source")
+    ]
+
+
+async def test_what_a_member_brought_to_a_group_leaves_with_them(memory: Memory) -> None:
+    own, group, everybody = await collective(memory)
+    left = await memory.groups.remove_member("eden", "gene", **ADA)
+    assert (left.archived, left.retracted) == ((group.id,), (everybody.id,))
+    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
+    assert await known(memory, "u:gene") == [own.content]
+
+
+async def test_what_others_brought_too_stays_when_a_member_leaves(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia", "tim")
+    for user in ("gene", "mia"):
+        await propagate(memory, await learn(memory, user, DEADLINE))
+    left = await memory.groups.remove_member("eden", "gene", **ADA)
+    assert (left.archived, await known(memory, "g:eden")) == ((), [DEADLINE])
+
+
+async def test_what_everybody_knows_isnt_made_twice(memory: Memory, parrot: Parrot) -> None:
+    await collective(memory)
+    await belong(memory, "nova", "kim", "lou")
+    observation = await learn_in_group(memory, "nova", "kim", "The team prefers asynchronous communication.")
+    asked = len(shown(parrot))
+    assert told((await propagate(memory, observation)).judged) == [("collective", "waiting", "known")]
+    assert len(shown(parrot)) == asked
+    assert len(await known(memory, "c")) == 1
+
+
+async def test_claim_that_was_taken_out_supports_no_other(memory: Memory) -> None:
+    *_, everybody = await collective(memory)
+    await memory.forget(**ADA, observation_id=everybody.id)
+    await belong(memory, "nova", "kim", "lou")
+    observation = await learn_in_group(memory, "nova", "kim", ASYNC)
+    assert told((await propagate(memory, observation)).judged) == [("collective", "waiting", "too_few_people")]
+
+
+async def test_excluded_user_is_so_by_any_id_and_in_what_was_made(memory: Memory, parrot: Parrot) -> None:
+    own, group, _ = await collective(memory)
+    await belong(memory, "eden", "g")
+    await memory.merge_users(**ADA, user_id="gene", into_user_id="g")
+    await memory.configure(**ADA, propagation_excluded_users=["g"])
+    await learn(memory, "gene", FREEZE)
+    assert (await propagate(memory, own)).judged == ()
+    await memory.forget(**ADA, observation_id=(await memory.list(**ADA, user_id="x"))[0].id)
+    await rows(memory, "DELETE FROM memory.judged")
+    assert (await propagate(memory, group)).judged == ()
+
+
+async def test_what_waits_doesnt_keep_a_worker_busy(memory: Memory) -> None:
+    await memory.configure(**ADA, propagation_batch=1)
+    await belong(memory, "eden", "gene", "mia")
+    for text in (ASYNC, FREEZE, DEADLINE):
+        await learn_in_group(memory, "eden", "gene", text)
+    await memory.run_due()
+    assert await rows(memory, "SELECT count(*) FROM memory.judged WHERE outcome = 'waiting'") == [(3,)]
+    assert (await memory.run_due()).propagated == ()
+    assert await rows(memory, "SELECT count(*) FROM memory.scopes WHERE propagate_at IS NOT NULL") == [(0,)]
+
+
 async def test_forgotten_child_doesnt_come_back(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     own = await learn(memory, "gene", DEADLINE)

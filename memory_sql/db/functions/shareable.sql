@@ -18,8 +18,18 @@ AS $$
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
-      AND NOT (o.related_users && p_excluded)
-      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))
+      AND (
+          cardinality(p_excluded) = 0
+          OR NOT EXISTS (
+              SELECT
+              FROM (
+                  SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
+                  UNION ALL
+                  SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'
+              ) behind
+              WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)
+          )
+      )
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
 

@@ -414,7 +414,13 @@ async def _lock(
         await share_agent(session, scope.agent_key)
     wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
+    keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
+    repository = PropagationRepository(session, scope.agent_key)
+    # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
+    read |= await repository.origins(keys)
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
+    if not await repository.origins(keys) <= read:
+        raise StaleError("scope", str(scope.scope_id), "somebody else has said so meanwhile")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
             raise StaleError("scope", str(scope.scope_id), "something that was shown has been taken out meanwhile")

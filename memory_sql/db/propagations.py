@@ -195,6 +195,23 @@ class PropagationRepository:
             people[row.scope_id, row.seq].append(Person(row.person, row.established))
         return people
 
+    async def origins(self, keys: Collection[Key]) -> set[int]:
+        """The scopes of what these were made of, over all levels."""
+        link = LineageRow
+        columns = (link.source_scope_id, link.source_seq)
+        line = (
+            select(*columns)
+            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
+            .cte("line", recursive=True)
+        )
+        above = select(*columns).where(
+            link.agent_key == self._agent_key,
+            link.scope_id == line.c.source_scope_id,
+            link.seq == line.c.source_seq,
+        )
+        line = line.union(above)
+        return set(await self._session.scalars(select(line.c.source_scope_id).distinct()))
+
     async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
         """What the people around these scopes are called: their ids, those of members, and who speaks there."""
         s, m = ScopeRow, MemberRow

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
-    delete,
     func,
     insert,
     or_,
@@ -351,20 +350,15 @@ class PropagationRepository:
 
     async def detach(self, sources: Collection[Key]) -> None:
         """What these are still sources of stays for the sake of its others."""
-        link, j = LineageRow, JudgedRow
+        ordered = sorted(sources)
         await self._session.execute(
-            delete(link).where(
-                link.agent_key == self._agent_key, tuple_(link.source_scope_id, link.source_seq).in_(sorted(sources))
+            select(
+                func.memory.detach(
+                    self._agent_key,
+                    cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+                    cast([seq for _, seq in ordered], ARRAY(Integer)),
+                )
             )
-        )
-        await self._session.execute(
-            update(j)
-            .where(
-                j.agent_key == self._agent_key,
-                tuple_(j.source_scope_id, j.source_seq).in_(sorted(sources)),
-                j.outcome == "propagated",
-            )
-            .values(outcome="refused", reason="taken_out", seq=None)
         )
 
     async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> bool:

@@ -23,6 +23,7 @@ depends_on = None
 BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version > 0"
 
 FUNCTIONS_DROPPED = (
+    "detach(bigint, bigint[], integer[])",
     "too_few_behind(bigint)",
     "derived(bigint, bigint[], integer[], bigint[], integer[])",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
@@ -1362,6 +1363,37 @@ COMMENT ON FUNCTION memory.too_few_behind(bigint) IS
     'What was propagated to the collective scope and stands on too few people or groups; one row per observation.';
 """
 
+DETACH = """
+-- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
+-- was made of them stays for the sake of its others, and they themselves aren't judged anew. Nothing comes back. Belongs after
+-- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
+CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
+        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    DELETE FROM memory.lineage l
+    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq;
+
+    UPDATE memory.judged j
+    SET outcome = 'refused', reason = 'taken_out', seq = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
+    'Takes observations out of the sources of what stays.';
+"""
+
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1392,6 +1424,7 @@ def upgrade() -> None:
     run(DERIVED)
     run(TOO_FEW_BEHIND)
     run(FORGET_CLOSURE)
+    run(DETACH)
     run(ERASE)
     run(ERASE_AGENT)
     run(V_PROPAGATION_FLOW)

@@ -387,6 +387,7 @@ async def apply(
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
     locked = await _lock(session, loaded, decided, settings, now)
     standing = await _standing(repository, decided.verdicts, loaded, settings)
+    standing = await _once(repository, standing, locked)
     store = _Store(session, repository, loaded, locked, settings, now)
     made = await store.keep(standing)
     judgements = {
@@ -447,6 +448,25 @@ async def _standing(
         if not await court.still_enough(item.offer):
             standing.remove(item)
     return standing
+
+
+async def _once(
+    repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
+) -> list[Verdict]:
+    """What goes to everybody goes once: not what another run has told them meanwhile, nor twice in one run."""
+    once, told = list[Verdict](), set[Key]()
+    for item in standing:
+        offer = item.offer
+        if item.text is not None and offer.target.kind == "collective":
+            target = replace(offer.target, scope_id=targets[offer.target.owner].scope_id)
+            keys = {source.key for source in offer.sources}
+            decided = await repository.outcomes(keys, target)
+            if keys & told or "propagated" in decided.values():
+                item = Verdict(offer, "waiting", "known")
+            else:
+                told |= keys
+        once.append(item)
+    return once
 
 
 @dataclass(slots=True)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.db.roles import Roles
 from memory_sql.memory import Memory
+from tests.conftest import as_login
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
@@ -33,7 +35,7 @@ from tests.integration.test_propagation import (
 )
 
 LIKE_IT = "The team prefers asynchronous communication to meetings."
-SAME = "In the Eden team we prefer asynchronous communication."
+SAME = "The team prefers asynchronous communication."
 
 
 @pytest.fixture
@@ -98,6 +100,22 @@ async def test_what_gave_way_to_what_is_taken_back_stands_again(memory: Memory) 
     assert await known(memory, "g:eden") == [other.content]
 
 
+async def test_application_that_may_not_delete_takes_it_back(
+    walled_database: str, roles: Roles, parrot: Parrot, clock: Clock
+) -> None:
+    """What stays for the sake of another loses its source, and what stands on that one alone goes."""
+    async with Memory(as_login(walled_database, roles), parrot, Settings(llm="offline"), clock=clock) as memory:
+        await belong(memory, "eden", "gene", "mia")
+        one = other = ""
+        for user in ("gene", "mia"):
+            own = await memory.observe(DEADLINE, **ADA, user_id=user)
+            await memory.consolidate(**ADA, scope_id=own.scope.id)
+            assert (await propagate(memory, own)).propagated
+            one, other = other, own.id
+        assert (await memory.mark_private(one, **ADA, user_id="gene")).retracted == ()
+        assert len((await memory.mark_private(other, **ADA, user_id="mia")).retracted) == 1
+
+
 # Nothing doubled
 
 
@@ -106,6 +124,7 @@ async def test_two_groups_at_once_tell_everybody_once(memory: Memory, parrot: Pa
     await belong(memory, "atlas", "jo", "tim")
     await learn_in_group(memory, "eden", "gene", ASYNC)
     eden = await learn_in_group(memory, "eden", "mia", SAME)
+    await learn_in_group(memory, "atlas", "tim", "The team prefers asynchronous communication over long meetings.")
     atlas = await learn_in_group(memory, "atlas", "jo", LIKE_IT)
 
     async def meanwhile() -> None:
@@ -205,17 +224,6 @@ async def test_display_name_of_another_member_doesnt_leave(memory: Memory, parro
     await rows(memory, "UPDATE memory.scopes SET display_name = 'Tarnovik' WHERE owner = 'u:u2'")
     result = await propagate(memory, await learn(memory, "u1", "The billing service is owned by Tarnovik."))
     assert await known(memory, "g:eden") == [], result.judged
-
-
-async def test_named_claim_of_another_group_is_not_shown_as_support(memory: Memory, parrot: Parrot) -> None:
-    await belong(memory, "eden", "gene", "mia")
-    await belong(memory, "atlas", "tarnovik", "tim")
-    claim = "The billing service runs on Postgres 16 in production."
-    await learn_in_group(memory, "eden", "gene", claim)
-    observation = await learn_in_group(memory, "eden", "mia", claim)
-    await learn_in_group(memory, "atlas", "tim", "The tarnovik billing service runs on Postgres 16 in production.")
-    await propagate(memory, observation)
-    assert [text for text in shown(parrot) if "tarnovik" in text] == []
 
 
 # A worker

@@ -503,8 +503,6 @@ class _Store:
             target.agent_key, drafts, [target], run_id=run_id, now=self.now
         )
         self.stored += len(saved.stored)
-        for key in saved.stored:
-            await self.repository.vouch(key, run_id, self.now)
         return dict(known) | await self.repository.hashes(saved.stored)
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
@@ -530,6 +528,7 @@ class _Store:
             return replace(placed, reason="known", seq=seq)  # somebody there said so: it is theirs
         sources = [source.key for source in item.offer.sources]
         whole = target.kind == "group"
+        await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
         await self.repository.derive((target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole)
         if whole:
             await self._replace_older(item.offer.source, target, seq)

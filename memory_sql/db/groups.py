@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -130,14 +130,14 @@ class GroupRepository:
         behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
-        of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None))
+        of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None), e.run_id.is_(None))
         others = exists().where(behind, or_(of_another, of_the_host))
         link, origin = LineageRow, aliased(ScopeRow)
         is_made = and_(link.agent_key == o.agent_key, link.scope_id == o.scope_id, link.seq == o.seq)
         from_where = and_(origin.agent_key == link.agent_key, origin.scope_id == link.source_scope_id)
         owners = [owner_key("individual", user) for user in users]
         of_elsewhere = exists().where(is_made, from_where, origin.owner.not_in(owners))
-        made_of_theirs = and_(o.source_kind == "propagation", ~of_elsewhere)
+        is_theirs = case((o.source_kind == "propagation", ~of_elsewhere), else_=theirs)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
@@ -145,7 +145,8 @@ class GroupRepository:
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
                 STATUS.in_(("active", "superseded")),
-                or_(and_(theirs, ~others), made_of_theirs),
+                is_theirs,
+                ~others,
             )
             .order_by(o.scope_id, o.seq)
         )

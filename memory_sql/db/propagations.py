@@ -15,8 +15,10 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
+    exists,
     func,
     insert,
+    literal,
     or_,
     select,
     tuple_,
@@ -262,12 +264,13 @@ class PropagationRepository:
         return set(found)
 
     async def vouch(self, made: Key, run_id: int, now: datetime) -> None:
-        """Evidence of what was made: it has sources, and names nobody."""
-        await self._session.execute(
-            insert(EvidenceRow).values(
-                agent_key=self._agent_key, scope_id=made[0], seq=made[1], run_id=run_id, created_at=now
-            )
-        )
+        """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
+        e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
+        of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
+        vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.session_id.is_(None))
+        values = (self._agent_key, made[0], made[1], run_id, now)
+        row = select(*(literal(value, e.__table__.c[name].type) for name, value in zip(columns, values, strict=True)))
+        await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))
 
     async def derive(self, made: Key, sources: Iterable[Key], run_id: int, now: datetime, *, whole: bool) -> None:
         rows = [
@@ -286,12 +289,18 @@ class PropagationRepository:
         await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
 
     async def made_of_predecessors(self, source: Key, target: ScopeState) -> list[int]:
-        """What of the target was made of that whose place this one has taken, and of nothing else that still stands."""
+        """What of the target was made of that alone whose place this one has taken, and nobody there has said."""
         line = await CorrectionRepository(self._session, self._agent_key).with_predecessors(source)
         older, link = [key for key in line if key != source], LineageRow
         of_them = tuple_(link.source_scope_id, link.source_seq).in_(older)
+        e = EvidenceRow
+        behind = and_(e.agent_key == link.agent_key, e.scope_id == link.scope_id, e.seq == link.seq)
+        said_there = exists().where(behind, or_(e.user_id.is_not(None), e.run_id.is_(None)))
         found = await self._session.scalars(
-            select(link.seq).where(in_scope(link, target)).group_by(link.seq).having(func.bool_and(of_them))
+            select(link.seq)
+            .where(in_scope(link, target), ~said_there)
+            .group_by(link.seq)
+            .having(func.bool_and(of_them))
         )
         return sorted(found) if older else []
 

@@ -25,7 +25,7 @@ BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version 
 FUNCTIONS_DROPPED = (
     "detach(bigint, bigint[], integer[])",
     "too_few_behind(bigint)",
-    "derived(bigint, bigint[], integer[], bigint[], integer[])",
+    "derived(bigint, bigint[], integer[], bigint[])",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
     "peers(bigint, bigint, bigint, integer)",
     "shareable(bigint, bigint, text[])",
@@ -118,7 +118,12 @@ AS $$
     )
     SELECT min(
         CASE o.source_kind
-            WHEN 'propagation' THEN 3  -- it has sources, which are in the line
+            WHEN 'propagation' THEN CASE
+                WHEN EXISTS (
+                    SELECT FROM memory.lineage k WHERE k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+                ) THEN 3  -- these are in the line
+                ELSE 2  -- somebody has said so there
+            END
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
                 (
@@ -309,12 +314,13 @@ COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
 """
 
 DERIVED = """
--- memory.derived(agent_key, scope_ids, seqs, lost_scope_ids, lost_seqs): what can't stay when the observations (scope_ids[i],
--- seqs[i]) go and (lost_scope_ids[i], lost_seqs[i]) lose some of their evidence. One row per observation that was made of
--- them, over all levels, without themselves. What was made of one source alone (lineage.whole) stays while another such source
--- is left that said the same and isn't quarantined; what was merged of several goes when any of them goes or loses a word: it is judged anew.
+-- memory.derived(agent_key, scope_ids, seqs, evidence_ids): what can't stay when the observations (scope_ids[i], seqs[i]) go
+-- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
+-- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't quarantined, or
+-- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
+-- judged anew.
 CREATE OR REPLACE FUNCTION memory.derived(
-    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_lost_scope_ids bigint[], p_lost_seqs integer[]
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 )
 RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE plpgsql STABLE
@@ -330,7 +336,11 @@ DECLARE
 BEGIN
     WITH RECURSIVE touched (scope_id, seq) AS (
         SELECT k.scope_id, k.seq
-        FROM unnest(p_scope_ids || p_lost_scope_ids, p_seqs || p_lost_seqs) AS k (scope_id, seq)
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        UNION
+        SELECT e.scope_id, e.seq
+        FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
         UNION
         SELECT l.scope_id, l.seq
         FROM touched t
@@ -350,7 +360,7 @@ BEGIN
             HAVING bool_or(
                 NOT l.whole
                 AND (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_touched_scope_ids, v_touched_seqs))
-            ) OR bool_and(
+            ) OR (bool_and(
                 (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
                 OR EXISTS (
                     SELECT
@@ -358,7 +368,14 @@ BEGIN
                     WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
                       AND t.status = 'quarantined'
                 )
-            )
+            ) AND NOT EXISTS (
+                SELECT
+                FROM memory.observations o
+                JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+                WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
+                  AND (e.user_id IS NOT NULL OR e.session_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND e.evidence_id <> ALL (p_evidence_ids)
+            ))
         ) c;
         EXIT WHEN v_more_scope_ids IS NULL;
         v_scope_ids := v_scope_ids || v_more_scope_ids;
@@ -372,7 +389,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[]) IS
     'What was made of observations that go or lose evidence, and can''t stay; one row per observation.';
 """
 
@@ -403,8 +420,6 @@ DECLARE
     v_held_seqs integer[] := '{}';
     v_held_session_ids text[] := '{}';
     v_held_numbers bigint[] := '{}';
-    v_lost_scope_ids bigint[];
-    v_lost_seqs integer[];
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
     v_round_session_ids text[];
@@ -490,15 +505,6 @@ BEGIN
               OR (e.session_id, e.number) IN (SELECT * FROM unnest(session_ids, numbers))
           );
 
-        SELECT coalesce(array_agg(e.scope_id), '{}'), coalesce(array_agg(e.seq), '{}')
-        INTO v_lost_scope_ids, v_lost_seqs
-        FROM (
-            SELECT DISTINCT e.scope_id, e.seq
-            FROM memory.evidence e
-            JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
-            WHERE e.agent_key = p_agent
-        ) e;
-
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (
@@ -528,7 +534,7 @@ BEGIN
             )
             UNION
             SELECT d.scope_id, d.seq
-            FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d
+            FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
         ) o
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
@@ -757,6 +763,8 @@ DECLARE
         FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
     );
+    v_made_scope_ids bigint[];
+    v_made_seqs integer[];
     v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -810,6 +818,12 @@ BEGIN
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
 
+    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
+    INTO v_made_scope_ids, v_made_seqs
+    FROM memory.lineage l
+    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
+    WHERE l.agent_key = p_agent;
+
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
@@ -818,6 +832,16 @@ BEGIN
           AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
 
     RETURN QUERY
     WITH gone AS (
@@ -1371,15 +1395,31 @@ CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
+DECLARE
+    v_scope_ids bigint[];
+    v_seqs integer[];
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
 
-    DELETE FROM memory.lineage l
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq;
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+        RETURNING l.scope_id, l.seq
+    ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
 
     UPDATE memory.judged j
     SET outcome = 'refused', reason = 'taken_out', seq = NULL

@@ -72,8 +72,9 @@ async def test_what_a_member_said_in_the_group_too_stays_theirs(memory: Memory, 
     else:
         await memory.groups.remove_member("eden", "gene", **ADA)
     assert await known(memory, "g:eden") == [DEADLINE]
-    await memory.forget(**ADA, user_id="mia")
-    assert await known(memory, "g:eden") == []
+    if how != "left":  # what he knows himself, who left, is still a source
+        await memory.forget(**ADA, user_id="mia")
+        assert await known(memory, "g:eden") == []
 
 
 async def test_what_was_known_from_somebody_who_is_forgotten_is_judged_anew(memory: Memory) -> None:

@@ -21,6 +21,8 @@ DECLARE
         FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
     );
+    v_made_scope_ids bigint[];
+    v_made_seqs integer[];
     v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -74,6 +76,12 @@ BEGIN
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
 
+    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
+    INTO v_made_scope_ids, v_made_seqs
+    FROM memory.lineage l
+    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
+    WHERE l.agent_key = p_agent;
+
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
@@ -82,6 +90,16 @@ BEGIN
           AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
 
     RETURN QUERY
     WITH gone AS (

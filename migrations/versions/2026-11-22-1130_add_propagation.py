@@ -781,11 +781,12 @@ BEGIN
     ) SELECT 'consolidations', count(*) FROM gone;
 
     -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
-    -- another source is the cause: then it is judged anew without that one.
+    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
+    -- stood there, when that person is forgotten.
     WITH changed AS (
         UPDATE memory.judged j
-        SET outcome = CASE WHEN c.lost_a_source THEN 'waiting' ELSE 'refused' END,
-            reason = CASE WHEN c.lost_a_source THEN 'lost_a_source' ELSE 'taken_out' END,
+        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
             seq = NULL
         FROM (
             SELECT k.scope_id, k.seq, EXISTS (
@@ -1434,6 +1435,130 @@ COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
     'Takes observations out of the sources of what stays.';
 """
 
+HELD = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What stands behind an observation that
+-- is held is held too: what it was made of, over all levels.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE held (scope_id, seq) AS (
+        SELECT o.scope_id, o.seq
+        FROM memory.observations o
+        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+        WHERE o.agent_key = p_agent
+          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+          AND EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+                  WHEN 'group' THEN s.owner = 'g:' || h.target
+                  WHEN 'session' THEN o.session_id = h.target
+                  ELSE EXISTS (
+                      SELECT FROM memory.user_ids(p_agent, h.target) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                  )
+              END
+          )
+        UNION
+        SELECT l.source_scope_id, l.source_seq
+        FROM held h
+        JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = h.scope_id AND l.seq = h.seq
+    )
+    SELECT h.scope_id, h.seq FROM held h
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+HELD_BEFORE = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.scope_id, o.seq
+    FROM memory.observations o
+    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+    WHERE o.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND EXISTS (
+          SELECT FROM memory.holds h
+          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+              WHEN 'group' THEN s.owner = 'g:' || h.target
+              WHEN 'session' THEN o.session_id = h.target
+              ELSE EXISTS (
+                  SELECT FROM memory.user_ids(p_agent, h.target) i
+                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+              )
+          END
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1463,6 +1588,7 @@ def upgrade() -> None:
     run(ALIKE)
     run(DERIVED)
     run(TOO_FEW_BEHIND)
+    run(HELD)
     run(FORGET_CLOSURE)
     run(DETACH)
     run(ERASE)
@@ -1478,6 +1604,7 @@ def downgrade() -> None:
     run(ERASE_AGENT_BEFORE)
     run(ERASE_BEFORE)
     run(FORGET_CLOSURE_BEFORE)
+    run(HELD_BEFORE)
     op.execute("DROP VIEW memory.v_propagation_flow")
     for signature in FUNCTIONS_DROPPED:
         op.execute(f"DROP FUNCTION memory.{signature}")

@@ -20,17 +20,14 @@ from tests.integration.test_propagation import (
     ADA,
     ASYNC,
     DEADLINE,
-    FREEZE,
     Clock,
     belong,
-    collective,
     known,
     learn,
     learn_in_group,
     propagate,
     shown,
     tell,
-    texts,
     told,
 )
 

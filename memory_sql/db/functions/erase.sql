@@ -39,11 +39,12 @@ BEGIN
     ) SELECT 'consolidations', count(*) FROM gone;
 
     -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
-    -- another source is the cause: then it is judged anew without that one.
+    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
+    -- stood there, when that person is forgotten.
     WITH changed AS (
         UPDATE memory.judged j
-        SET outcome = CASE WHEN c.lost_a_source THEN 'waiting' ELSE 'refused' END,
-            reason = CASE WHEN c.lost_a_source THEN 'lost_a_source' ELSE 'taken_out' END,
+        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
             seq = NULL
         FROM (
             SELECT k.scope_id, k.seq, EXISTS (

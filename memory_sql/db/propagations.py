@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     Text,
     and_,
+    any_,
     cast,
     exists,
     func,
@@ -107,8 +108,22 @@ class PropagationRepository:
         self, scope_id: int, target: Target, excluded: Sequence[str], limit: int, *, new_only: bool = False
     ) -> list[Candidate]:
         """What may be judged for this target and wasn't, first; then what waits, longest first."""
-        shareable, j = self._shareable(scope_id, excluded), JudgedRow
+        shareable, j, o = self._shareable(scope_id, excluded), JudgedRow, ObservationRow
         undecided = j.outcome.is_(None) if new_only else or_(j.outcome.is_(None), j.outcome.in_(OPEN))
+        # First what is decided is left out: to see whether a thing may be shared takes longer, and most of a scope is old.
+        seqs = (
+            select(o.seq)
+            .outerjoin(
+                j,
+                and_(
+                    j.agent_key == o.agent_key,
+                    j.source_scope_id == o.scope_id,
+                    j.source_seq == o.seq,
+                    j.target_scope_id == target.scope_id,
+                ),
+            )
+            .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided)
+        )
         found = await self._session.execute(
             select(shareable.c.seq, shareable.c.content, shareable.c.observed_at, j.outcome)
             .outerjoin(
@@ -120,7 +135,7 @@ class PropagationRepository:
                     j.target_scope_id == target.scope_id,
                 ),
             )
-            .where(undecided)
+            .where(undecided, shareable.c.seq == any_(func.array(seqs.scalar_subquery())))
             .order_by(func.coalesce(j.outcome == "waiting", False), j.judged_at, shareable.c.seq)
             .limit(limit)
         )

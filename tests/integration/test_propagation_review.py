@@ -190,7 +190,9 @@ async def test_set_aside_word_stands_behind_nothing(memory: Memory) -> None:
     await tell(memory)
     await memory.quarantine(own.id, **ADA, user_id="gene")
     await tell(memory)
-    await memory.propagate(**ADA, scope_id=result.judged[0].target_scope_id)
+    scope_id = result.judged[0].target_scope_id
+    assert scope_id is not None
+    await memory.propagate(**ADA, scope_id=scope_id)
     assert await known(memory, "c") == []
 
 

@@ -505,43 +505,6 @@ class Memory:
         """
         return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
-    async def propagate(self, *, agent_id: object, scope_id: int, dry_run: bool = False) -> PropagateResult:
-        """Judges what the scope's text has taken in for the scopes one level up, and stores there what may go.
-
-        From an individual scope to the groups of its user, from a group to the collective scope. What was decided before
-        isn't judged again. `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when
-        the model fails (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
-        """
-        return await self._work.propagate(id_of("agent_id", agent_id), scope_key(scope_id), dry_run=dry_run)
-
-    async def held_claims(self, *, agent_id: object, limit: int = 100) -> Sequence[HeldClaim]:
-        """Claims that many new users made at once, and that wait for `review`, oldest first."""
-        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
-        async with self.database.statement(principal=service(agent)) as unit:
-            agent_key = await agent_key_of(unit, agent)
-            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
-
-    async def review(
-        self, observation_id: str, *, agent_id: object, target_scope_id: int, release: bool, actor: str | None = None
-    ) -> None:
-        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
-        agent, source, target = (
-            id_of("agent_id", agent_id),
-            parse_observation_id(observation_id),
-            scope_key(target_scope_id),
-        )
-        now = self.now()
-        async with self.database.transaction(principal=service(agent)) as unit:
-            agent_key = await agent_key_of(unit, agent)
-            if agent_key is None:
-                raise NotFoundError("agent", agent)
-            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
-            outcome: Literal["released", "refused"] = "released" if release else "refused"
-            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, now):
-                raise NotFoundError("held claim", observation_id)
-            entry = Entry(actor, None, now)
-            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
-
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
         """Does what is due, of one agent or of all: forms, consolidates, propagates, embeds; a failure stops no other.
 
@@ -824,6 +787,57 @@ class Memory:
                     done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self.now())
                 trimmed = budgets.added(trimmed, done)
         return trimmed
+
+    # What goes to wider scopes of what was made
+
+    async def propagate(
+        self, *, agent_id: object, scope_id: int | None = None, dry_run: bool = False
+    ) -> PropagateResult:
+        """Judges what a scope's text has taken in for the scopes one level up, and stores there what may go.
+
+        From an individual scope to the groups of its user, from a group to the collective scope. Without `scope_id`, of each
+        scope of the agent with something to judge, first the individual ones: what their groups gain by it waits for the
+        next text; a scope that fails is in `failed` and stops no other. What was decided before isn't judged again.
+        `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when the model fails
+        (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
+        """
+        agent = id_of("agent_id", agent_id)
+        if scope_id is None:
+            return await self._work.propagate_all(agent, dry_run=dry_run)
+        return await self._work.propagate(agent, scope_key(scope_id), dry_run=dry_run)
+
+    async def held_claims(
+        self, *, agent_id: object, limit: int = 100, session: Session | None = None
+    ) -> Sequence[HeldClaim]:
+        """Claims that many new users made at once, and that wait for `review`, oldest first."""
+        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
+        async with self.database.statement(session, service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
+
+    async def review(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        target_scope_id: int,
+        release: bool,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> None:
+        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
+        agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
+        target, entry = scope_key(target_scope_id), Entry(optional_id("actor", actor), reason_of(reason), self.now())
+        outcome: Literal["released", "refused"] = "released" if release else "refused"
+        async with self.database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
+            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, entry.at):
+                raise NotFoundError("held claim", observation_id)
+            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
 
     # What a person corrects; each takes effect in the next context, and is an event with who did it and why
 

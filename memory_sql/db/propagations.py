@@ -20,6 +20,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
@@ -102,6 +103,31 @@ class PropagationRepository:
         rows = await self._session.execute(select(found).order_by(found.c.owner))
         return [Target(*row) for row in rows]
 
+    async def scopes(self, excluded: Sequence[str]) -> list[int]:
+        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first."""
+        s, j = ScopeRow, JudgedRow
+        target = func.memory.propagation_targets(self._agent_key, s.scope_id).table_valued("scope_id").lateral("target")
+        claim = self._shareable(s.scope_id, excluded).lateral("claim")
+        same = (
+            j.agent_key == self._agent_key,
+            j.source_scope_id == s.scope_id,
+            j.source_seq == claim.c.seq,
+            j.target_scope_id == target.c.scope_id,
+        )
+        undecided = (
+            select(claim.c.seq)
+            .select_from(target)
+            .join(claim, true())
+            .outerjoin(j, and_(*same))
+            .where(or_(j.outcome.is_(None), j.outcome.in_(OPEN)))
+            .correlate(s)
+        )
+        wanted = (s.agent_key == self._agent_key, s.kind.in_(("individual", "group")), s.is_active, s.done_seq > 0)
+        found = await self._session.scalars(
+            select(s.scope_id).where(*wanted, undecided.exists()).order_by(s.kind.desc(), s.scope_id)
+        )
+        return list(found)
+
     async def candidates(
         self, scope_id: int, target: Target, excluded: Sequence[str], limit: int, *, new_only: bool = False
     ) -> list[Candidate]:
@@ -137,7 +163,7 @@ class PropagationRepository:
             still |= {(scope_id, seq) for seq in found}
         return still
 
-    def _shareable(self, scope_id: int, excluded: Sequence[str]) -> Any:
+    def _shareable(self, scope_id: Any, excluded: Sequence[str]) -> Any:
         columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
         return func.memory.shareable(self._agent_key, scope_id, cast(list(excluded), ARRAY(Text))).table_valued(
             *(item.expression for item in columns), name="shareable"

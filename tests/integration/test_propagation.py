@@ -207,7 +207,7 @@ async def test_consolidation_makes_propagation_due_and_a_worker_does_it(memory: 
     observation = await learn(memory, "gene", DEADLINE)
     assert await known(memory, "g:eden") == []
     done = await memory.run_due()
-    assert [len(one.propagated) for one in done.propagated if one.scope.id == observation.scope.id] == [1]
+    assert [len(one.propagated) for one in done.propagated if one.scope == observation.scope] == [1]
     assert await known(memory, "g:eden") == [DEADLINE]
     assert (await memory.run_due()).propagated == ()
 

@@ -336,6 +336,29 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 
+async def withdraw(
+    session: Session, asked: Asked, agent_key: int, choose: Callable[[], Awaitable[Collection[Key]]]
+) -> tuple[str, ...]:
+    """Takes out what `choose` finds, as often as it is asked, with all that was made of it; it is judged anew.
+
+    What a legal hold keeps stays. Says what has gone.
+    """
+
+    async def look() -> Spread:
+        closure = await ForgettingRepository(session, agent_key).closure(Seeds(observations=tuple(await choose())))
+        return Spread((), closure)
+
+    if not await choose():
+        return ()
+    found = await _locked(session, agent_key, look)
+    going = found.closure.observations
+    tainted = await _rewind(session, asked, agent_key, going, "retract")
+    await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
+    await ForgettingRepository(session, agent_key).erase(found.closure, (), (), asked.now)
+    await _rebuild(session, asked, agent_key, tainted, found.scopes)
+    return tuple(observation_id(*key) for key in going)
+
+
 async def _rewind(session: Session, asked: Asked, agent_key: int, keys: Collection[Key], reason: str) -> list[int]:
     """Takes the versions that hold any of these out of the texts, and says of which scopes."""
     scopes = ScopeRepository(session)
@@ -486,6 +509,7 @@ async def archive(
     changes = [Change(one, "archived", "leave", more=_because(one, {})) for one in found.standings]
     changes += [Change(one, "active", "leave") for one in found.replaced]
     await repository.change(changes, asked.entry)
+    await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
     await _erase_derived(session, asked, agent_key, found.closure)
     await repository.raise_epochs(found.scopes)
     withheld = await _rebuild(session, asked, agent_key, tainted, found.scopes)

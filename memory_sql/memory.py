@@ -1059,21 +1059,27 @@ class Memory:
         """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
 
         It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
-        before. What is said under either id goes on to belong to that id. Done twice, it is done once. Raises
-        `InputError` where `user_id` stands for somebody else already, and where a circle would come about.
+        before. What is said under either id goes on to belong to that id. What everybody knows because several people had
+        said so is taken out where fewer than enough of them are left. Done twice, it is done once. Raises `InputError`
+        where `user_id` stands for somebody else already, and where a circle would come about.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
-        by, why = optional_id("actor", actor), reason_of(reason)
+        asked = self._asked({"agent_id": agent, "user_id": None, "session_id": None}, actor, reason)
         if user == into:
             raise InputError("a user can't be merged into themselves")
         async with self.database.transaction(session, service(agent)) as unit:
-            agent_key = (await ensure_agent(unit, agent, now)).key
+            known = await ensure_agent(unit, agent, now)
+            agent_key, least = known.key, self.settings.of_agent(known.settings).propagation_min_people
             await lock_agent(unit, agent_key)
-            alias, is_new = await AliasRepository(unit, agent_key).open(user, into, now)
+            aliases, propagations = AliasRepository(unit, agent_key), PropagationRepository(unit, agent_key)
+            alias, is_new = await aliases.open(user, into, now)
             if is_new:
-                detail = {"action": "merge", "user_id": user, "into_user_id": into}
-                await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+                few = partial(propagations.too_few_behind, await aliases.user_ids(user), least)
+                gone = await corrections.withdraw(unit, asked, agent_key, few)
+                detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
+                detail |= {"retracted": list(gone)} if gone else {}
+                await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
         return alias
 
     async def unmerge_users(

@@ -201,6 +201,28 @@ class PropagationRepository:
             people[row.scope_id, row.seq].append(Person(row.person, row.established))
         return people
 
+    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[Key]:
+        """What everybody knows on the word of these users, among others, behind which fewer people stand than `least`."""
+        e, link, s = EvidenceRow, LineageRow, ScopeRow
+        said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
+        line = (
+            select(link.scope_id, link.seq)
+            .join(e, said)
+            .where(link.agent_key == self._agent_key, e.user_id.in_(user_ids))
+            .cte("line", recursive=True)
+        )
+        line = line.union(
+            select(link.scope_id, link.seq).where(
+                link.agent_key == self._agent_key,
+                link.source_scope_id == line.c.scope_id,
+                link.source_seq == line.c.seq,
+            )
+        )
+        collective = and_(s.agent_key == self._agent_key, s.scope_id == line.c.scope_id, s.kind == "collective")
+        found = await self._session.execute(select(line.c.scope_id, line.c.seq).join(s, collective))
+        people = await self.people([(row.scope_id, row.seq) for row in found], 0)
+        return [key for key, behind in people.items() if len(behind) < least]
+
     async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
         """What the people around these scopes are called: their ids, those of members, and who speaks there."""
         s, m = ScopeRow, MemberRow

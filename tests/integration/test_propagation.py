@@ -616,3 +616,105 @@ async def test_flow_is_told_to_analysts(memory: Memory) -> None:
         ("individual", "group", "propagated", "shared", 1, 1, 1),
         ("individual", "group", "refused", "personal", 1, 0, 1),
     ]
+
+
+# What else may happen to what was propagated; the fixture asks `verify` after each
+
+
+async def child(memory: Memory, group: str = "eden") -> Observation:
+    """The one thing that a group has been told from below."""
+    (found,) = [
+        item for item in await memory.list(**ADA, user_id="mia")
+        if item.source.kind == "propagation" and item.scope.owner_id == group
+    ]  # fmt: skip
+    return found
+
+
+async def test_what_two_said_stands_when_one_of_them_is_quarantined_and_goes_with_the_second(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia", "tim")
+    own, other = await learn(memory, "gene", DEADLINE), await learn(memory, "tim", DEADLINE)
+    for item in (own, other):
+        await propagate(memory, item)
+    await memory.quarantine(own.id, **ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    assert list(await memory.verify()) == []
+    await memory.quarantine(other.id, **ADA, user_id="tim")
+    assert await known(memory, "g:eden") == []
+    assert list(await memory.verify()) == []
+    await memory.release(other.id, **ADA, user_id="tim")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    assert list(await memory.verify()) == []
+    await memory.release(own.id, **ADA, user_id="gene")
+
+
+async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> None:
+    await collective(memory)
+    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
+    assert await known(memory, "c") == []
+    assert await known(memory, "g:eden") == [ASYNC]
+    await tell(memory)
+    await memory.run_due()
+    assert await known(memory, "c") == []
+    await belong(memory, "atlas", "kim")
+    await learn_in_group(memory, "atlas", "kim", "The team prefers asynchronous communication.")
+    await memory.run_due()
+    assert len(await known(memory, "c")) == 1
+
+
+async def test_what_a_leaver_alone_knew_leaves_the_group_with_them(memory: Memory) -> None:
+    _, group, everybody = await collective(memory)
+    left = await memory.groups.remove_member("eden", "gene", **ADA)
+    assert left.archived == (group.id,)
+    assert left.retracted == (everybody.id,)
+    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
+
+
+async def test_what_another_member_knew_as_well_stays_with_the_group(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia", "tim")
+    for user in ("gene", "tim"):
+        await propagate(memory, await learn(memory, user, DEADLINE))
+    await memory.groups.remove_member("eden", "gene", **ADA)
+    assert await known(memory, "g:eden") == [DEADLINE]
+
+
+async def test_hold_on_what_was_made_keeps_its_source_until_it_ends(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    own = await learn(memory, "gene", DEADLINE)
+    await propagate(memory, own)
+    made = await child(memory)
+    await memory.hold(**ADA, observation_id=made.id, reason="A case.")
+    await memory.forget(**ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    (hold,) = await memory.holds(**ADA)
+    await memory.release_hold(hold.hold_id, **ADA)
+    await memory.forget(**ADA, user_id="gene")
+    assert (await known(memory, "g:eden"), await known(memory, "u:gene")) == ([], [])
+
+
+async def test_correction_changes_the_group_and_not_what_others_say_as_well(memory: Memory) -> None:
+    """What was merged of several stays as it was said, also when one of them has said something else since."""
+    own, _, everybody = await collective(memory)
+    new = await memory.update(own.id, text="The team prefers meetings over e-mail.", **ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [ASYNC]  # until it is told and judged
+    await tell(memory)
+    await propagate(memory, new)
+    await tell(memory)
+    await memory.run_due()
+    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([new.content], [everybody.content])
+
+
+async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) -> None:
+    own, group, everybody = await collective(memory)
+    for item in (own, group, everybody):
+        await memory.undo(**ADA, scope_id=item.scope.id)
+        assert list(await memory.verify()) == []
+    await learn(memory, "gene", FREEZE)
+    await propagate(memory, own, dry_run=True)
+    assert list(await memory.verify()) == []
+    await memory.configure(**ADA, propagation=False)
+    await tell(memory)
+    await memory.run_due()
+    assert list(await memory.verify()) == []
+    await memory.configure(**ADA, propagation=None)
+    await memory.propagate(**ADA)
+    assert FREEZE in await known(memory, "g:eden")

@@ -360,6 +360,9 @@ KEYS = {
     " FROM memory.observations"
     " WHERE seq = 1 AND scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
     "later": "now() + interval '1 hour'",
+    "harbor": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
+    "c": "(SELECT scope_id FROM memory.scopes WHERE owner = 'c')",
+    "gone_up": "(SELECT scope_id, seq FROM memory.observations WHERE source_kind = 'propagation' ORDER BY scope_id DESC LIMIT 1)",
 }
 PLANTED: dict[str, list[str]] = {
     "messages_are_numbered_without_gaps": [

@@ -19,7 +19,8 @@ WHERE t.status = 'quarantined' AND coalesce(d.status, 'active') = 'active'
   AND NOT (l.whole AND EXISTS (
       SELECT
       FROM memory.lineage m
-      LEFT JOIN memory.observation_states u ON (u.agent_key, u.scope_id, u.seq) = (m.agent_key, m.source_scope_id, m.source_seq)
+      LEFT JOIN memory.observation_states u
+          ON (u.agent_key, u.scope_id, u.seq) = (m.agent_key, m.source_scope_id, m.source_seq)
       WHERE (m.agent_key, m.scope_id, m.seq) = (l.agent_key, l.scope_id, l.seq) AND m.whole
         AND u.status IS DISTINCT FROM 'quarantined'
   ))

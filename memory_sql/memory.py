@@ -1524,7 +1524,8 @@ class Memory:
     ) -> tuple[RetainedMessage, ...]:
         """The messages behind an observation, of those that `messages` shows this user, oldest first.
 
-        Behind what was said more often, the newest. Raises `NotFoundError`, also for what exists and this user may not see.
+        Behind what was said more often, the newest; behind what was propagated, those of its sources in scopes that the user
+        may see: their own, not another member's. Raises `NotFoundError`, also for what exists and this user may not see.
         """
         found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
         principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)

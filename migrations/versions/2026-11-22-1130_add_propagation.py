@@ -142,7 +142,8 @@ SHAREABLE = """
 -- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
 -- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
 -- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
--- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
+-- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded, whatever ids
+-- they go by.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz)
 LANGUAGE sql STABLE
@@ -152,6 +153,11 @@ AS $$
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
     LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
+    CROSS JOIN (
+        SELECT coalesce(array_agg(i.user_id), '{}') AS ids
+        FROM unnest(p_excluded) AS e (user_id)
+        CROSS JOIN LATERAL memory.user_ids(p_agent, memory.person(p_agent, e.user_id)) i
+    ) x
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
       AND o.seq <= s.done_seq AND o.lane = 'absorb'
       AND t.repend IS NOT TRUE
@@ -159,8 +165,8 @@ AS $$
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
-      AND NOT (o.related_users && p_excluded)
-      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))
+      AND NOT (o.related_users && x.ids)
+      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (x.ids))
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
 
@@ -788,9 +794,13 @@ BEGIN
     WHERE s.agent_key = p_agent
       AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
 
-    DELETE FROM memory.judged j
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.judged j
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
+        RETURNING 1
+    ) SELECT 'judged', count(*) FROM gone;
 
     RETURN QUERY
     WITH gone AS (
@@ -1442,6 +1452,111 @@ $$;
 COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
 """
 
+READ_MESSAGES = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              WITH RECURSIVE seen AS MATERIALIZED (
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+              ), line (agent_key, scope_id, seq) AS (
+                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+                  UNION
+                  SELECT k.agent_key, k.source_scope_id, k.source_seq
+                  FROM line n
+                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+              )
+              SELECT e.session_id, e.number
+              FROM line n
+              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+"""
+
+READ_MESSAGES_BEFORE = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              SELECT e.session_id, e.number
+              FROM memory.visible_scopes(p_agent, p_user) v
+              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
+              WHERE e.scope_id = p_scope AND e.seq = p_seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+"""
+
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1471,6 +1586,7 @@ def upgrade() -> None:
     run(PEOPLE_BEHIND)
     run(DERIVED)
     run(HELD)
+    run(READ_MESSAGES)
     run(FORGET_CLOSURE)
     run(ERASE)
     run(ERASE_AGENT)
@@ -1486,6 +1602,7 @@ def downgrade() -> None:
     run(ERASE_BEFORE)
     run(FORGET_CLOSURE_BEFORE)
     run(HELD_BEFORE)
+    run(READ_MESSAGES_BEFORE)
     op.execute("DROP VIEW memory.v_propagation_flow")
     for signature in FUNCTIONS_DROPPED:
         op.execute(f"DROP FUNCTION memory.{signature}")

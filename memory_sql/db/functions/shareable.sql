@@ -1,7 +1,8 @@
 -- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
 -- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
 -- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
--- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
+-- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded, whatever ids
+-- they go by.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz)
 LANGUAGE sql STABLE
@@ -11,6 +12,11 @@ AS $$
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
     LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
+    CROSS JOIN (
+        SELECT coalesce(array_agg(i.user_id), '{}') AS ids
+        FROM unnest(p_excluded) AS e (user_id)
+        CROSS JOIN LATERAL memory.user_ids(p_agent, memory.person(p_agent, e.user_id)) i
+    ) x
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
       AND o.seq <= s.done_seq AND o.lane = 'absorb'
       AND t.repend IS NOT TRUE
@@ -18,8 +24,8 @@ AS $$
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
-      AND NOT (o.related_users && p_excluded)
-      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))
+      AND NOT (o.related_users && x.ids)
+      AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (x.ids))
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
 

@@ -181,8 +181,8 @@ class RenameRepository:
 
     def _in_settings(self, key: str) -> Change:
         """A list of ids: who was kept out of something is kept out under the new id."""
-        ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("id")
-        renamed = case((ids.c.id == self._old, self._new), else_=ids.c.id)
+        ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
+        renamed = case((ids.c.value == self._old, self._new), else_=ids.c.value)
         listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
         value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
         return Change(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)

@@ -661,7 +661,7 @@ async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> 
     assert await known(memory, "c") == []
     await belong(memory, "atlas", "kim")
     await learn_in_group(memory, "atlas", "kim", "The team prefers asynchronous communication.")
-    await memory.run_due()
+    await memory.propagate(**ADA)
     assert len(await known(memory, "c")) == 1
 
 

@@ -810,3 +810,30 @@ async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureF
     assert "('harbor', 'refused', 'personal', None)" in shown
     assert f"group:harbor {DEADLINE} propagation" in shown
     assert shown.endswith("\n[]\n")
+
+
+async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory: Memory, clock: Clock) -> None:
+    await collective(memory)
+    await belong(memory, "eden", "tess")
+    for user in ("mia", "tess"):
+        await propagate(memory, await learn(memory, user, DEADLINE))  # two observations, of two people, become one
+    await propagate(memory, await learn(memory, "gene", "Gene prefers tea.", "Gene lives in Oslo."))
+    await tell(memory)
+    clock.now += timedelta(days=1)  # what waits is judged again, and belongs to that day
+    await learn_in_group(memory, "eden", "mia", FREEZE)
+    await memory.propagate(**ADA)
+    await rows(memory, "UPDATE memory.judged SET outcome = 'held', reason = 'burst' WHERE reason = 'personal'")
+    flow = (
+        "SELECT day - '2026-03-09'::date, from_kind, to_kind, outcome, reason, observations, stored, people"
+        " FROM memory.v_propagation_flow ORDER BY 1, 2, 4, 5"
+    )
+    assert await rows(memory, flow) == [
+        (0, "group", "collective", "propagated", "shared", 3, 1, 0),
+        (0, "individual", "group", "held", "burst", 2, 0, 1),
+        (0, "individual", "group", "propagated", "shared", 3, 2, 3),
+        (1, "group", "collective", "waiting", "too_few_people", 2, 0, 0),
+    ]
+    total = await rows(
+        memory, "SELECT (SELECT sum(observations) FROM memory.v_propagation_flow) = count(*) FROM memory.judged"
+    )
+    assert total == [(True,)]

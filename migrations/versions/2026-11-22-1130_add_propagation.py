@@ -23,7 +23,6 @@ depends_on = None
 BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version > 0"
 
 FUNCTIONS_DROPPED = (
-    "too_few_behind(bigint)",
     "derived(bigint, bigint[], integer[], bigint[], integer[])",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
     "peers(bigint, bigint, bigint, integer)",
@@ -799,9 +798,13 @@ BEGIN
     WHERE s.agent_key = p_agent
       AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
 
-    DELETE FROM memory.judged j
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.judged j
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
+        RETURNING 1
+    ) SELECT 'judged', count(*) FROM gone;
 
     RETURN QUERY
     WITH gone AS (
@@ -1329,31 +1332,233 @@ CREATE POLICY service ON memory.retrievals USING (
 );
 """
 
-TOO_FEW_BEHIND = """
--- memory.too_few_behind(agent_key): what was propagated to the collective scope and stands on too few people or groups by now,
--- since two ids turned out to be one person. One row per observation. Three people and two groups, without exception.
-CREATE OR REPLACE FUNCTION memory.too_few_behind(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+HELD = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
+-- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE
 AS $$
-    SELECT o.scope_id, o.seq
-    FROM memory.scopes s
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    WHERE s.agent_key = p_agent AND s.kind = 'collective' AND o.source_kind = 'propagation'
+    WITH RECURSIVE line (scope_id, seq) AS (
+        SELECT o.scope_id, o.seq
+        FROM memory.observations o
+        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+        WHERE o.agent_key = p_agent
+          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+          AND EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+                  WHEN 'group' THEN s.owner = 'g:' || h.target
+                  WHEN 'session' THEN o.session_id = h.target
+                  ELSE EXISTS (
+                      SELECT FROM memory.user_ids(p_agent, h.target) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                  )
+              END
+          )
+        UNION
+        SELECT k.source_scope_id, k.source_seq
+        FROM line n
+        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+    )
+    SELECT n.scope_id, n.seq FROM line n
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
       AND (
-          (
-              SELECT count(DISTINCT b.person)
-              FROM memory.people_behind(p_agent, ARRAY[o.scope_id], ARRAY[o.seq], 0) b
-          ) < 3
-          OR (
-              SELECT count(DISTINCT l.source_scope_id)
-              FROM memory.lineage l
-              WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
-          ) < 2
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
       )
 $$;
 
-COMMENT ON FUNCTION memory.too_few_behind(bigint) IS
-    'What was propagated to the collective scope and stands on too few people or groups; one row per observation.';
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+HELD_BEFORE = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.scope_id, o.seq
+    FROM memory.observations o
+    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+    WHERE o.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND EXISTS (
+          SELECT FROM memory.holds h
+          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+              WHEN 'group' THEN s.owner = 'g:' || h.target
+              WHEN 'session' THEN o.session_id = h.target
+              ELSE EXISTS (
+                  SELECT FROM memory.user_ids(p_agent, h.target) i
+                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+              )
+          END
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+READ_MESSAGES = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              WITH RECURSIVE seen AS MATERIALIZED (
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+              ), line (agent_key, scope_id, seq) AS (
+                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+                  UNION
+                  SELECT k.agent_key, k.source_scope_id, k.source_seq
+                  FROM line n
+                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+              )
+              SELECT e.session_id, e.number
+              FROM line n
+              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+"""
+
+READ_MESSAGES_BEFORE = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              SELECT e.session_id, e.number
+              FROM memory.visible_scopes(p_agent, p_user) v
+              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
+              WHERE e.scope_id = p_scope AND e.seq = p_seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
 """
 
 
@@ -1384,7 +1589,8 @@ def upgrade() -> None:
     run(PEERS)
     run(ALIKE)
     run(DERIVED)
-    run(TOO_FEW_BEHIND)
+    run(HELD)
+    run(READ_MESSAGES)
     run(FORGET_CLOSURE)
     run(ERASE)
     run(ERASE_AGENT)
@@ -1399,6 +1605,8 @@ def downgrade() -> None:
     run(ERASE_AGENT_BEFORE)
     run(ERASE_BEFORE)
     run(FORGET_CLOSURE_BEFORE)
+    run(HELD_BEFORE)
+    run(READ_MESSAGES_BEFORE)
     op.execute("DROP VIEW memory.v_propagation_flow")
     for signature in FUNCTIONS_DROPPED:
         op.execute(f"DROP FUNCTION memory.{signature}")

@@ -1,25 +1,33 @@
 -- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said.
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
+-- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
 CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE
 AS $$
-    SELECT o.scope_id, o.seq
-    FROM memory.observations o
-    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
-    WHERE o.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND EXISTS (
-          SELECT FROM memory.holds h
-          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-              WHEN 'group' THEN s.owner = 'g:' || h.target
-              WHEN 'session' THEN o.session_id = h.target
-              ELSE EXISTS (
-                  SELECT FROM memory.user_ids(p_agent, h.target) i
-                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-              )
-          END
-      )
+    WITH RECURSIVE line (scope_id, seq) AS (
+        SELECT o.scope_id, o.seq
+        FROM memory.observations o
+        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+        WHERE o.agent_key = p_agent
+          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+          AND EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+                  WHEN 'group' THEN s.owner = 'g:' || h.target
+                  WHEN 'session' THEN o.session_id = h.target
+                  ELSE EXISTS (
+                      SELECT FROM memory.user_ids(p_agent, h.target) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                  )
+              END
+          )
+        UNION
+        SELECT k.source_scope_id, k.source_seq
+        FROM line n
+        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+    )
+    SELECT n.scope_id, n.seq FROM line n
 $$;
 
 COMMENT ON FUNCTION memory.held_observations(bigint) IS

@@ -1,4 +1,5 @@
--- Rule 8: what is quarantined was taken out of the text, and waits: no live version holds it, nothing is made of it.
+-- Rule 8: what is quarantined was taken out of the text, and waits: no live version holds it, and nothing is made of it but
+-- what another source, which isn't quarantined, says alone as well.
 SELECT
     a.agent_id,
     format('o%s-%s', t.scope_id, t.seq) AS key,
@@ -15,3 +16,11 @@ JOIN memory.lineage l ON (l.agent_key, l.source_scope_id, l.source_seq) = (t.age
 JOIN memory.agents a ON a.agent_key = t.agent_key
 LEFT JOIN memory.observation_states d ON (d.agent_key, d.scope_id, d.seq) = (l.agent_key, l.scope_id, l.seq)
 WHERE t.status = 'quarantined' AND coalesce(d.status, 'active') = 'active'
+  AND NOT (l.whole AND EXISTS (
+      SELECT
+      FROM memory.lineage m
+      LEFT JOIN memory.observation_states u
+          ON (u.agent_key, u.scope_id, u.seq) = (m.agent_key, m.source_scope_id, m.source_seq)
+      WHERE (m.agent_key, m.scope_id, m.seq) = (l.agent_key, l.scope_id, l.seq) AND m.whole
+        AND u.status IS DISTINCT FROM 'quarantined'
+  ))

@@ -905,3 +905,17 @@ async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory
         memory, "SELECT (SELECT sum(observations) FROM memory.v_propagation_flow) = count(*) FROM memory.judged"
     )
     assert total == [(True,)]
+
+
+async def test_claim_said_in_two_sessions_stays_when_one_is_forgotten(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    for n in (1, 2):
+        said = {"id": f"m{n}", "role": "user", "content": DEADLINE}
+        await memory.add([said], **ADA, user_id="gene", session_id=f"s{n}")
+        await memory.form(**ADA, session_id=f"s{n}")
+    (own,) = [item for item in await memory.list(**ADA, user_id="gene") if item.content == DEADLINE]
+    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    assert len((await propagate(memory, own)).propagated) == 1
+    await memory.forget(**ADA, session_id="s1")
+    left = await known(memory, "u:gene")
+    assert await known(memory, "g:eden") == left

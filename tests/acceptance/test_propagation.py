@@ -34,6 +34,7 @@ SETTINGS = Settings(
 )
 GROUPS, MEMBERS = 50, 4
 ALL_AT_ONCE = 4
+HARMLESS = re.compile("meanwhile|another process")  # somebody else did it, or will
 
 # Said by two members of each of three groups; the last one by four members of one group.
 LESSONS = (
@@ -128,7 +129,7 @@ async def settle(memory: Memory) -> None:
     """Everything that is due is done, over both levels, until nothing is left to do."""
     for _ in range(100):
         done = await asyncio.gather(*(memory.run_due() for _ in range(ALL_AT_ONCE)))
-        assert {reason for one in done for reason in one.failed.values() if "meanwhile" not in reason} == set()
+        assert {reason for one in done for reason in one.failed.values() if not HARMLESS.search(reason)} == set()
         if await rows(memory, LEFT) == [(0,)]:
             return
         await asyncio.sleep(0.01)  # until what failed for another's sake is tried again
@@ -224,7 +225,7 @@ def _own(talks: Sequence[Talk], mine: Talk) -> set[str]:
     return {canary for talk in talks if talk.who["user_id"] == mine.who["user_id"] for canary in talk.canaries}
 
 
-WORK = "The {canary} service is deployed on Friday."
+WORK = "The {canary} service runs Postgres 16."
 OF = {
     "nothing": "Zorplain",
     "marked private": "Quibmark",
@@ -284,10 +285,10 @@ async def test_what_is_misplaced_at_extraction_goes_no_further(
 ) -> None:
     """D42: what is classified as personal goes to whoever said it, wherever the model puts it. The rest is never promoted."""
     quiet_client(caplog)
-    talks = [Talk(n, one) for n, one in enumerate(conversations()[:32])]
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
     facts = [private for talk in talks for private in talk.conversation.private]
     classified = {fact.canary.casefold() for fact in facts if classify(fact.text).categories}
-    assert len(classified) > 10
+    assert len(classified) > 5
     async with remembering(database_url, Obedient(place=lambda _, __: place, say=unnamed)) as (memory, server):
         await hear(memory, talks)
         await settle(memory)
@@ -324,7 +325,7 @@ async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(
 ) -> None:
     """It can't have seen them among the claims; a model may have them from elsewhere."""
     quiet_client(caplog)
-    talks = [Talk(n, one) for n, one in enumerate(conversations()[:32])]
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
     canaries = {canary for talk in talks for canary in talk.canaries}
     gossip = Gossip()
     async with remembering(database_url, Obedient(place=gossip.place, rewrite=gossip.rewrite)) as (memory, server):

@@ -1,0 +1,193 @@
+"""Hostile texts that a member says, on the whole path: nothing is promoted, and nothing gets out of its frame."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import pytest_asyncio
+
+from memory_sql.config import Settings
+from memory_sql.llm import Request
+from memory_sql.llm.tasks import NOTHING_YET
+from memory_sql.memory import Memory
+from tests.attacks import ATTACKS, Attack
+from tests.conftest import administer, named
+from tests.database import rows
+from tests.factories import message
+from tests.fakes import Parrot
+
+FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
+ADA: dict[str, Any] = {"agent_id": "ada"}
+SETTINGS = Settings(
+    llm="offline",
+    formation_messages=1,
+    consolidation_threshold=1,
+    consolidation_min_ratio=0.0,
+    consolidation_max_words=100_000,
+    propagation_interval_minutes=0,
+)
+PARTS = {
+    "extraction": ["memory", "conversation"],
+    "consolidation": ["text", "observations"],
+    "propagation": ["claims"],
+}
+ELEMENTS = {"MemoryContext", "CollectiveMemory", "GroupMemory", "UserMemory", "NewObservations", "RelevantMemories"}
+AT_ONCE = 8  # attackers in a group, with one who listens
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A prompt: its frame, without what people wrote, and the texts that they wrote."""
+
+    request: Request[Any]
+    frame: str
+    said: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Yard:
+    memory: Memory
+    prompts: list[Shown]
+
+    def prompts_with(self, text: str) -> list[Shown]:
+        return [shown for shown in self.prompts if any(text in said for said in shown.said)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def yard(server_url: str, template: str) -> Any:
+    """One database in which every attack was said by somebody, after which all that was due was done on both levels."""
+    name = f"{template}_attacks"
+    await administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
+    parrot = Parrot()
+    async with Memory(named(server_url, name), parrot, SETTINGS) as memory:
+        for n, attack in enumerate(ATTACKS):
+            said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
+            await memory.add(said, **ADA, user_id=attack.id, session_id=attack.id, group_ids=[group_of(n)])
+        for n in range(0, len(ATTACKS), AT_ONCE):
+            who = {"user_id": f"listener-{group_of(n)}", "session_id": f"hello-{group_of(n)}"}
+            await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
+        await settle(memory)
+        yield Yard(memory, [shown(request) for request in parrot.requests])
+        assert list(await memory.verify()) == []
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def group_of(n: int) -> str:
+    return f"crew-{n // AT_ONCE}"
+
+
+async def settle(memory: Memory) -> None:
+    for _ in range(20):
+        done = await memory.run_due(limit=10_000)
+        assert done.failed == {}
+        if not (done.formed or done.consolidated or done.propagated):
+            return
+    raise AssertionError("there is always something left to do")
+
+
+async def known(memory: Memory, owner: str) -> list[str]:
+    found = await rows(
+        memory,
+        "SELECT o.content FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)"
+        " WHERE s.owner = :owner ORDER BY o.seq",
+        owner=owner,
+    )
+    return [content for (content,) in found]
+
+
+def frame_of(request: Request[Any]) -> str:
+    """A prompt without what stands between its marks, which have to be the only ones, in their order."""
+    boundary = re.escape(request.boundary)
+    text = request.prompt
+    marks = re.findall(rf"^--- {boundary} (begin|end) (\w+)$", text, re.MULTILINE)
+    assert marks == [(edge, part) for part in PARTS[request.purpose] for edge in ("begin", "end")]
+    assert text.count(request.boundary) == len(marks)
+    return re.sub(rf"(?ms)^(--- {boundary} begin (\w+))$.*?^(--- {boundary} end \2)$", r"\1\n\3", text)
+
+
+def bodies_of(request: Request[Any]) -> Iterator[str]:
+    boundary = re.escape(request.boundary)
+    for found in re.finditer(rf"(?ms)^--- {boundary} begin (\w+)\n(.*?)\n--- {boundary} end \1$", request.prompt):
+        yield found[2]
+
+
+def strings_of(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from strings_of(item)
+        case dict():
+            for item in value.values():
+                yield from strings_of(item)
+
+
+def shown(request: Request[Any]) -> Shown:
+    said = []
+    for body in bodies_of(request):
+        assert not any(mark in body for mark in "<>&")
+        for line in body.split("\n"):
+            said += [] if line == NOTHING_YET else list(strings_of(json.loads(line)))
+    return Shown(request, frame_of(request), said)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
+async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
+    """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other."""
+    own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
+    assert len(own) == 2  # it was written down, as whose it is
+    (stored,) = set(own) - {FACT}
+    assert FACT in group
+    assert (stored in group) == bool(attack.passes)
+    for shown in yard.prompts_with(stored):
+        assert stored not in shown.frame
+        assert stored not in shown.request.instructions
+    purposes = {shown.request.purpose for shown in yard.prompts_with(stored)}
+    assert purposes == {"extraction", "consolidation"} | ({"propagation"} if attack.passes else set())
+    for user in (f"listener-{group_of(n)}", ATTACKS[n - 1].id, "stranger"):
+        said = await context_of(yard.memory, user)
+        assert FACT in said
+        assert stored not in said or (bool(attack.passes) and user != "stranger")
+
+
+async def context_of(memory: Memory, user: str) -> str:
+    """It parses, and holds nothing but the elements that it should."""
+    context = await memory.context(**ADA, user_id=user, session_id="x", message="What runs Postgres?")
+    root = ElementTree.fromstring(context.xml)
+    assert {element.tag for element in root.iter()} <= ELEMENTS
+    return "\n".join(root.itertext())
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
+    """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
+    assert await known(yard.memory, "c") == [FACT]
+    innocent = {attack.text for attack in ATTACKS if attack.passes}
+    wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
+    assert {content for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
+    texts = "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id) WHERE kind <> 'individual'"
+    for (content,) in await rows(yard.memory, texts):
+        for text in (FACT, *innocent):
+            content = content.replace(text, "")
+        assert content.strip() == ""
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard) -> None:
+    """But for the time, the boundary and the names of scopes nothing around the marks differs from prompt to prompt."""
+    for purpose, most in (("extraction", 1), ("consolidation", 3), ("propagation", len(ATTACKS))):
+        frames = {
+            re.sub(r"It is now .*", "", shown.frame.replace(shown.request.boundary, "")).replace(shown.request.boundary, "")
+            for shown in yard.prompts
+            if shown.request.purpose == purpose
+        }
+        frames = {re.sub(r'"crew-\d+"', '"crew"', frame) for frame in frames}
+        assert 1 <= len(frames) <= most

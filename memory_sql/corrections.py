@@ -336,6 +336,21 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 
+async def retract_unsupported(session: Session, asked: Asked, agent_key: int) -> None:
+    """Two ids turned out to be one person: what everybody knows from too few people by now is taken back.
+
+    What it was made of is judged anew. Raises `HeldError` where a legal hold keeps it.
+    """
+    spread = await _locked(session, agent_key, lambda: _unsupported(session, asked, agent_key))
+    if spread.closure.observations:
+        await _retract(session, asked, agent_key, spread)
+
+
+async def _unsupported(session: Session, asked: Asked, agent_key: int) -> Spread:
+    keys = await PropagationRepository(session, agent_key).unsupported(asked.settings.propagation_min_people)
+    return Spread((), await ForgettingRepository(session, agent_key).closure(Seeds(observations=keys)))
+
+
 async def _rewind(session: Session, asked: Asked, agent_key: int, keys: Collection[Key], reason: str) -> list[int]:
     """Takes the versions that hold any of these out of the texts, and says of which scopes."""
     scopes = ScopeRepository(session)

@@ -1045,7 +1045,8 @@ class Memory:
         """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
 
         It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
-        before. What is said under either id goes on to belong to that id. Done twice, it is done once. Raises
+        before. What is said under either id goes on to belong to that id. What everybody knows from three people who
+        were two all along is taken back. Done twice, it is done once. Raises
         `InputError` where `user_id` stands for somebody else already, and where a circle would come about.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
@@ -1060,6 +1061,9 @@ class Memory:
             if is_new:
                 detail = {"action": "merge", "user_id": user, "into_user_id": into}
                 await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+                asked = self._asked(principal_of(agent, user, None), actor, reason)
+                asked = replace(asked, settings=await self._settings_of(unit, agent))
+                await corrections.retract_unsupported(unit, asked, agent_key)
         return alias
 
     async def unmerge_users(

@@ -362,6 +362,8 @@ async def apply(
     Raises `StaleError` when something was taken out of a scope that the model was shown, or the lease has been lost.
     """
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
+    if any(item.outcome == "propagated" and item.offer.target.kind == "collective" for item in decided.verdicts):
+        await repository.lock_who_is_who()  # people are counted below
     locked = await _lock(session, loaded, decided, settings, now)
     standing = [item for item in decided.verdicts if await _stands(repository, item, loaded, settings)]
     store = _Store(session, repository, loaded, locked, settings, now)

@@ -30,6 +30,7 @@ from memory_sql.db.corrections import CorrectionRepository, Key
 from memory_sql.db.scopes import ScopeState, in_scope, leased
 from memory_sql.db.states import active_among
 from memory_sql.db.tables import (
+    AgentRow,
     EvidenceRow,
     JudgedRow,
     LineageRow,
@@ -225,6 +226,25 @@ class PropagationRepository:
             )
         )
         return set(found)
+
+    async def unsupported(self, min_people: int) -> tuple[Key, ...]:
+        """What was propagated to the collective scope and rests on the word of fewer people, in the order of the keys."""
+        o, s = ObservationRow, ScopeRow
+        made = await self._session.execute(
+            select(o.scope_id, o.seq)
+            .join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
+            .where(o.agent_key == self._agent_key, s.kind == "collective", o.source_kind == "propagation")
+            .order_by(o.scope_id, o.seq)
+        )
+        keys = [(row.scope_id, row.seq) for row in made]
+        people = await self.people(set(keys), 0.0) if keys else {}
+        return tuple(key for key in keys if len(people.get(key, ())) < min_people)
+
+    async def lock_who_is_who(self) -> None:
+        """Nobody turns out to be somebody else until the transaction ends."""
+        await self._session.execute(
+            select(AgentRow.agent_key).where(AgentRow.agent_key == self._agent_key).with_for_update(read=True)
+        )
 
     async def vouch(self, made: Key, run_id: int, now: datetime) -> None:
         """Evidence of what was made: it has sources, and names nobody."""

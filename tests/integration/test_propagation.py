@@ -616,3 +616,47 @@ async def test_flow_is_told_to_analysts(memory: Memory) -> None:
         ("individual", "group", "propagated", "shared", 1, 1, 1),
         ("individual", "group", "refused", "personal", 1, 0, 1),
     ]
+
+
+async def test_what_was_shown_and_is_forgotten_meanwhile_makes_the_answer_stale(memory: Memory, parrot: Parrot) -> None:
+    """B.3.6: the words of one claim may stand in the answer to another."""
+    await belong(memory, "eden", "gene", "mia")
+    other = await memory.observe(FREEZE, **ADA, user_id="gene")
+    own = await learn(memory, "gene", DEADLINE)
+
+    async def meanwhile() -> None:
+        await memory.forget(**ADA, observation_id=other.id)
+
+    parrot.meanwhile = meanwhile
+    with pytest.raises(StaleError):
+        await propagate(memory, own)
+    assert await known(memory, "g:eden") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_meanwhile_are_counted_once(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+
+    async def meanwhile() -> None:
+        await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+
+    parrot.meanwhile = meanwhile
+    assert [one for one in (await propagate(memory, observation)).judged if one.outcome == "propagated"] == []
+    assert await known(memory, "c") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_third_said(memory: Memory) -> None:
+    """Behind what everybody knows stand three people at any moment."""
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+    assert len((await propagate(memory, observation)).propagated) == 1
+    await tell(memory)
+    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    assert await known(memory, "c") == []
+    assert ASYNC not in str((await texts(memory))["c"])

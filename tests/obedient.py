@@ -17,7 +17,9 @@ from tests.loopback import Received
 Purpose = Literal["extraction", "consolidation", "propagation"]
 
 _SENTENCE = re.compile(r"(?<=\.)\s+")
-_SECTION = re.compile(r"^--- (?P<boundary>[0-9a-f]{32}) begin (?P<name>\w+)\n(?P<body>.*?)\n--- (?P=boundary) end (?P=name)$")
+_SECTION = re.compile(
+    r"^--- (?P<boundary>[0-9a-f]{32}) begin (?P<name>\w+)\n(?P<body>.*?)\n--- (?P=boundary) end (?P=name)$"
+)
 
 
 def purpose_of(received: Received) -> Purpose:

@@ -317,7 +317,9 @@ class Gossip:
         self.told += 1
         secret = self.heard[self.told % len(self.heard)]
         canary = next(word for word in secret.split()[::-1] if len(word) > 5)
-        return [f"{secret}.", f"{text.rstrip('.')} and {secret}.", f"{secret}. {text}", f"{text} {canary}."][self.told % 4]
+        return [f"{secret}.", f"{text.rstrip('.')} and {secret}.", f"{secret}. {text}", f"{text} {canary}."][
+            self.told % 4
+        ]
 
 
 async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(

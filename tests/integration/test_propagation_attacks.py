@@ -14,8 +14,9 @@ import pytest_asyncio
 
 from memory_sql.config import Settings
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import NOTHING_YET
+from memory_sql.llm.tasks import NOTHING_YET, ExtractionTask, Turn
 from memory_sql.memory import Memory
+from memory_sql.text import clean
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named
 from tests.database import rows
@@ -23,6 +24,7 @@ from tests.factories import message
 from tests.fakes import Parrot
 
 FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
+CLEANED = {"The deadline is Friday"}
 ADA: dict[str, Any] = {"agent_id": "ada"}
 SETTINGS = Settings(
     llm="offline",
@@ -39,6 +41,16 @@ PARTS = {
 }
 ELEMENTS = {"MemoryContext", "CollectiveMemory", "GroupMemory", "UserMemory", "NewObservations", "RelevantMemories"}
 AT_ONCE = 8  # attackers in a group, with one who listens
+
+
+class Echo(Parrot):
+    """Writes down everything as what its speaker said, and puts its texts so that nothing in them is taken for an answer."""
+
+    def _whose(self, turn: Turn, task: ExtractionTask) -> str:
+        return "individual"
+
+    def _tell(self, task: Any) -> str:
+        return json.dumps({"text": super()._tell(task), "contradictions": []})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ async def yard(server_url: str, template: str) -> Any:
     """One database in which every attack was said by somebody, after which all that was due was done on both levels."""
     name = f"{template}_attacks"
     await administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
-    parrot = Parrot()
+    parrot = Echo()
     async with Memory(named(server_url, name), parrot, SETTINGS) as memory:
         for n, attack in enumerate(ATTACKS):
             said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
@@ -138,6 +150,15 @@ def shown(request: Request[Any]) -> Shown:
     return Shown(request, frame_of(request), said)
 
 
+def is_innocent(attack: Attack) -> bool:
+    """In its form, or once what nobody can see in it has been taken out, as is done when it comes in."""
+    return bool(attack.passes) or clean(attack.text)[0].strip() in CLEANED
+
+
+def undated(text: str) -> str:
+    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
+
+
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
 async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
@@ -146,16 +167,24 @@ async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n
     assert len(own) == 2  # it was written down, as whose it is
     (stored,) = set(own) - {FACT}
     assert FACT in group
-    assert (stored in group) == bool(attack.passes)
-    for shown in yard.prompts_with(stored):
-        assert stored not in shown.frame
-        assert stored not in shown.request.instructions
-    purposes = {shown.request.purpose for shown in yard.prompts_with(stored)}
-    assert purposes == {"extraction", "consolidation"} | ({"propagation"} if attack.passes else set())
-    for user in (f"listener-{group_of(n)}", ATTACKS[n - 1].id, "stranger"):
-        said = await context_of(yard.memory, user)
-        assert FACT in said
-        assert stored not in said or (bool(attack.passes) and user != "stranger")
+    assert (stored in group) == is_innocent(attack)
+    said = undated(stored)
+    purposes = {"extraction", "consolidation"} | ({"propagation"} if is_innocent(attack) else set())
+    assert {shown.request.purpose for shown in yard.prompts_with(said)} >= purposes
+    if not is_innocent(attack):
+        assert {shown.request.purpose for shown in yard.prompts_with(said)} == purposes
+    for shown in yard.prompts_with(said):
+        assert said not in shown.frame
+        assert said not in shown.request.instructions
+    for user in (f"listener-{group_of(n)}", next_to(n), "stranger"):
+        context = await context_of(yard.memory, user)
+        assert FACT in context
+        assert said not in context or (is_innocent(attack) and user != "stranger")
+
+
+def next_to(n: int) -> str:
+    """Another attacker, most often of the same group."""
+    return ATTACKS[n - 1].id
 
 
 async def context_of(memory: Memory, user: str) -> str:
@@ -170,11 +199,12 @@ async def context_of(memory: Memory, user: str) -> str:
 async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
     """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
     assert await known(yard.memory, "c") == [FACT]
-    innocent = {attack.text for attack in ATTACKS if attack.passes}
+    innocent = {clean(attack.text)[0] for attack in ATTACKS if is_innocent(attack)}
     wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
-    assert {content for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
+    assert {undated(content) for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
     texts = "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id) WHERE kind <> 'individual'"
-    for (content,) in await rows(yard.memory, texts):
+    for (told,) in await rows(yard.memory, texts):
+        content = undated(told)
         for text in (FACT, *innocent):
             content = content.replace(text, "")
         assert content.strip() == ""
@@ -185,7 +215,9 @@ async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard
     """But for the time, the boundary and the names of scopes nothing around the marks differs from prompt to prompt."""
     for purpose, most in (("extraction", 1), ("consolidation", 3), ("propagation", len(ATTACKS))):
         frames = {
-            re.sub(r"It is now .*", "", shown.frame.replace(shown.request.boundary, "")).replace(shown.request.boundary, "")
+            re.sub(r"It is now .*", "", shown.frame.replace(shown.request.boundary, "")).replace(
+                shown.request.boundary, ""
+            )
             for shown in yard.prompts
             if shown.request.purpose == purpose
         }

@@ -254,7 +254,7 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
             user = "plon" if means == "of an excluded user" else "mia"
             excluded = means == "of an excluded session"
             said = [message(text, name="Mia")]
-            where = {"session_id": means, "group_ids": ["crew"], "excluded": excluded}
+            where: dict[str, Any] = {"session_id": means, "group_ids": ["crew"], "excluded": excluded}
             await memory.add(said, agent_id="ada", user_id=user, **where)
             if not excluded:
                 await memory.form(agent_id="ada", session_id=means)

@@ -82,7 +82,7 @@ async def yard(server_url: str, template: str) -> Any:
             said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
             await memory.add(said, **ADA, user_id=attack.id, session_id=attack.id, group_ids=[group_of(n)])
         for n in range(0, len(ATTACKS), AT_ONCE):
-            who = {"user_id": f"listener-{group_of(n)}", "session_id": f"hello-{group_of(n)}"}
+            who: dict[str, Any] = {"user_id": f"listener-{group_of(n)}", "session_id": f"hello-{group_of(n)}"}
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
         await settle(memory)
         yield Yard(memory, [shown(request) for request in parrot.requests])
@@ -141,22 +141,22 @@ def strings_of(value: Any) -> Iterator[str]:
                 yield from strings_of(item)
 
 
+def undated(text: str) -> str:
+    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
+
+
 def shown(request: Request[Any]) -> Shown:
     said = []
     for body in bodies_of(request):
         assert not any(mark in body for mark in "<>&")
         for line in body.split("\n"):
-            said += [] if line == NOTHING_YET else list(strings_of(json.loads(line)))
+            said += [] if line == NOTHING_YET else [undated(text) for text in strings_of(json.loads(line))]
     return Shown(request, frame_of(request), said)
 
 
 def is_innocent(attack: Attack) -> bool:
     """In its form, or once what nobody can see in it has been taken out, as is done when it comes in."""
     return bool(attack.passes) or clean(attack.text)[0].strip() in CLEANED
-
-
-def undated(text: str) -> str:
-    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -202,7 +202,10 @@ async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: 
     innocent = {clean(attack.text)[0] for attack in ATTACKS if is_innocent(attack)}
     wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
     assert {undated(content) for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
-    texts = "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id) WHERE kind <> 'individual'"
+    texts = (
+        "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id)"
+        " WHERE kind <> 'individual'"
+    )
     for (told,) in await rows(yard.memory, texts):
         content = undated(told)
         for text in (FACT, *innocent):

@@ -456,7 +456,9 @@ def main() -> int:
     failing = (
         None
         if wanted
-        else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES, *PROPAGATION)))
+        else noticed_by(
+            Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES, *PROPAGATION))
+        )
     )
     assert failing is None, f"{failing} fails as it is"
     missed = 0

@@ -274,6 +274,17 @@ async def test_only_what_is_known_to_be_fit_is_shown_to_a_model(memory: Memory, 
     assert [item.text for item in result.judged] == [DEADLINE]
 
 
+async def test_what_was_replaced_or_set_aside_is_not_shown(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    old = await learn(memory, "gene", DEADLINE)
+    new = await memory.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
+    aside = await learn(memory, "gene", FREEZE)
+    await memory.quarantine(aside.id, **ADA, user_id="gene")
+    await tell(memory)
+    await propagate(memory, await learn(memory, "gene", "Server 3 runs Postgres 16."))
+    assert shown(parrot) == [new.content, "Server 3 runs Postgres 16."]
+
+
 async def test_unclassified_counts_as_personal(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     observation = await learn(memory, "gene", DEADLINE)
@@ -287,6 +298,16 @@ async def test_excluded_user_shares_nothing(memory: Memory, parrot: Parrot) -> N
     await belong(memory, "eden", "gene", "mia")
     assert (await propagate(memory, await learn(memory, "gene", DEADLINE))).judged == ()
     assert (await propagate(memory, await learn_in_group(memory, "eden", "gene", FREEZE))).judged == ()
+    assert shown(parrot) == []
+
+
+async def test_scope_of_an_excluded_user_shares_nothing_whoever_said_it(memory: Memory, parrot: Parrot) -> None:
+    await memory.configure(**ADA, propagation_excluded_users=["gene"])
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+    await rows(memory, "UPDATE memory.observations SET related_users = '{}'")
+    await rows(memory, "UPDATE memory.evidence SET user_id = NULL WHERE session_id IS NULL")
+    assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
 

@@ -53,6 +53,7 @@ SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
 """
 DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
+EXCLUDED_OWNER = "AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))"
 SHAREABLE_ACTIVE = """      AND coalesce(t.status, 'active') = 'active'
       AND coalesce(t.verification, 'unverified') <> 'disputed'
 """
@@ -318,7 +319,7 @@ MUTATIONS = (
             ("what is marked goes", "AND NOT o.no_propagate AND NOT o.confidential", ""),
             ("excluded sessions count", "AND c.excluded IS NOT TRUE", ""),
             ("excluded people count in a group", "AND NOT (o.related_users && p_excluded)", ""),
-            ("excluded people count by themselves", "AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))", ""),
+            ("excluded people count by themselves", EXCLUDED_OWNER, ""),
             ("what the assistant said goes", "AND memory.trust(p_agent, p_scope, o.seq) >= 2", ""),
         )
     ),
@@ -372,7 +373,13 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: a group of one gives and takes",
-        (Change("AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2\n    UNION\n", "    UNION\n", FORGET),),
+        (
+            Change(
+                "AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2\n    UNION\n",
+                "    UNION\n",
+                FORGET,
+            ),
+        ),
         PROPAGATION,
     ),
     Mutation(
@@ -387,7 +394,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: new people count",
-        (Change("established = {person.name for group in people.values() for person in group if person.established}", "established = everybody"),),
+        (Change("for person in group if person.established}", "for person in group}"),),
         PROPAGATION,
     ),
     # Propagation: what is taken back
@@ -398,7 +405,13 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something forgotten stays",
-        (Change("FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d", "FROM memory.derived(p_agent, '{}', '{}', '{}', '{}') d", FORGET),),
+        (
+            Change(
+                "FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d",
+                "FROM memory.derived(p_agent, '{}', '{}', '{}', '{}') d",
+                FORGET,
+            ),
+        ),
         PROPAGATION,
     ),
     Mutation(

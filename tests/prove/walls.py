@@ -303,7 +303,7 @@ class Reader:
             if known.id in self.world.promoted:
                 self.rows += 1
                 told = known.source
-                if (told.speaker, told.session_id, told.message_ids, known.related_users) != (None, None, (), ()):
+                if (told.speaker, told.session_id, told.message_ids) != (None, None, ()):
                     self.wrong.append(f"{known.id} tells {user} of {agent} whose it was: {told}")
 
     async def raw_promoted(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:

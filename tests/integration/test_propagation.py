@@ -278,6 +278,17 @@ async def test_only_what_is_known_to_be_fit_is_shown_to_a_model(memory: Memory, 
     assert [item.text for item in result.judged] == [DEADLINE]
 
 
+async def test_what_was_replaced_or_set_aside_is_not_shown(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    old = await learn(memory, "gene", DEADLINE)
+    new = await memory.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
+    aside = await learn(memory, "gene", FREEZE)
+    await memory.quarantine(aside.id, **ADA, user_id="gene")
+    await tell(memory)
+    await propagate(memory, await learn(memory, "gene", "Server 3 runs Postgres 16."))
+    assert shown(parrot) == [new.content, "Server 3 runs Postgres 16."]
+
+
 async def test_unclassified_counts_as_personal(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     observation = await learn(memory, "gene", DEADLINE)
@@ -291,6 +302,16 @@ async def test_excluded_user_shares_nothing(memory: Memory, parrot: Parrot) -> N
     await belong(memory, "eden", "gene", "mia")
     assert (await propagate(memory, await learn(memory, "gene", DEADLINE))).judged == ()
     assert (await propagate(memory, await learn_in_group(memory, "eden", "gene", FREEZE))).judged == ()
+    assert shown(parrot) == []
+
+
+async def test_scope_of_an_excluded_user_shares_nothing_whoever_said_it(memory: Memory, parrot: Parrot) -> None:
+    await memory.configure(**ADA, propagation_excluded_users=["gene"])
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+    await rows(memory, "UPDATE memory.observations SET related_users = '{}'")
+    await rows(memory, "UPDATE memory.evidence SET user_id = NULL WHERE session_id IS NULL")
+    assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
 
@@ -518,33 +539,6 @@ async def test_collective_goes_when_one_of_its_people_is_forgotten_and_comes_bac
         await tell(memory)
         await memory.run_due()
     assert len(await known(memory, "c")) == 1
-
-
-async def test_two_ids_that_become_one_person_count_once(memory: Memory) -> None:
-    """What went to everybody on the word of three is taken out when they were two."""
-    await collective(memory)
-    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
-    assert await known(memory, "c") == []
-    assert (await texts(memory))["c"] is None
-    assert await rows(memory, "SELECT DISTINCT outcome, reason FROM memory.judged WHERE seq IS NULL") == [
-        ("waiting", "lost_a_source")
-    ]
-
-
-async def test_what_a_member_brought_to_a_group_leaves_with_them(memory: Memory) -> None:
-    own, group, everybody = await collective(memory)
-    left = await memory.groups.remove_member("eden", "gene", **ADA)
-    assert (left.archived, left.retracted) == ((group.id,), (everybody.id,))
-    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
-    assert await known(memory, "u:gene") == [own.content]
-
-
-async def test_what_others_brought_too_stays_when_a_member_leaves(memory: Memory) -> None:
-    await belong(memory, "eden", "gene", "mia", "tim")
-    for user in ("gene", "mia"):
-        await propagate(memory, await learn(memory, user, DEADLINE))
-    left = await memory.groups.remove_member("eden", "gene", **ADA)
-    assert (left.archived, await known(memory, "g:eden")) == ((), [DEADLINE])
 
 
 async def test_what_everybody_knows_isnt_made_twice(memory: Memory, parrot: Parrot) -> None:
@@ -919,3 +913,47 @@ async def test_claim_said_in_two_sessions_stays_when_one_is_forgotten(memory: Me
     await memory.forget(**ADA, session_id="s1")
     left = await known(memory, "u:gene")
     assert await known(memory, "g:eden") == left
+
+
+async def test_what_was_shown_and_is_forgotten_meanwhile_makes_the_answer_stale(memory: Memory, parrot: Parrot) -> None:
+    """B.3.6: the words of one claim may stand in the answer to another."""
+    await belong(memory, "eden", "gene", "mia")
+    other = await memory.observe(FREEZE, **ADA, user_id="gene")
+    own = await learn(memory, "gene", DEADLINE)
+
+    async def meanwhile() -> None:
+        await memory.forget(**ADA, observation_id=other.id)
+
+    parrot.meanwhile = meanwhile
+    with pytest.raises(StaleError):
+        await propagate(memory, own)
+    assert await known(memory, "g:eden") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_meanwhile_are_counted_once(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+
+    async def meanwhile() -> None:
+        await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+
+    parrot.meanwhile = meanwhile
+    assert [one for one in (await propagate(memory, observation)).judged if one.outcome == "propagated"] == []
+    assert await known(memory, "c") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_third_said(memory: Memory) -> None:
+    """Behind what everybody knows stand three people at any moment."""
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+    assert len((await propagate(memory, observation)).propagated) == 1
+    await tell(memory)
+    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    assert await known(memory, "c") == []
+    assert ASYNC not in str((await texts(memory))["c"])

@@ -326,12 +326,11 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
     """Takes out what was made of it; says which scopes are to be told anew."""
     if spread.closure.held_observations:
         raise HeldError(spread.closure.held_observations)
-    repository = ForgettingRepository(session, agent_key)
     tainted = await _rewind(session, asked, agent_key, spread.closure.observations, "retract")
     propagations = PropagationRepository(session, agent_key)
     await propagations.reopen(spread.closure.observations, spread.line, asked.now)
     await propagations.detach(spread.line)
-    await repository.erase(spread.closure, (), (), asked.now)
+    await _erase_derived(session, asked, agent_key, spread.closure)
     await CorrectionRepository(session, agent_key).raise_epochs({scope_id for scope_id, _ in spread.line})
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)
 

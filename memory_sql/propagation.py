@@ -387,6 +387,7 @@ async def apply(
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
     locked = await _lock(session, loaded, decided, settings, now)
     standing = await _standing(repository, decided.verdicts, loaded, settings)
+    standing = await _once(repository, standing, locked)
     store = _Store(session, repository, loaded, locked, settings, now)
     made = await store.keep(standing)
     judgements = {
@@ -414,7 +415,13 @@ async def _lock(
         await share_agent(session, scope.agent_key)
     wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
+    keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
+    repository = PropagationRepository(session, scope.agent_key)
+    # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
+    read |= await repository.origins(keys)
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
+    if not await repository.origins(keys) <= read:
+        raise StaleError("scope", str(scope.scope_id), "somebody else has said so meanwhile")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
             raise StaleError("scope", str(scope.scope_id), "something that was shown has been taken out meanwhile")
@@ -441,6 +448,25 @@ async def _standing(
         if not await court.still_enough(item.offer):
             standing.remove(item)
     return standing
+
+
+async def _once(
+    repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
+) -> list[Verdict]:
+    """What goes to everybody goes once: not what another run has told them meanwhile, nor twice in one run."""
+    once, told = list[Verdict](), set[Key]()
+    for item in standing:
+        offer = item.offer
+        if item.text is not None and offer.target.kind == "collective":
+            target = replace(offer.target, scope_id=targets[offer.target.owner].scope_id)
+            keys = {source.key for source in offer.sources}
+            decided = await repository.outcomes(keys, target)
+            if keys & told or "propagated" in decided.values():
+                item = Verdict(offer, "waiting", "known")
+            else:
+                told |= keys
+        once.append(item)
+    return once
 
 
 @dataclass(slots=True)
@@ -477,8 +503,6 @@ class _Store:
             target.agent_key, drafts, [target], run_id=run_id, now=self.now
         )
         self.stored += len(saved.stored)
-        for key in saved.stored:
-            await self.repository.vouch(key, run_id, self.now)
         return dict(known) | await self.repository.hashes(saved.stored)
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
@@ -504,6 +528,7 @@ class _Store:
             return replace(placed, reason="known", seq=seq)  # somebody there said so: it is theirs
         sources = [source.key for source in item.offer.sources]
         whole = target.kind == "group"
+        await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
         await self.repository.derive((target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole)
         if whole:
             await self._replace_older(item.offer.source, target, seq)

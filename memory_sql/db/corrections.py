@@ -196,7 +196,6 @@ class CorrectionRepository:
             cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
             cast([seq for _, seq in ordered], ARRAY(Integer)),
             cast([], ARRAY(BigInteger)),
-            cast([], ARRAY(Integer)),
         ).table_valued("scope_id", "seq")
         rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
         return tuple((row.scope_id, row.seq) for row in rows)

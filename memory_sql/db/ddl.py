@@ -36,6 +36,7 @@ FUNCTIONS = (
     "forget_closure",
     "tainted_versions",
     "speakers_of",
+    "detach",
     "erase",
     "erase_agent",
     "text_statistics",

@@ -20,6 +20,7 @@ from memory_sql.db.tables import (
     EventRow,
     EvidenceRow,
     HoldRow,
+    JudgedRow,
     LineageRow,
     MessageRow,
     ObservationRow,
@@ -276,7 +277,11 @@ class ForgettingRepository:
         other = select(link.source_scope_id).where(
             link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(keys)
         )
-        return tuple(sorted(await self._session.scalars(said.union(other))))
+        j = JudgedRow
+        judged = select(j.source_scope_id).where(
+            j.agent_key == self._agent_key, tuple_(j.target_scope_id, j.seq).in_(keys)
+        )
+        return tuple(sorted(await self._session.scalars(said.union(other, judged))))
 
     async def lock_sessions(self, session_ids: Sequence[str]) -> None:
         """Until the transaction ends, in the order in which everybody locks."""

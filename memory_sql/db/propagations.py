@@ -15,9 +15,10 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
-    delete,
+    exists,
     func,
     insert,
+    literal,
     or_,
     select,
     true,
@@ -243,6 +244,23 @@ class PropagationRepository:
         people = await self.people([(row.scope_id, row.seq) for row in found], 0)
         return [key for key, behind in people.items() if len(behind) < least]
 
+    async def origins(self, keys: Collection[Key]) -> set[int]:
+        """The scopes of what these were made of, over all levels."""
+        link = LineageRow
+        columns = (link.source_scope_id, link.source_seq)
+        line = (
+            select(*columns)
+            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
+            .cte("line", recursive=True)
+        )
+        above = select(*columns).where(
+            link.agent_key == self._agent_key,
+            link.scope_id == line.c.source_scope_id,
+            link.seq == line.c.source_seq,
+        )
+        line = line.union(above)
+        return set(await self._session.scalars(select(line.c.source_scope_id).distinct()))
+
     async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
         """What the people around these scopes are called: their ids, those of members, and who speaks there."""
         s, m = ScopeRow, MemberRow
@@ -294,12 +312,13 @@ class PropagationRepository:
         return set(found)
 
     async def vouch(self, made: Key, run_id: int, now: datetime) -> None:
-        """Evidence of what was made: it has sources, and names nobody."""
-        await self._session.execute(
-            insert(EvidenceRow).values(
-                agent_key=self._agent_key, scope_id=made[0], seq=made[1], run_id=run_id, created_at=now
-            )
-        )
+        """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
+        e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
+        of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
+        vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.session_id.is_(None))
+        values = (self._agent_key, made[0], made[1], run_id, now)
+        row = select(*(literal(value, e.__table__.c[name].type) for name, value in zip(columns, values, strict=True)))
+        await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))
 
     async def derive(self, made: Key, sources: Iterable[Key], run_id: int, now: datetime, *, whole: bool) -> None:
         rows = [
@@ -318,12 +337,18 @@ class PropagationRepository:
         await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
 
     async def made_of_predecessors(self, source: Key, target: ScopeState) -> list[int]:
-        """What of the target was made of that whose place this one has taken, and of nothing else that still stands."""
+        """What of the target was made of that alone whose place this one has taken, and nobody there has said."""
         line = await CorrectionRepository(self._session, self._agent_key).with_predecessors(source)
         older, link = [key for key in line if key != source], LineageRow
         of_them = tuple_(link.source_scope_id, link.source_seq).in_(older)
+        e = EvidenceRow
+        behind = and_(e.agent_key == link.agent_key, e.scope_id == link.scope_id, e.seq == link.seq)
+        said_there = exists().where(behind, or_(e.user_id.is_not(None), e.run_id.is_(None)))
         found = await self._session.scalars(
-            select(link.seq).where(in_scope(link, target)).group_by(link.seq).having(func.bool_and(of_them))
+            select(link.seq)
+            .where(in_scope(link, target), ~said_there)
+            .group_by(link.seq)
+            .having(func.bool_and(of_them))
         )
         return sorted(found) if older else []
 
@@ -376,20 +401,15 @@ class PropagationRepository:
 
     async def detach(self, sources: Collection[Key]) -> None:
         """What these are still sources of stays for the sake of its others."""
-        link, j = LineageRow, JudgedRow
+        ordered = sorted(sources)
         await self._session.execute(
-            delete(link).where(
-                link.agent_key == self._agent_key, tuple_(link.source_scope_id, link.source_seq).in_(sorted(sources))
+            select(
+                func.memory.detach(
+                    self._agent_key,
+                    cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+                    cast([seq for _, seq in ordered], ARRAY(Integer)),
+                )
             )
-        )
-        await self._session.execute(
-            update(j)
-            .where(
-                j.agent_key == self._agent_key,
-                tuple_(j.source_scope_id, j.source_seq).in_(sorted(sources)),
-                j.outcome == "propagated",
-            )
-            .values(outcome="refused", reason="taken_out", seq=None)
         )
 
     async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> bool:

@@ -23,7 +23,8 @@ depends_on = None
 BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version > 0"
 
 FUNCTIONS_DROPPED = (
-    "derived(bigint, bigint[], integer[], bigint[], integer[])",
+    "detach(bigint, bigint[], integer[])",
+    "derived(bigint, bigint[], integer[], bigint[])",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
     "peers(bigint, bigint, bigint, integer)",
     "shareable(bigint, bigint, text[])",
@@ -40,7 +41,6 @@ SCOPE_COLUMNS = (
     "propagation_failures",
     "propagation_errors",
 )
-
 PERSON = """
 -- memory.person(agent_key, user): the id of the person behind a user's id: the one that it stands for at the end of the line
 -- of aliases, else itself. One value; the way back from memory.user_ids.
@@ -116,7 +116,12 @@ AS $$
     )
     SELECT min(
         CASE o.source_kind
-            WHEN 'propagation' THEN 3  -- it has sources, which are in the line
+            WHEN 'propagation' THEN CASE
+                WHEN EXISTS (
+                    SELECT FROM memory.lineage k WHERE k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+                ) THEN 3  -- these are in the line
+                ELSE 2  -- somebody has said so there
+            END
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
                 (
@@ -136,6 +141,59 @@ $$;
 
 COMMENT ON FUNCTION memory.trust(bigint, bigint, integer) IS
     'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';
+"""
+
+PEOPLE_BEHIND = """
+-- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons on whose word these observations rest, by their own
+-- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
+-- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
+-- is. The host's own word is nobody's, and what was set aside (quarantined) stands behind nothing.
+CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
+RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE line (scope_id, seq, source_scope_id, source_seq) AS (
+        SELECT k.scope_id, k.seq, k.scope_id, k.seq
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        UNION
+        SELECT n.scope_id, n.seq, l.source_scope_id, l.source_seq
+        FROM line n
+        JOIN memory.lineage l
+            ON l.agent_key = p_agent AND l.scope_id = n.source_scope_id AND l.seq = n.source_seq
+        WHERE NOT EXISTS (
+            SELECT
+            FROM memory.observation_states t
+            WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
+              AND t.status = 'quarantined'
+        )
+    ), said AS (
+        SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at
+        FROM line n
+        JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
+        WHERE e.user_id IS NOT NULL
+    ), known AS (
+        SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
+            (
+                SELECT min(s.created_at)
+                FROM memory.scopes s
+                WHERE s.agent_key = p_agent AND s.owner = 'u:' || u.user_id AND s.name = ''
+            ),
+            (SELECT min(m.joined_at) FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = u.user_id)
+        ) AS since
+        FROM (SELECT DISTINCT s.user_id FROM said s) u
+    )
+    SELECT s.scope_id, s.seq, k.person, bool_or(
+        s.created_at - make_interval(secs => p_new_days * 86400) >= coalesce(k.since, s.created_at + interval '1 second')
+        OR s.created_at - make_interval(secs => p_new_days * 86400) < a.created_at
+    )
+    FROM said s
+    JOIN known k USING (user_id)
+    JOIN memory.agents a ON a.agent_key = p_agent
+    GROUP BY s.scope_id, s.seq, k.person
+$$;
+
+COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
+    'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';
 """
 
 SHAREABLE = """
@@ -253,60 +311,14 @@ COMMENT ON FUNCTION memory.alike(bigint, bigint, integer, text[], bigint[], inte
     'What scopes know that has words in common with an observation; one row per observation.';
 """
 
-PEOPLE_BEHIND = """
--- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons on whose word these observations rest, by their own
--- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
--- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
--- is. The host's own word is nobody's.
-CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
-RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
-LANGUAGE sql STABLE
-AS $$
-    WITH RECURSIVE line (scope_id, seq, source_scope_id, source_seq) AS (
-        SELECT k.scope_id, k.seq, k.scope_id, k.seq
-        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-        UNION
-        SELECT n.scope_id, n.seq, l.source_scope_id, l.source_seq
-        FROM line n
-        JOIN memory.lineage l
-            ON l.agent_key = p_agent AND l.scope_id = n.source_scope_id AND l.seq = n.source_seq
-    ), said AS (
-        SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at
-        FROM line n
-        JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
-        WHERE e.user_id IS NOT NULL
-    ), known AS (
-        SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
-            (
-                SELECT min(s.created_at)
-                FROM memory.scopes s
-                WHERE s.agent_key = p_agent AND s.owner = 'u:' || u.user_id AND s.name = ''
-            ),
-            (SELECT min(m.joined_at) FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = u.user_id)
-        ) AS since
-        FROM (SELECT DISTINCT s.user_id FROM said s) u
-    )
-    SELECT s.scope_id, s.seq, k.person, bool_or(
-        s.created_at - make_interval(secs => p_new_days * 86400) >= coalesce(k.since, s.created_at + interval '1 second')
-        OR s.created_at - make_interval(secs => p_new_days * 86400) < a.created_at
-    )
-    FROM said s
-    JOIN known k USING (user_id)
-    JOIN memory.agents a ON a.agent_key = p_agent
-    GROUP BY s.scope_id, s.seq, k.person
-$$;
-
-COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
-    'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';
-"""
-
 DERIVED = """
--- memory.derived(agent_key, scope_ids, seqs, lost_scope_ids, lost_seqs): what can't stay when the observations (scope_ids[i],
--- seqs[i]) go and (lost_scope_ids[i], lost_seqs[i]) lose some of their evidence. One row per observation that was made of
--- them, over all levels, without themselves. What was made of one source alone (lineage.whole) stays while another such source
--- is left that said the same and isn't quarantined; what was merged of several goes when any of them goes or loses a word: it is judged anew.
+-- memory.derived(agent_key, scope_ids, seqs, evidence_ids): what can't stay when the observations (scope_ids[i], seqs[i]) go
+-- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
+-- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't quarantined, or
+-- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
+-- judged anew.
 CREATE OR REPLACE FUNCTION memory.derived(
-    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_lost_scope_ids bigint[], p_lost_seqs integer[]
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 )
 RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE plpgsql STABLE
@@ -322,7 +334,11 @@ DECLARE
 BEGIN
     WITH RECURSIVE touched (scope_id, seq) AS (
         SELECT k.scope_id, k.seq
-        FROM unnest(p_scope_ids || p_lost_scope_ids, p_seqs || p_lost_seqs) AS k (scope_id, seq)
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        UNION
+        SELECT e.scope_id, e.seq
+        FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
         UNION
         SELECT l.scope_id, l.seq
         FROM touched t
@@ -342,7 +358,7 @@ BEGIN
             HAVING bool_or(
                 NOT l.whole
                 AND (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_touched_scope_ids, v_touched_seqs))
-            ) OR bool_and(
+            ) OR (bool_and(
                 (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
                 OR EXISTS (
                     SELECT
@@ -350,7 +366,14 @@ BEGIN
                     WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
                       AND t.status = 'quarantined'
                 )
-            )
+            ) AND NOT EXISTS (
+                SELECT
+                FROM memory.observations o
+                JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+                WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
+                  AND (e.user_id IS NOT NULL OR e.session_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND e.evidence_id <> ALL (p_evidence_ids)
+            ))
         ) c;
         EXIT WHEN v_more_scope_ids IS NULL;
         v_scope_ids := v_scope_ids || v_more_scope_ids;
@@ -364,8 +387,284 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[]) IS
     'What was made of observations that go or lose evidence, and can''t stay; one row per observation.';
+"""
+
+DETACH = """
+-- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
+-- was made of them stays for the sake of its others, and they themselves aren't judged anew. Nothing comes back. Belongs after
+-- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
+CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+DECLARE
+    v_scope_ids bigint[];
+    v_seqs integer[];
+BEGIN
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
+        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+        RETURNING l.scope_id, l.seq
+    ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
+
+    UPDATE memory.judged j
+    SET outcome = 'refused', reason = 'taken_out', seq = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
+    'Takes observations out of the sources of what stays.';
+"""
+
+HELD = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
+-- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE line (scope_id, seq) AS (
+        SELECT o.scope_id, o.seq
+        FROM memory.observations o
+        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+        WHERE o.agent_key = p_agent
+          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+          AND EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+                  WHEN 'group' THEN s.owner = 'g:' || h.target
+                  WHEN 'session' THEN o.session_id = h.target
+                  ELSE EXISTS (
+                      SELECT FROM memory.user_ids(p_agent, h.target) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                  )
+              END
+          )
+        UNION
+        SELECT k.source_scope_id, k.source_seq
+        FROM line n
+        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+    )
+    SELECT n.scope_id, n.seq FROM line n
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+HELD_BEFORE = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.scope_id, o.seq
+    FROM memory.observations o
+    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+    WHERE o.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND EXISTS (
+          SELECT FROM memory.holds h
+          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+              WHEN 'group' THEN s.owner = 'g:' || h.target
+              WHEN 'session' THEN o.session_id = h.target
+              ELSE EXISTS (
+                  SELECT FROM memory.user_ids(p_agent, h.target) i
+                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+              )
+          END
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+READ_MESSAGES = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              WITH RECURSIVE seen AS MATERIALIZED (
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+              ), line (agent_key, scope_id, seq) AS (
+                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+                  UNION
+                  SELECT k.agent_key, k.source_scope_id, k.source_seq
+                  FROM line n
+                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+              )
+              SELECT e.session_id, e.number
+              FROM line n
+              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+"""
+
+READ_MESSAGES_BEFORE = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              SELECT e.session_id, e.number
+              FROM memory.visible_scopes(p_agent, p_user) v
+              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
+              WHERE e.scope_id = p_scope AND e.seq = p_seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
 """
 
 FORGET_CLOSURE = """
@@ -395,8 +694,6 @@ DECLARE
     v_held_seqs integer[] := '{}';
     v_held_session_ids text[] := '{}';
     v_held_numbers bigint[] := '{}';
-    v_lost_scope_ids bigint[];
-    v_lost_seqs integer[];
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
     v_round_session_ids text[];
@@ -482,15 +779,6 @@ BEGIN
               OR (e.session_id, e.number) IN (SELECT * FROM unnest(session_ids, numbers))
           );
 
-        SELECT coalesce(array_agg(e.scope_id), '{}'), coalesce(array_agg(e.seq), '{}')
-        INTO v_lost_scope_ids, v_lost_seqs
-        FROM (
-            SELECT DISTINCT e.scope_id, e.seq
-            FROM memory.evidence e
-            JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
-            WHERE e.agent_key = p_agent
-        ) e;
-
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (
@@ -520,7 +808,7 @@ BEGIN
             )
             UNION
             SELECT d.scope_id, d.seq
-            FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d
+            FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
         ) o
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
@@ -749,6 +1037,8 @@ DECLARE
         FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
     );
+    v_made_scope_ids bigint[];
+    v_made_seqs integer[];
     v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -765,11 +1055,12 @@ BEGIN
     ) SELECT 'consolidations', count(*) FROM gone;
 
     -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
-    -- another source is the cause: then it is judged anew without that one.
+    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
+    -- stood there, when that person is forgotten.
     WITH changed AS (
         UPDATE memory.judged j
-        SET outcome = CASE WHEN c.lost_a_source THEN 'waiting' ELSE 'refused' END,
-            reason = CASE WHEN c.lost_a_source THEN 'lost_a_source' ELSE 'taken_out' END,
+        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
             seq = NULL
         FROM (
             SELECT k.scope_id, k.seq, EXISTS (
@@ -806,6 +1097,12 @@ BEGIN
         RETURNING 1
     ) SELECT 'judged', count(*) FROM gone;
 
+    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
+    INTO v_made_scope_ids, v_made_seqs
+    FROM memory.lineage l
+    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
+    WHERE l.agent_key = p_agent;
+
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
@@ -814,6 +1111,16 @@ BEGIN
           AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
 
     RETURN QUERY
     WITH gone AS (
@@ -1332,235 +1639,6 @@ CREATE POLICY service ON memory.retrievals USING (
 );
 """
 
-HELD = """
--- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
--- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
-CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
-    WITH RECURSIVE line (scope_id, seq) AS (
-        SELECT o.scope_id, o.seq
-        FROM memory.observations o
-        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
-        WHERE o.agent_key = p_agent
-          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-          AND EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-                  WHEN 'group' THEN s.owner = 'g:' || h.target
-                  WHEN 'session' THEN o.session_id = h.target
-                  ELSE EXISTS (
-                      SELECT FROM memory.user_ids(p_agent, h.target) i
-                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-                  )
-              END
-          )
-        UNION
-        SELECT k.source_scope_id, k.source_seq
-        FROM line n
-        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
-    )
-    SELECT n.scope_id, n.seq FROM line n
-$$;
-
-COMMENT ON FUNCTION memory.held_observations(bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
-
--- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
-CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT m.session_id, m.number
-    FROM memory.messages m
-    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
-    WHERE m.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND (
-          EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
-                  WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'session' THEN m.session_id = h.target
-              END
-          )
-          OR EXISTS (
-              SELECT FROM memory.evidence e
-              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
-              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
-          )
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
-"""
-
-HELD_BEFORE = """
--- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said.
-CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
-    SELECT o.scope_id, o.seq
-    FROM memory.observations o
-    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
-    WHERE o.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND EXISTS (
-          SELECT FROM memory.holds h
-          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-              WHEN 'group' THEN s.owner = 'g:' || h.target
-              WHEN 'session' THEN o.session_id = h.target
-              ELSE EXISTS (
-                  SELECT FROM memory.user_ids(p_agent, h.target) i
-                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-              )
-          END
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_observations(bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
-
--- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
-CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT m.session_id, m.number
-    FROM memory.messages m
-    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
-    WHERE m.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND (
-          EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
-                  WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'session' THEN m.session_id = h.target
-              END
-          )
-          OR EXISTS (
-              SELECT FROM memory.evidence e
-              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
-              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
-          )
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
-"""
-
-READ_MESSAGES = """
--- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
--- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
--- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
--- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
--- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
-CREATE OR REPLACE FUNCTION memory.read_messages(
-    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
-    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
-) RETURNS TABLE (
-    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
-    said_at timestamptz
-)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_custom_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
-    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
-    WHERE (p_session IS NULL OR m.session_id = p_session)
-      AND (
-          p_scope IS NULL
-          OR (m.session_id, m.number) IN (
-              WITH RECURSIVE seen AS MATERIALIZED (
-                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
-              ), line (agent_key, scope_id, seq) AS (
-                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
-                  UNION
-                  SELECT k.agent_key, k.source_scope_id, k.source_seq
-                  FROM line n
-                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
-                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
-              )
-              SELECT e.session_id, e.number
-              FROM line n
-              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
-          )
-      )
-      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
-    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
-    LIMIT p_limit;
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION memory.read_messages(
-    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
-) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.read_messages(
-    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
-) IS 'The messages that a user of an agent may read, newest first; one row per message.';
-"""
-
-READ_MESSAGES_BEFORE = """
--- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
--- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
--- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
--- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
--- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
-CREATE OR REPLACE FUNCTION memory.read_messages(
-    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
-    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
-) RETURNS TABLE (
-    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
-    said_at timestamptz
-)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_custom_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
-    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
-    WHERE (p_session IS NULL OR m.session_id = p_session)
-      AND (
-          p_scope IS NULL
-          OR (m.session_id, m.number) IN (
-              SELECT e.session_id, e.number
-              FROM memory.visible_scopes(p_agent, p_user) v
-              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
-              WHERE e.scope_id = p_scope AND e.seq = p_seq
-          )
-      )
-      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
-    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
-    LIMIT p_limit;
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION memory.read_messages(
-    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
-) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.read_messages(
-    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
-) IS 'The messages that a user of an agent may read, newest first; one row per message.';
-"""
-
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1592,6 +1670,7 @@ def upgrade() -> None:
     run(HELD)
     run(READ_MESSAGES)
     run(FORGET_CLOSURE)
+    run(DETACH)
     run(ERASE)
     run(ERASE_AGENT)
     run(V_PROPAGATION_FLOW)

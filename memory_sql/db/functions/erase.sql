@@ -21,6 +21,8 @@ DECLARE
         FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
     );
+    v_made_scope_ids bigint[];
+    v_made_seqs integer[];
     v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -37,11 +39,12 @@ BEGIN
     ) SELECT 'consolidations', count(*) FROM gone;
 
     -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
-    -- another source is the cause: then it is judged anew without that one.
+    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
+    -- stood there, when that person is forgotten.
     WITH changed AS (
         UPDATE memory.judged j
-        SET outcome = CASE WHEN c.lost_a_source THEN 'waiting' ELSE 'refused' END,
-            reason = CASE WHEN c.lost_a_source THEN 'lost_a_source' ELSE 'taken_out' END,
+        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
             seq = NULL
         FROM (
             SELECT k.scope_id, k.seq, EXISTS (
@@ -78,6 +81,12 @@ BEGIN
         RETURNING 1
     ) SELECT 'judged', count(*) FROM gone;
 
+    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
+    INTO v_made_scope_ids, v_made_seqs
+    FROM memory.lineage l
+    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
+    WHERE l.agent_key = p_agent;
+
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
@@ -86,6 +95,16 @@ BEGIN
           AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
 
     RETURN QUERY
     WITH gone AS (

@@ -24,8 +24,6 @@ DECLARE
     v_held_seqs integer[] := '{}';
     v_held_session_ids text[] := '{}';
     v_held_numbers bigint[] := '{}';
-    v_lost_scope_ids bigint[];
-    v_lost_seqs integer[];
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
     v_round_session_ids text[];
@@ -111,15 +109,6 @@ BEGIN
               OR (e.session_id, e.number) IN (SELECT * FROM unnest(session_ids, numbers))
           );
 
-        SELECT coalesce(array_agg(e.scope_id), '{}'), coalesce(array_agg(e.seq), '{}')
-        INTO v_lost_scope_ids, v_lost_seqs
-        FROM (
-            SELECT DISTINCT e.scope_id, e.seq
-            FROM memory.evidence e
-            JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
-            WHERE e.agent_key = p_agent
-        ) e;
-
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (
@@ -149,7 +138,7 @@ BEGIN
             )
             UNION
             SELECT d.scope_id, d.seq
-            FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d
+            FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
         ) o
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));

@@ -1,7 +1,7 @@
 -- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons on whose word these observations rest, by their own
 -- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
 -- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
--- is. The host's own word is nobody's.
+-- is. The host's own word is nobody's, and what was set aside (quarantined) stands behind nothing.
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
 LANGUAGE sql STABLE
@@ -14,6 +14,12 @@ AS $$
         FROM line n
         JOIN memory.lineage l
             ON l.agent_key = p_agent AND l.scope_id = n.source_scope_id AND l.seq = n.source_seq
+        WHERE NOT EXISTS (
+            SELECT
+            FROM memory.observation_states t
+            WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
+              AND t.status = 'quarantined'
+        )
     ), said AS (
         SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at
         FROM line n

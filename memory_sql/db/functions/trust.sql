@@ -13,7 +13,12 @@ AS $$
     )
     SELECT min(
         CASE o.source_kind
-            WHEN 'propagation' THEN 3  -- it has sources, which are in the line
+            WHEN 'propagation' THEN CASE
+                WHEN EXISTS (
+                    SELECT FROM memory.lineage k WHERE k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+                ) THEN 3  -- these are in the line
+                ELSE 2  -- somebody has said so there
+            END
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
                 (

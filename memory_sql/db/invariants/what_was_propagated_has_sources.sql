@@ -1,10 +1,14 @@
--- Every observation that a propagation made has a source, believed to be said by a user or the host, and so has every judgement
+-- Every observation that a propagation made has a source, or somebody who said so there, believed to be said by a user or the host, and so has every judgement
 -- that says so; what is judged to have gone is there.
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq) AS key, '0 sources' AS detail
 FROM memory.observations o
 JOIN memory.agents a USING (agent_key)
 WHERE o.source_kind = 'propagation' AND NOT EXISTS (
     SELECT FROM memory.lineage l WHERE (l.agent_key, l.scope_id, l.seq) = (o.agent_key, o.scope_id, o.seq)
+) AND NOT EXISTS (
+    SELECT FROM memory.evidence e
+    WHERE (e.agent_key, e.scope_id, e.seq) = (o.agent_key, o.scope_id, o.seq)
+      AND (e.user_id IS NOT NULL OR e.session_id IS NULL AND e.run_id IS NULL)
 )
 UNION ALL
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('trust %s', memory.trust(o.agent_key, o.scope_id, o.seq))

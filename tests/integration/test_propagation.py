@@ -137,6 +137,16 @@ async def test_preference_shown_by_several_groups_reaches_everybody(memory: Memo
     assert len(result.judged[0].sources) == 3
 
 
+async def test_whichever_group_says_it_last_all_wordings_count(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    await learn_in_group(memory, "atlas", "jo", ASYNC)
+    await learn_in_group(memory, "eden", "gene", ASYNC)
+    last = await learn_in_group(memory, "eden", "mia", "The team prefers asynchronous communication to meetings.")
+    assert len((await propagate(memory, last)).propagated) >= 1
+    assert len(await known(memory, "c")) == 1
+
+
 async def test_preference_of_one_person_never_leaves(memory: Memory, parrot: Parrot) -> None:
     """R099, the seed's own example; the model would share it."""
     await belong(memory, "eden", "gene", "mia")

@@ -335,19 +335,27 @@ async def _retract(session: Session, asked: Asked, agent_key: int, spread: Sprea
     return await _rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 
-async def recount(session: Session, asked: Asked, agent_key: int) -> list[int]:
-    """Takes out of the collective scope what too few people stand behind, now that two of them are one; it is judged anew.
+async def withdraw(
+    session: Session, asked: Asked, agent_key: int, choose: Callable[[], Awaitable[Collection[Key]]]
+) -> tuple[str, ...]:
+    """Takes out what `choose` finds, as often as it is asked, with all that was made of it; it is judged anew.
 
-    Says which scopes are to be told anew. The caller has locked the agent, so that nobody counts people meanwhile.
+    What a legal hold keeps stays. Says what has gone.
     """
-    repository = PropagationRepository(session, agent_key)
 
     async def look() -> Spread:
-        keys = await repository.too_few_behind()
-        return Spread((), await ForgettingRepository(session, agent_key).closure(Seeds(observations=keys)))
+        closure = await ForgettingRepository(session, agent_key).closure(Seeds(observations=tuple(await choose())))
+        return Spread((), closure)
 
-    spread = await _locked(session, agent_key, look)
-    return await _retract(session, asked, agent_key, spread) if spread.closure.observations else []
+    if not await choose():
+        return ()
+    found = await _locked(session, agent_key, look)
+    going = found.closure.observations
+    tainted = await _rewind(session, asked, agent_key, going, "retract")
+    await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
+    await ForgettingRepository(session, agent_key).erase(found.closure, (), (), asked.now)
+    await _rebuild(session, asked, agent_key, tainted, found.scopes)
+    return tuple(observation_id(*key) for key in going)
 
 
 async def _rewind(session: Session, asked: Asked, agent_key: int, keys: Collection[Key], reason: str) -> list[int]:
@@ -500,6 +508,7 @@ async def archive(
     changes = [Change(one, "archived", "leave", more=_because(one, {})) for one in found.standings]
     changes += [Change(one, "active", "leave") for one in found.replaced]
     await repository.change(changes, asked.entry)
+    await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
     await _erase_derived(session, asked, agent_key, found.closure)
     await repository.raise_epochs(found.scopes)
     withheld = await _rebuild(session, asked, agent_key, tainted, found.scopes)

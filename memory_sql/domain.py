@@ -483,13 +483,17 @@ class Judged(Value):
 
 
 class PropagateResult(Value):
-    """What a propagation of one scope decided. `run_ids`: one for each batch, none where there was nothing to judge."""
+    """What a propagation decided, of one scope or, where `scope` is None, of several of an agent.
 
-    scope: ScopeRef
+    `run_ids`: one for each batch, none where there was nothing to judge. `failed` says of which scope it failed, and why.
+    """
+
+    scope: ScopeRef | None
     judged: tuple[Judged, ...] = ()
     run_ids: tuple[int, ...] = ()
     model: str | None = None
     dry_run: bool = False
+    failed: dict[str, str] = Field(default_factory=dict)
 
     @property
     def propagated(self) -> tuple[Judged, ...]:
@@ -671,15 +675,18 @@ class MaintainResult(Value):
 class Backlog(Value):
     """What waits. `due`: could be done now, and nobody is at it; `oldest_due_at`: since when the longest of them has been.
 
-    `retrying` failed and will be tried again later; `dead` was given up and waits for a person.
+    `due_propagations` are scopes whose text has taken in what should be judged for wider ones. `retrying` failed and will be
+    tried again later; `dead` was given up and waits for a person, as do the claims that are `held` (`Memory.review`).
     """
 
     due_sessions: int
     due_scopes: int
+    due_propagations: int
     oldest_due_at: datetime | None
     in_progress: int
     retrying: int
     dead: int
+    held: int
 
 
 class DeadRun(Value):
@@ -922,7 +929,8 @@ class RetrievalStats(Value):
 
 
 class Stats(Value):
-    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs. `propagated` are observations
+    that were made of those of narrower scopes; `held`, claims that wait for a person.
 
     `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
     and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
@@ -939,6 +947,9 @@ class Stats(Value):
     pending: int
     due_scopes: int
     consolidations: int
+    propagated: int
+    due_propagations: int
+    held: int
     runs: dict[str, int]
     input_tokens: int
     output_tokens: int

@@ -505,43 +505,6 @@ class Memory:
         """
         return await self._work.consolidate(id_of("agent_id", agent_id), scope_key(scope_id), reason)
 
-    async def propagate(self, *, agent_id: object, scope_id: int, dry_run: bool = False) -> PropagateResult:
-        """Judges what the scope's text has taken in for the scopes one level up, and stores there what may go.
-
-        From an individual scope to the groups of its user, from a group to the collective scope. What was decided before
-        isn't judged again. `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when
-        the model fails (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
-        """
-        return await self._work.propagate(id_of("agent_id", agent_id), scope_key(scope_id), dry_run=dry_run)
-
-    async def held_claims(self, *, agent_id: object, limit: int = 100) -> Sequence[HeldClaim]:
-        """Claims that many new users made at once, and that wait for `review`, oldest first."""
-        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
-        async with self.database.statement(principal=service(agent)) as unit:
-            agent_key = await agent_key_of(unit, agent)
-            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
-
-    async def review(
-        self, observation_id: str, *, agent_id: object, target_scope_id: int, release: bool, actor: str | None = None
-    ) -> None:
-        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
-        agent, source, target = (
-            id_of("agent_id", agent_id),
-            parse_observation_id(observation_id),
-            scope_key(target_scope_id),
-        )
-        now = self.now()
-        async with self.database.transaction(principal=service(agent)) as unit:
-            agent_key = await agent_key_of(unit, agent)
-            if agent_key is None:
-                raise NotFoundError("agent", agent)
-            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
-            outcome: Literal["released", "refused"] = "released" if release else "refused"
-            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, now):
-                raise NotFoundError("held claim", observation_id)
-            entry = Entry(actor, None, now)
-            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
-
     async def run_due(self, *, agent_id: object | None = None, limit: int = 100) -> RunDueResult:
         """Does what is due, of one agent or of all: forms, consolidates, propagates, embeds; a failure stops no other.
 
@@ -825,6 +788,57 @@ class Memory:
                 trimmed = budgets.added(trimmed, done)
         return trimmed
 
+    # What goes to wider scopes of what was made
+
+    async def propagate(
+        self, *, agent_id: object, scope_id: int | None = None, dry_run: bool = False
+    ) -> PropagateResult:
+        """Judges what a scope's text has taken in for the scopes one level up, and stores there what may go.
+
+        From an individual scope to the groups of its user, from a group to the collective scope. Without `scope_id`, of each
+        scope of the agent with something to judge, first the individual ones: what their groups gain by it waits for the
+        next text; a scope that fails is in `failed` and stops no other. What was decided before isn't judged again.
+        `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when the model fails
+        (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
+        """
+        agent = id_of("agent_id", agent_id)
+        if scope_id is None:
+            return await self._work.propagate_all(agent, dry_run=dry_run)
+        return await self._work.propagate(agent, scope_key(scope_id), dry_run=dry_run)
+
+    async def held_claims(
+        self, *, agent_id: object, limit: int = 100, session: Session | None = None
+    ) -> Sequence[HeldClaim]:
+        """Claims that many new users made at once, and that wait for `review`, oldest first."""
+        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
+        async with self.database.statement(session, service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
+
+    async def review(
+        self,
+        observation_id: str,
+        *,
+        agent_id: object,
+        target_scope_id: int,
+        release: bool,
+        actor: object | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> None:
+        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
+        agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
+        target, entry = scope_key(target_scope_id), Entry(optional_id("actor", actor), reason_of(reason), self.now())
+        outcome: Literal["released", "refused"] = "released" if release else "refused"
+        async with self.database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
+            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, entry.at):
+                raise NotFoundError("held claim", observation_id)
+            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
+
     # What a person corrects; each takes effect in the next context, and is an event with who did it and why
 
     async def update(
@@ -1045,24 +1059,27 @@ class Memory:
         """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
 
         It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
-        before. What is said under either id goes on to belong to that id. What the collective scope knows only because
-        they counted as two people is taken out of it. Done twice, it is done once. Raises `InputError` where `user_id`
-        stands for somebody else already, and where a circle would come about; `HeldError` where a hold keeps that.
+        before. What is said under either id goes on to belong to that id. What everybody knows because several people had
+        said so is taken out where fewer than enough of them are left. Done twice, it is done once. Raises `InputError`
+        where `user_id` stands for somebody else already, and where a circle would come about.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
-        by, why = optional_id("actor", actor), reason_of(reason)
+        asked = self._asked({"agent_id": agent, "user_id": None, "session_id": None}, actor, reason)
         if user == into:
             raise InputError("a user can't be merged into themselves")
         async with self.database.transaction(session, service(agent)) as unit:
-            agent_key = (await ensure_agent(unit, agent, now)).key
+            known = await ensure_agent(unit, agent, now)
+            agent_key, least = known.key, self.settings.of_agent(known.settings).propagation_min_people
             await lock_agent(unit, agent_key)
-            alias, is_new = await AliasRepository(unit, agent_key).open(user, into, now)
+            aliases, propagations = AliasRepository(unit, agent_key), PropagationRepository(unit, agent_key)
+            alias, is_new = await aliases.open(user, into, now)
             if is_new:
-                detail = {"action": "merge", "user_id": user, "into_user_id": into}
-                await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
-                nobody = {"agent_id": agent, "user_id": None, "session_id": None}
-                await corrections.recount(unit, self._asked(nobody, actor, reason), agent_key)
+                few = partial(propagations.too_few_behind, await aliases.user_ids(user), least)
+                gone = await corrections.withdraw(unit, asked, agent_key, few)
+                detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
+                detail |= {"retracted": list(gone)} if gone else {}
+                await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
         return alias
 
     async def unmerge_users(
@@ -1507,7 +1524,8 @@ class Memory:
     ) -> tuple[RetainedMessage, ...]:
         """The messages behind an observation, of those that `messages` shows this user, oldest first.
 
-        Behind what was said more often, the newest. Raises `NotFoundError`, also for what exists and this user may not see.
+        Behind what was said more often, the newest; behind what was propagated, those of its sources in scopes that the user
+        may see: their own, not another member's. Raises `NotFoundError`, also for what exists and this user may not see.
         """
         found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
         principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)

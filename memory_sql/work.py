@@ -16,14 +16,15 @@ from typing import Literal, get_args
 from memory_sql import consolidation, formation, propagation, vectors
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
-from memory_sql.db.agents import agent_key_of
+from memory_sql.db.agents import agent_key_of, find_agent
 from memory_sql.db.observations import ObservationRepository
+from memory_sql.db.propagations import PropagationRepository
 from memory_sql.db.runs import RunRepository, TakenRun
 from memory_sql.db.scopes import DueColumn, ScopeRepository, ScopeState
 from memory_sql.db.sessions import SessionRepository, SessionState
 from memory_sql.db.states import StateRepository
 from memory_sql.db.vectors import find_vectors
-from memory_sql.domain import ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult
+from memory_sql.domain import ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult, ScopeRef
 from memory_sql.errors import (
     BudgetError,
     BusyError,
@@ -36,6 +37,7 @@ from memory_sql.errors import (
     StaleError,
 )
 from memory_sql.llm import LanguageModel
+from memory_sql.llm.dialogue import NO_CALL
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.retry import pause
 
@@ -154,6 +156,25 @@ class Work:
             superseded=applied.superseded,
         )
 
+    async def propagate_all(self, agent_id: str, *, dry_run: bool) -> PropagateResult:
+        """Of each scope with something to judge; one that fails stops no other."""
+        async with self._database.statement() as unit:
+            agent = await find_agent(unit, agent_id)
+            if agent is None:
+                raise NotFoundError("agent", agent_id)
+            settings = self._settings.of_agent(agent.settings)
+            found = PropagationRepository(unit, agent.key)
+            scopes = await found.scopes(settings.propagation_excluded_users) if settings.propagation else []
+        done, failed = [], {}
+        for scope_id in scopes:
+            try:
+                done.append(await self.propagate(agent_id, scope_id, dry_run=dry_run))
+            except (DatabaseError, ConfigurationError):
+                raise
+            except MemorySQLError as error:
+                failed[f"propagation of scope {scope_id} of agent {agent_id}"] = str(error)
+        return _told(None, done, dry_run=dry_run).model_copy(update={"failed": failed})
+
     async def propagate(self, agent_id: str, scope_id: int, *, dry_run: bool) -> PropagateResult:
         async with self._database.statement() as unit:
             agent_key = await agent_key_of(unit, agent_id)
@@ -161,7 +182,7 @@ class Work:
             raise NotFoundError("agent", agent_id)
         scope, loaded = await self._load_claims(agent_id, agent_key, scope_id, propagation.ASKED)
         if dry_run and loaded is not None:
-            return _told(scope, [await self._judge(loaded, propagation.show)], dry_run=True)
+            return _told(scope.ref, [await self._judge(loaded, propagation.show)], dry_run=True)
         return await self._propagate_from(agent_id, scope, loaded)
 
     async def _load_claims(
@@ -184,7 +205,7 @@ class Work:
             loaded = (
                 (await self._load_claims(agent_id, agent_key, scope_id, reason, new_only=True))[1] if more else None
             )
-        return _told(scope, done)
+        return _told(scope.ref, done)
 
     async def _judge(self, loaded: propagation.Loaded, finish: propagation.Finish) -> PropagateResult:
         settings, llm = self._settings.of_agent(loaded.scope.agent_settings), self._llm
@@ -442,12 +463,13 @@ def _sum(a: FormResult, b: FormResult) -> FormResult:
     )
 
 
-def _told(scope: ScopeState, done: Sequence[PropagateResult], *, dry_run: bool = False) -> PropagateResult:
+def _told(scope: ScopeRef | None, done: Sequence[PropagateResult], *, dry_run: bool = False) -> PropagateResult:
     """What several calls decided, as one."""
+    models = [one.model for one in reversed(done) if one.model is not None]
     return PropagateResult(
-        scope=scope.ref,
+        scope=scope,
         judged=tuple(item for one in done for item in one.judged),
         run_ids=tuple(run_id for one in done for run_id in one.run_ids),
-        model=next((one.model for one in reversed(done)), None),
+        model=next((model for model in models if model != NO_CALL.model), next(iter(models), None)),
         dry_run=dry_run,
     )

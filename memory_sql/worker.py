@@ -308,5 +308,5 @@ def _told(done: RunDueResult) -> Iterator[str]:
             name, version = consolidated.scope.id, consolidated.version
             yield f"scope s{name}: {consolidated.absorbed} observations absorbed by version {version}"
     for judged in done.propagated:
-        if judged.judged:
+        if judged.judged and judged.scope is not None:
             yield f"scope s{judged.scope.id}: {len(judged.propagated)} of {len(judged.judged)} claims propagated"

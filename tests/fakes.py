@@ -65,6 +65,23 @@ def _finding(item: Item) -> dict[str, Any]:
     return {"content": item[0], "sources": list(item[2]) if len(item) == 3 else [1]}
 
 
+def promoted(task: PropagationTask, said: Callable[[str], str] = str) -> str:
+    """All of it goes everywhere, as `said`."""
+    decisions = [
+        {
+            "n": claim.n,
+            "to": to,
+            "personal": False,
+            "general": True,
+            "valuable": True,
+            "text": said(claim.text),
+        }
+        for claim in task.claims
+        for to in claim.to
+    ]
+    return json.dumps({"decisions": decisions})
+
+
 class Parrot:
     """Remembers every word: an observation of each user's turn, a text of all that it is shown. Never refuses, and would
     share all of it with everybody.
@@ -103,19 +120,7 @@ class Parrot:
         other = self.promote(task) if self.promote else None
         if other is not None:
             return other
-        decisions = [
-            {
-                "n": claim.n,
-                "to": to,
-                "personal": False,
-                "general": True,
-                "valuable": True,
-                "text": self._said(claim.text),
-            }
-            for claim in task.claims
-            for to in claim.to
-        ]
-        return json.dumps({"decisions": decisions})
+        return promoted(task, self._said)
 
     def _said(self, text: str) -> str:
         return self.rewritten.get(text, text.partition(" said: ")[2] or text)

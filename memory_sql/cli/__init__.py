@@ -21,6 +21,7 @@ from memory_sql.cli import (
     knowledge,
     output,
     people,
+    propagation,
     reading,
     work,
 )
@@ -40,6 +41,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "form": conversations.form,
     "observe": knowledge.observe,
     "consolidate": knowledge.consolidate,
+    "propagate": propagation.propagate,
+    "held-claims": propagation.held_claims,
+    "review": propagation.review,
     "context": reading.context,
     "digest": reading.digest,
     "search": reading.search,

@@ -105,12 +105,10 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
 
 async def _finish(memory: Memory, agent: str, sessions: Sequence[str]) -> RunDueResult:
     """A file holds conversations that are over: forms them, then does what has become due."""
-    from memory_sql.domain import RunDueResult
-
     unformed = set(await memory.unformed_sessions(agent_id=agent))
     formed, failed = await form_each(memory, agent, [session for session in sessions if session in unformed])
     due = await memory.run_due(agent_id=agent)
-    return RunDueResult(formed=(*formed, *due.formed), consolidated=due.consolidated, failed={**failed, **due.failed})
+    return due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
 
 
 async def form_each(memory: Memory, agent: str, sessions: Sequence[str]) -> tuple[list[FormResult], dict[str, str]]:
@@ -164,6 +162,7 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "formed": sum(result.messages for result in formed),
         "observations": sum(len(result.observations) for result in formed),
         "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
+        "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
         "refused": refused(formed),
         "failed": done.failed if done else {},
         "model": model_of(formed),
@@ -198,6 +197,8 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
         )
     if report["consolidated"]:
         lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
+    if report["propagated"]:
+        lines.append(f"propagated {many(report['propagated'], 'claim')}")
     if report["refused"]:
         lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
     if hint:

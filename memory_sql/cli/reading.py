@@ -477,6 +477,7 @@ def stats_text(stats: Stats) -> str:
         "observations": f"{s.observations:,}, {s.pending:,} pending",
         "scopes": _counts(s.scopes) + (f"; {s.due_scopes:,} due" if s.due_scopes else ""),
         "texts": f"{s.consolidations:,} versions",
+        "propagated": f"{output.many(s.propagated, 'observation')}{_propagations(s)}",
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
         "queries": _queries(s.retrieval),
@@ -485,6 +486,11 @@ def stats_text(stats: Stats) -> str:
     if s.vectors_advised:
         facts["vectors"] += f"; advised for {', '.join(s.vectors_advised)}"
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
+
+
+def _propagations(stats: Stats) -> str:
+    due = f", {output.many(stats.due_propagations, 'scope')} due" if stats.due_propagations else ""
+    return due + (f", {output.many(stats.held, 'claim')} held" if stats.held else "")
 
 
 def _queries(retrieval: RetrievalStats) -> str:

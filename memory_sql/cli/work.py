@@ -38,7 +38,7 @@ def worker(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forms sessions and consolidates scopes as they become due.
+    """Forms sessions, consolidates scopes and propagates what they have learnt, as that becomes due.
 
     \b
     memory-sql worker
@@ -107,7 +107,7 @@ def _worked_text(worked: Worked) -> str:
     many = output.many
     return (
         f"formed {many(worked.formed, 'session')}, consolidated {many(worked.consolidated, 'scope')}, "
-        f"{worked.failed:,} failed, {worked.interrupted:,} interrupted"
+        f"propagated {many(worked.propagated, 'claim')}, {worked.failed:,} failed, {worked.interrupted:,} interrupted"
         + (f", embedded {many(worked.embedded, 'observation')}" if worked.embedded else "")
     )
 
@@ -151,7 +151,7 @@ def status(
 
     Due: could be done now, and nobody is at it; if that grows, start more workers. Retrying: failed, and tried again by
     itself. Given up: the model's answers were unusable several times in a row; the oldest are listed, for `retry` or
-    `discard`.
+    `discard`. Held: claims that many new users made at once; see `held-claims`.
     """
 
     async def work(memory: Memory) -> tuple[Backlog, list[DeadRun]]:
@@ -167,11 +167,13 @@ def status(
 def _backlog_text(backlog: Backlog) -> str:
     b, many = backlog, output.many
     due = f"{many(b.due_sessions, 'session')}, {many(b.due_scopes, 'scope')}"
+    due += f", {many(b.due_propagations, 'propagation')}" if b.due_propagations else ""
     facts = {
         "due": due + (f"; the oldest since {output.minute(b.oldest_due_at)}" if b.oldest_due_at else ""),
         "in progress": f"{b.in_progress:,}",
         "retrying": f"{b.retrying:,}",
         "given up": f"{b.dead:,}",
+        **({"held": many(b.held, "claim")} if b.held else {}),
     }
     return "\n".join(f"{name:<12} {value}" for name, value in facts.items())
 

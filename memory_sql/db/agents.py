@@ -33,6 +33,7 @@ from memory_sql.db.tables import (
     AgentRow,
     Base,
     ConsolidationRow,
+    JudgedRow,
     MessageRow,
     ObservationRow,
     RunRow,
@@ -150,6 +151,9 @@ _COUNTS = select(
     .label("pending"),
     _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),
     _count(ConsolidationRow).label("consolidations"),
+    _count(ObservationRow, ObservationRow.source_kind == "propagation").label("propagated"),
+    _count(ScopeRow, ScopeRow.propagate_at <= func.now()).label("due_propagations"),
+    _count(JudgedRow, JudgedRow.outcome == "held").label("held"),
     _tokens(RunRow.input_tokens).label("input_tokens"),
     _tokens(RunRow.output_tokens).label("output_tokens"),
 )

@@ -201,7 +201,7 @@ class CorrectionRepository:
         return tuple((row.scope_id, row.seq) for row in rows)
 
     async def quarantined_sources(self, keys: Collection[Key]) -> list[tuple[Key, Key]]:
-        """`(made, source)` for each quarantined observation that these were made of."""
+        """`(made, source)` for each quarantined observation that these were merged of with others."""
         link, t = LineageRow, ObservationStateRow
         found = await self._session.execute(
             select(link.scope_id, link.seq, link.source_scope_id, link.source_seq)
@@ -214,7 +214,11 @@ class CorrectionRepository:
                     t.status == "quarantined",
                 ),
             )
-            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
+            .where(
+                link.agent_key == self._agent_key,
+                tuple_(link.scope_id, link.seq).in_(sorted(keys)),
+                ~link.whole,
+            )
         )
         return [((row.scope_id, row.seq), (row.source_scope_id, row.source_seq)) for row in found]
 

@@ -33,7 +33,6 @@ FUNCTIONS = (
     "peers",
     "alike",
     "derived",
-    "too_few_behind",
     "forget_closure",
     "tainted_versions",
     "speakers_of",

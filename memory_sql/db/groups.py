@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from memory_sql.db.corrections import Key
 from memory_sql.db.observations import STATUS
@@ -124,20 +123,17 @@ class GroupRepository:
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[Key, ...]:
         """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.
 
-        The host's own word is somebody's, the agent's isn't. What was propagated stands on what it was made of.
+        The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose
+        scopes it came.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
+        owners = [owner_key("individual", user) for user in users]
+        of_them, of_a_member = _made_in(_s.owner.in_(owners)), _made_in(_s.owner.not_in(owners))
         behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None), e.run_id.is_(None))
-        others = exists().where(behind, or_(of_another, of_the_host))
-        link, origin = LineageRow, aliased(ScopeRow)
-        is_made = and_(link.agent_key == o.agent_key, link.scope_id == o.scope_id, link.seq == o.seq)
-        from_where = and_(origin.agent_key == link.agent_key, origin.scope_id == link.source_scope_id)
-        owners = [owner_key("individual", user) for user in users]
-        of_elsewhere = exists().where(is_made, from_where, origin.owner.not_in(owners))
-        is_theirs = case((o.source_kind == "propagation", ~of_elsewhere), else_=theirs)
+        others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
@@ -145,7 +141,7 @@ class GroupRepository:
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
                 STATUS.in_(("active", "superseded")),
-                is_theirs,
+                or_(theirs, of_them),
                 ~others,
             )
             .order_by(o.scope_id, o.seq)
@@ -165,3 +161,11 @@ class GroupRepository:
 
 def _is_of_scope(member: Any) -> Any:
     return and_(member.agent_key == _s.agent_key, member.scope_id == _s.scope_id)
+
+
+def _made_in(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether an observation was made of one in a scope like that."""
+    line, o = LineageRow, ObservationRow
+    of_it = and_(line.agent_key == o.agent_key, line.scope_id == o.scope_id, line.seq == o.seq)
+    source = and_(_s.agent_key == line.agent_key, _s.scope_id == line.source_scope_id)
+    return select(line.seq).join(_s, source).where(of_it, condition).correlate(o).exists()

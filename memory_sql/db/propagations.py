@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
@@ -104,6 +105,31 @@ class PropagationRepository:
         rows = await self._session.execute(select(found).order_by(found.c.owner))
         return [Target(*row) for row in rows]
 
+    async def scopes(self, excluded: Sequence[str]) -> list[int]:
+        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first."""
+        s, j = ScopeRow, JudgedRow
+        target = func.memory.propagation_targets(self._agent_key, s.scope_id).table_valued("scope_id").lateral("target")
+        claim = self._shareable(s.scope_id, excluded).lateral("claim")
+        same = (
+            j.agent_key == self._agent_key,
+            j.source_scope_id == s.scope_id,
+            j.source_seq == claim.c.seq,
+            j.target_scope_id == target.c.scope_id,
+        )
+        undecided = (
+            select(claim.c.seq)
+            .select_from(target)
+            .join(claim, true())
+            .outerjoin(j, and_(*same))
+            .where(or_(j.outcome.is_(None), j.outcome.in_(OPEN)))
+            .correlate(s)
+        )
+        wanted = (s.agent_key == self._agent_key, s.kind.in_(("individual", "group")), s.is_active, s.done_seq > 0)
+        found = await self._session.scalars(
+            select(s.scope_id).where(*wanted, undecided.exists()).order_by(s.kind.desc(), s.scope_id)
+        )
+        return list(found)
+
     async def candidates(
         self, scope_id: int, target: Target, excluded: Sequence[str], limit: int, *, new_only: bool = False
     ) -> list[Candidate]:
@@ -153,7 +179,7 @@ class PropagationRepository:
             still |= {(scope_id, seq) for seq in found}
         return still
 
-    def _shareable(self, scope_id: int, excluded: Sequence[str]) -> Any:
+    def _shareable(self, scope_id: Any, excluded: Sequence[str]) -> Any:
         columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
         return func.memory.shareable(self._agent_key, scope_id, cast(list(excluded), ARRAY(Text))).table_valued(
             *(item.expression for item in columns), name="shareable"
@@ -210,6 +236,28 @@ class PropagationRepository:
         for row in await self._session.execute(select(found).order_by(found.c.person)):
             people[row.scope_id, row.seq].append(Person(row.person, row.established))
         return people
+
+    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[Key]:
+        """What everybody knows on the word of these users, among others, behind which fewer people stand than `least`."""
+        e, link, s = EvidenceRow, LineageRow, ScopeRow
+        said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
+        line = (
+            select(link.scope_id, link.seq)
+            .join(e, said)
+            .where(link.agent_key == self._agent_key, e.user_id.in_(user_ids))
+            .cte("line", recursive=True)
+        )
+        line = line.union(
+            select(link.scope_id, link.seq).where(
+                link.agent_key == self._agent_key,
+                link.source_scope_id == line.c.scope_id,
+                link.source_seq == line.c.seq,
+            )
+        )
+        collective = and_(s.agent_key == self._agent_key, s.scope_id == line.c.scope_id, s.kind == "collective")
+        found = await self._session.execute(select(line.c.scope_id, line.c.seq).join(s, collective))
+        people = await self.people([(row.scope_id, row.seq) for row in found], 0)
+        return [key for key, behind in people.items() if len(behind) < least]
 
     async def origins(self, keys: Collection[Key]) -> set[int]:
         """The scopes of what these were made of, over all levels."""
@@ -345,12 +393,6 @@ class PropagationRepository:
                 where=JudgedRow.outcome.in_(OPEN),
             )
         )
-
-    async def too_few_behind(self) -> tuple[Key, ...]:
-        """What everybody knows and too few people stand behind by now."""
-        found = func.memory.too_few_behind(self._agent_key).table_valued("scope_id", "seq")
-        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
-        return tuple((row.scope_id, row.seq) for row in rows)
 
     async def reopen(self, made: Collection[Key], but: Collection[Key], now: datetime) -> None:
         """What was made of several goes because of one of its sources: of the others it is judged anew."""

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from memory_sql.db.tables import (
+    AgentRow,
     Base,
     EventRow,
     EvidenceRow,
@@ -32,8 +33,8 @@ from memory_sql.people import RenameKind
 
 Column = InstrumentedAttribute[Any]
 
-# Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen` and `events.detail` hold them
-# in their own way.
+# Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen`, `events.detail` and
+# `agents.settings` hold them in their own way.
 IDS: Mapping[RenameKind, Sequence[Column]] = {
     "user": (
         SessionRow.user_id,
@@ -62,13 +63,19 @@ DETAILS: Mapping[RenameKind, Sequence[str]] = {
     "group": ("group_id",),
     "session": ("session_id",),
 }
+SETTINGS: Mapping[RenameKind, Sequence[str]] = {
+    "user": ("propagation_excluded_users",),
+    "group": ("propagation_names_in",),
+    "session": (),
+}
 OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
     "user": ("individual", "entity"),
     "group": ("group",),
     "session": ("session",),
 }
 TABLES = (
-    ScopeRow, MemberRow, SessionRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow, UserAliasRow,
+    AgentRow, ScopeRow, MemberRow, SessionRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
+    UserAliasRow,
 )  # fmt: skip
 
 
@@ -157,6 +164,7 @@ class RenameRepository:
             ScopeRow: [Change(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
             HoldRow: [Change(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
             EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
+            AgentRow: [self._in_settings(key) for key in SETTINGS[self._kind]],
             RunRow: [self._in_prompts(), *self._in_errors()],
         }
         if self._kind == "user":
@@ -170,6 +178,14 @@ class RenameRepository:
     def _in_detail(self, key: str) -> Change:
         renamed = func.jsonb_set(EventRow.detail, cast([key], ARRAY(Text)), func.to_jsonb(cast(self._new, Text)))
         return Change(EventRow.detail, EventRow.detail[key].astext == self._old, renamed)
+
+    def _in_settings(self, key: str) -> Change:
+        """A list of ids: who was kept out of something is kept out under the new id."""
+        ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
+        renamed = case((ids.c.value == self._old, self._new), else_=ids.c.value)
+        listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
+        value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
+        return Change(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)
 
     def _in_prompts(self) -> Change:
         """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""

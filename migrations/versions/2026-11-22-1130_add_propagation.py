@@ -24,7 +24,6 @@ BACKFILL = "UPDATE memory.scopes SET propagated_version = version WHERE version 
 
 FUNCTIONS_DROPPED = (
     "detach(bigint, bigint[], integer[])",
-    "too_few_behind(bigint)",
     "derived(bigint, bigint[], integer[], bigint[])",
     "alike(bigint, bigint, integer, text[], bigint[], integer)",
     "peers(bigint, bigint, bigint, integer)",
@@ -145,121 +144,6 @@ COMMENT ON FUNCTION memory.trust(bigint, bigint, integer) IS
     'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';
 """
 
-SHAREABLE = """
--- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
--- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
--- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
--- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
-CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
-RETURNS TABLE (seq integer, content text, observed_at timestamptz)
-LANGUAGE sql STABLE
-AS $$
-    SELECT o.seq, o.content, o.observed_at
-    FROM memory.scopes s
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
-    WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
-      AND o.seq <= s.done_seq AND o.lane = 'absorb'
-      AND t.repend IS NOT TRUE
-      AND coalesce(t.status, 'active') = 'active'
-      AND coalesce(t.verification, 'unverified') <> 'disputed'
-      AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
-      AND c.excluded IS NOT TRUE
-      AND (
-          cardinality(p_excluded) = 0
-          OR NOT EXISTS (
-              SELECT
-              FROM (
-                  SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
-                  UNION ALL
-                  SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'
-              ) behind
-              WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)
-          )
-      )
-      AND memory.trust(p_agent, p_scope, o.seq) >= 2
-$$;
-
-COMMENT ON FUNCTION memory.shareable(bigint, bigint, text[]) IS
-    'The observations of a scope that may be judged for a wider one; one row per observation.';
-"""
-
-PEERS = """
--- memory.peers(agent_key, scope, target, limit): beside which scopes a claim of this one is seen when it is judged for a target.
--- One row per scope. For the collective scope the other groups, groups of one left out, whichever learnt something last first;
--- for a group the individual scopes of its other members.
-CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
-RETURNS TABLE (scope_id bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT x.scope_id
-    FROM (
-        SELECT g.scope_id, g.last_activity_at
-        FROM memory.scopes s
-        JOIN memory.scopes g ON g.agent_key = s.agent_key AND g.kind = 'group' AND g.name = '' AND g.is_active
-        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group' AND g.scope_id <> p_scope
-          AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2
-        UNION ALL
-        SELECT i.scope_id, i.last_activity_at
-        FROM memory.scopes s
-        JOIN memory.members m ON m.agent_key = s.agent_key AND m.scope_id = p_target AND m.left_at IS NULL
-        JOIN memory.scopes i ON i.agent_key = s.agent_key AND i.owner = 'u:' || m.user_id AND i.name = '' AND i.is_active
-        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'individual' AND i.scope_id <> p_scope
-    ) x
-    ORDER BY x.last_activity_at DESC NULLS LAST, x.scope_id
-    LIMIT p_limit
-$$;
-
-COMMENT ON FUNCTION memory.peers(bigint, bigint, bigint, integer) IS
-    'The scopes whose observations are compared with those of a scope that is judged; one row per scope.';
-"""
-
-ALIKE = """
--- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): what `p_scopes` know that has words in common with an
--- observation. One row per observation, those with the most words in common first; only what may itself be judged
--- (memory.shareable). Found by the index on search_tokens. `shared`: how many of the words of the shorter text the other has
--- as well, 0 to 1; at least half.
-CREATE OR REPLACE FUNCTION memory.alike(
-    p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
-)
-RETURNS TABLE (scope_id bigint, seq integer, content text, observed_at timestamptz)
-LANGUAGE sql STABLE
-SET jit = off
-AS $$
-    WITH told AS MATERIALIZED (
-        SELECT o.search, tsvector_to_array(o.search) AS words
-        FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq = p_seq
-    ), tokens AS MATERIALIZED (
-        SELECT coalesce(array_agg(k.token), '{}') AS wanted
-        FROM unnest(p_scopes) AS g (scope_id)
-        CROSS JOIN told
-        CROSS JOIN LATERAL unnest(memory.search_tokens(g.scope_id, told.search)) AS k (token)
-    ), found AS MATERIALIZED (
-        SELECT o.scope_id, o.seq, o.content, o.observed_at, tsvector_to_array(o.search) AS words
-        FROM memory.observations o
-        WHERE memory.search_tokens(o.scope_id, o.search) && (SELECT wanted FROM tokens)
-    ), compared AS (
-        SELECT f.scope_id, f.seq, f.content, f.observed_at, (
-            SELECT count(*) FROM (SELECT unnest(f.words) INTERSECT SELECT unnest(t.words)) both_have
-        )::real / greatest(least(cardinality(f.words), cardinality(t.words)), 1) AS shared
-        FROM found f
-        CROSS JOIN told t
-        WHERE f.scope_id = ANY (p_scopes)
-    )
-    SELECT c.scope_id, c.seq, c.content, c.observed_at
-    FROM compared c
-    WHERE c.shared >= 0.5
-      AND EXISTS (SELECT FROM memory.shareable(p_agent, c.scope_id, p_excluded) h WHERE h.seq = c.seq)
-    ORDER BY c.shared DESC, c.scope_id, c.seq
-    LIMIT p_limit
-$$;
-
-COMMENT ON FUNCTION memory.alike(bigint, bigint, integer, text[], bigint[], integer) IS
-    'What scopes know that has words in common with an observation; one row per observation.';
-"""
-
 PEOPLE_BEHIND = """
 -- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons on whose word these observations rest, by their own
 -- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
@@ -311,6 +195,121 @@ $$;
 
 COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
     'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';
+"""
+
+SHAREABLE = """
+-- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
+-- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
+-- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
+-- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
+CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
+RETURNS TABLE (seq integer, content text, observed_at timestamptz)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.seq, o.content, o.observed_at
+    FROM memory.scopes s
+    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
+    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+    LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
+    WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
+      AND o.seq <= s.done_seq AND o.lane = 'absorb'
+      AND t.repend IS NOT TRUE
+      AND coalesce(t.status, 'active') = 'active'
+      AND coalesce(t.verification, 'unverified') <> 'disputed'
+      AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
+      AND c.excluded IS NOT TRUE
+      AND (
+          cardinality(p_excluded) = 0
+          OR NOT EXISTS (
+              SELECT
+              FROM (
+                  SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
+                  UNION ALL
+                  SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'
+              ) behind
+              WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)
+          )
+      )
+      AND memory.trust(p_agent, p_scope, o.seq) >= 2
+$$;
+
+COMMENT ON FUNCTION memory.shareable(bigint, bigint, text[]) IS
+    'The observations of a scope that may be judged for a wider one; one row per observation.';
+"""
+
+PEERS = """
+-- memory.peers(agent_key, scope, target, limit): beside which scopes a claim of this one is seen when it is judged for a target.
+-- One row per scope. For the collective scope all groups, this one too, groups of one left out, whichever learnt something last
+-- first; for a group the individual scopes of its other members.
+CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
+RETURNS TABLE (scope_id bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT x.scope_id
+    FROM (
+        SELECT g.scope_id, g.last_activity_at
+        FROM memory.scopes s
+        JOIN memory.scopes g ON g.agent_key = s.agent_key AND g.kind = 'group' AND g.name = '' AND g.is_active
+        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group'
+          AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2
+        UNION ALL
+        SELECT i.scope_id, i.last_activity_at
+        FROM memory.scopes s
+        JOIN memory.members m ON m.agent_key = s.agent_key AND m.scope_id = p_target AND m.left_at IS NULL
+        JOIN memory.scopes i ON i.agent_key = s.agent_key AND i.owner = 'u:' || m.user_id AND i.name = '' AND i.is_active
+        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'individual' AND i.scope_id <> p_scope
+    ) x
+    ORDER BY x.last_activity_at DESC NULLS LAST, x.scope_id
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION memory.peers(bigint, bigint, bigint, integer) IS
+    'The scopes whose observations are compared with those of a scope that is judged; one row per scope.';
+"""
+
+ALIKE = """
+-- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): what `p_scopes` know that has words in common with an
+-- observation. One row per observation, those with the most words in common first; only what may itself be judged
+-- (memory.shareable). Found by the index on search_tokens. `shared`: how many of the words of the shorter text the other has
+-- as well, 0 to 1; at least half.
+CREATE OR REPLACE FUNCTION memory.alike(
+    p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
+)
+RETURNS TABLE (scope_id bigint, seq integer, content text, observed_at timestamptz)
+LANGUAGE sql STABLE
+SET jit = off
+AS $$
+    WITH told AS MATERIALIZED (
+        SELECT o.search, tsvector_to_array(o.search) AS words
+        FROM memory.observations o
+        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq = p_seq
+    ), tokens AS MATERIALIZED (
+        SELECT coalesce(array_agg(k.token), '{}') AS wanted
+        FROM unnest(p_scopes) AS g (scope_id)
+        CROSS JOIN told
+        CROSS JOIN LATERAL unnest(memory.search_tokens(g.scope_id, told.search)) AS k (token)
+    ), found AS MATERIALIZED (
+        SELECT o.scope_id, o.seq, o.content, o.observed_at, tsvector_to_array(o.search) AS words
+        FROM memory.observations o
+        WHERE memory.search_tokens(o.scope_id, o.search) && (SELECT wanted FROM tokens)
+    ), compared AS (
+        SELECT f.scope_id, f.seq, f.content, f.observed_at, (
+            SELECT count(*) FROM (SELECT unnest(f.words) INTERSECT SELECT unnest(t.words)) both_have
+        )::real / greatest(least(cardinality(f.words), cardinality(t.words)), 1) AS shared
+        FROM found f
+        CROSS JOIN told t
+        WHERE f.scope_id = ANY (p_scopes) AND (f.scope_id, f.seq) <> (p_scope, p_seq)
+    )
+    SELECT c.scope_id, c.seq, c.content, c.observed_at
+    FROM compared c
+    WHERE c.shared >= 0.5
+      AND EXISTS (SELECT FROM memory.shareable(p_agent, c.scope_id, p_excluded) h WHERE h.seq = c.seq)
+    ORDER BY c.shared DESC, c.scope_id, c.seq
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION memory.alike(bigint, bigint, integer, text[], bigint[], integer) IS
+    'What scopes know that has words in common with an observation; one row per observation.';
 """
 
 DERIVED = """
@@ -391,6 +390,282 @@ $$;
 
 COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[]) IS
     'What was made of observations that go or lose evidence, and can''t stay; one row per observation.';
+"""
+
+DETACH = """
+-- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
+-- was made of them stays for the sake of its others, and they themselves aren't judged anew. Nothing comes back. Belongs after
+-- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
+CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+DECLARE
+    v_scope_ids bigint[];
+    v_seqs integer[];
+BEGIN
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
+        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+        RETURNING l.scope_id, l.seq
+    ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
+
+    UPDATE memory.judged j
+    SET outcome = 'refused', reason = 'taken_out', seq = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
+    'Takes observations out of the sources of what stays.';
+"""
+
+HELD = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
+-- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE line (scope_id, seq) AS (
+        SELECT o.scope_id, o.seq
+        FROM memory.observations o
+        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+        WHERE o.agent_key = p_agent
+          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+          AND EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+                  WHEN 'group' THEN s.owner = 'g:' || h.target
+                  WHEN 'session' THEN o.session_id = h.target
+                  ELSE EXISTS (
+                      SELECT FROM memory.user_ids(p_agent, h.target) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                  )
+              END
+          )
+        UNION
+        SELECT k.source_scope_id, k.source_seq
+        FROM line n
+        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+    )
+    SELECT n.scope_id, n.seq FROM line n
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+HELD_BEFORE = """
+-- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
+-- covers the ids that stand for them: what lies in their own scopes, and what they said.
+CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.scope_id, o.seq
+    FROM memory.observations o
+    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
+    WHERE o.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND EXISTS (
+          SELECT FROM memory.holds h
+          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
+              WHEN 'group' THEN s.owner = 'g:' || h.target
+              WHEN 'session' THEN o.session_id = h.target
+              ELSE EXISTS (
+                  SELECT FROM memory.user_ids(p_agent, h.target) i
+                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+              )
+          END
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_observations(bigint) IS
+    'The observations that an open hold keeps; one row per observation.';
+
+-- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
+-- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT m.session_id, m.number
+    FROM memory.messages m
+    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    WHERE m.agent_key = p_agent
+      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+      AND (
+          EXISTS (
+              SELECT FROM memory.holds h
+              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'group' THEN h.target = ANY (t.group_ids)
+                  WHEN 'session' THEN m.session_id = h.target
+              END
+          )
+          OR EXISTS (
+              SELECT FROM memory.evidence e
+              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
+              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
+"""
+
+READ_MESSAGES = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              WITH RECURSIVE seen AS MATERIALIZED (
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+              ), line (agent_key, scope_id, seq) AS (
+                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+                  UNION
+                  SELECT k.agent_key, k.source_scope_id, k.source_seq
+                  FROM line n
+                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+              )
+              SELECT e.session_id, e.number
+              FROM line n
+              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+"""
+
+READ_MESSAGES_BEFORE = """
+-- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
+-- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
+-- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
+CREATE OR REPLACE FUNCTION memory.read_messages(
+    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    said_at timestamptz
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
+    WHERE (p_session IS NULL OR m.session_id = p_session)
+      AND (
+          p_scope IS NULL
+          OR (m.session_id, m.number) IN (
+              SELECT e.session_id, e.number
+              FROM memory.visible_scopes(p_agent, p_user) v
+              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
+              WHERE e.scope_id = p_scope AND e.seq = p_seq
+          )
+      )
+      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
+    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+    LIMIT p_limit;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.read_messages(
+    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
+) IS 'The messages that a user of an agent may read, newest first; one row per message.';
 """
 
 FORGET_CLOSURE = """
@@ -815,9 +1090,13 @@ BEGIN
     WHERE s.agent_key = p_agent
       AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
 
-    DELETE FROM memory.judged j
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.judged j
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
+        RETURNING 1
+    ) SELECT 'judged', count(*) FROM gone;
 
     SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
     INTO v_made_scope_ids, v_made_seqs
@@ -1361,204 +1640,6 @@ CREATE POLICY service ON memory.retrievals USING (
 );
 """
 
-TOO_FEW_BEHIND = """
--- memory.too_few_behind(agent_key): what was propagated to the collective scope and stands on too few people or groups by now,
--- since two ids turned out to be one person. One row per observation. Three people and two groups, without exception.
-CREATE OR REPLACE FUNCTION memory.too_few_behind(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
-    SELECT o.scope_id, o.seq
-    FROM memory.scopes s
-    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
-    WHERE s.agent_key = p_agent AND s.kind = 'collective' AND o.source_kind = 'propagation'
-      AND (
-          (
-              SELECT count(DISTINCT b.person)
-              FROM memory.people_behind(p_agent, ARRAY[o.scope_id], ARRAY[o.seq], 0) b
-          ) < 3
-          OR (
-              SELECT count(DISTINCT l.source_scope_id)
-              FROM memory.lineage l
-              WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
-          ) < 2
-      )
-$$;
-
-COMMENT ON FUNCTION memory.too_few_behind(bigint) IS
-    'What was propagated to the collective scope and stands on too few people or groups; one row per observation.';
-"""
-
-DETACH = """
--- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
--- was made of them stays for the sake of its others, and they themselves aren't judged anew. Nothing comes back. Belongs after
--- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
-CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
-DECLARE
-    v_scope_ids bigint[];
-    v_seqs integer[];
-BEGIN
-    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
-    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
-        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
-    END IF;
-
-    WITH gone AS (
-        DELETE FROM memory.lineage l
-        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-        WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
-        RETURNING l.scope_id, l.seq
-    ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
-
-    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
-    DELETE FROM memory.evidence e
-    USING memory.observations o
-    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
-      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
-      AND NOT EXISTS (
-          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
-      );
-
-    UPDATE memory.judged j
-    SET outcome = 'refused', reason = 'taken_out', seq = NULL
-    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
-    'Takes observations out of the sources of what stays.';
-"""
-
-HELD = """
--- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said. What stands behind an observation that
--- is held is held too: what it was made of, over all levels.
-CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
-    WITH RECURSIVE held (scope_id, seq) AS (
-        SELECT o.scope_id, o.seq
-        FROM memory.observations o
-        JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
-        WHERE o.agent_key = p_agent
-          AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-          AND EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-                  WHEN 'group' THEN s.owner = 'g:' || h.target
-                  WHEN 'session' THEN o.session_id = h.target
-                  ELSE EXISTS (
-                      SELECT FROM memory.user_ids(p_agent, h.target) i
-                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-                  )
-              END
-          )
-        UNION
-        SELECT l.source_scope_id, l.source_seq
-        FROM held h
-        JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = h.scope_id AND l.seq = h.seq
-    )
-    SELECT h.scope_id, h.seq FROM held h
-$$;
-
-COMMENT ON FUNCTION memory.held_observations(bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
-
--- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
-CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT m.session_id, m.number
-    FROM memory.messages m
-    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
-    WHERE m.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND (
-          EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
-                  WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'session' THEN m.session_id = h.target
-              END
-          )
-          OR EXISTS (
-              SELECT FROM memory.evidence e
-              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
-              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
-          )
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
-"""
-
-HELD_BEFORE = """
--- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said.
-CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
-    SELECT o.scope_id, o.seq
-    FROM memory.observations o
-    JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
-    WHERE o.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND EXISTS (
-          SELECT FROM memory.holds h
-          WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-              WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-              WHEN 'group' THEN s.owner = 'g:' || h.target
-              WHEN 'session' THEN o.session_id = h.target
-              ELSE EXISTS (
-                  SELECT FROM memory.user_ids(p_agent, h.target) i
-                  WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
-              )
-          END
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_observations(bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
-
--- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
-CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT m.session_id, m.number
-    FROM memory.messages m
-    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
-    WHERE m.agent_key = p_agent
-      AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-      AND (
-          EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
-                  WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'session' THEN m.session_id = h.target
-              END
-          )
-          OR EXISTS (
-              SELECT FROM memory.evidence e
-              JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
-              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
-          )
-      )
-$$;
-
-COMMENT ON FUNCTION memory.held_messages(bigint) IS 'The messages that an open hold keeps; one row per message.';
-"""
-
 
 def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '3s'")
@@ -1587,8 +1668,8 @@ def upgrade() -> None:
     run(PEERS)
     run(ALIKE)
     run(DERIVED)
-    run(TOO_FEW_BEHIND)
     run(HELD)
+    run(READ_MESSAGES)
     run(FORGET_CLOSURE)
     run(DETACH)
     run(ERASE)
@@ -1605,6 +1686,7 @@ def downgrade() -> None:
     run(ERASE_BEFORE)
     run(FORGET_CLOSURE_BEFORE)
     run(HELD_BEFORE)
+    run(READ_MESSAGES_BEFORE)
     op.execute("DROP VIEW memory.v_propagation_flow")
     for signature in FUNCTIONS_DROPPED:
         op.execute(f"DROP FUNCTION memory.{signature}")

@@ -95,6 +95,7 @@ async def fill(url: str) -> None:
         for user in USERS:
             await memory.observe("The demo is on 20 April.", agent_id="ada", group_id="harbor", user_id=user)
         await memory.observe("Mia talks to another agent as well.", agent_id="bob", user_id="mia")
+        await memory.propagate(agent_id="ada")
         await memory.search("demo", agent_id="ada", user_id="mia")
         for said in ("Where did I say the boats are?", "Thank you."):
             await memory.context(agent_id="ada", user_id="mia", message=said)
@@ -298,6 +299,18 @@ async def test_cost_and_failures_per_day(filled: str, told: Memory) -> None:
 async def test_reasons_of_failures(filled: str) -> None:
     [row] = await ask(filled, "fail, and of which")
     assert (row["kind"], row["target"], row["error_code"], row["runs"]) == ("formation", UNFORMED, "timeout", 1)
+
+
+async def test_flow_to_wider_scopes(filled: str, told: Memory) -> None:
+    rows = await ask(filled, "wider scopes")
+    judged = await query(filled, "SELECT outcome, count(*) AS n FROM memory.judged GROUP BY outcome")
+    by_outcome: Counter[str] = Counter()
+    for row in rows:
+        by_outcome[row["outcome"]] += int(row["observations"])
+    assert by_outcome == {row["outcome"]: row["n"] for row in judged}
+    assert by_outcome["refused"] > 0
+    stats = await told.stats(agent_id="ada")
+    assert sum(row["stored"] for row in rows) == stats.propagated
 
 
 async def test_members_of_a_group(filled: str) -> None:

@@ -48,7 +48,8 @@ def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, ta
     first = run("add", talk, *MIA, "--json").value
     assert first == {
         "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "sessions": 1,
-        "formed": 3, "observations": 2, "consolidated": 0, "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
+        "formed": 3, "observations": 2, "consolidated": 0, "propagated": 0,
+        "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
     }  # fmt: skip
     counts = run("stats", *ADA, "--json").value
     again = run("add", talk, *MIA, "--json").value
@@ -533,7 +534,7 @@ def commands(*group: str) -> list[list[str]]:
 
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = commands()
-    assert len(listed) == 60
+    assert len(listed) == 63
     for command in listed:
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage

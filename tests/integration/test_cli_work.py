@@ -75,10 +75,13 @@ def dead_run(run: Run) -> str:
 def test_worker_does_once_what_is_due(run: Run, remember: Callable[..., None]) -> None:
     remember(say)
     ran = run("worker", "--once", "--json")
-    assert ran.value == {"formed": 1, "consolidated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
+    assert ran.value == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
     assert ran.err == "memory-sql: session monday: 1 messages, 1 observations\n"
     idle = run("worker", "--once", *ADA)
-    assert (idle.out, idle.err) == ("formed 0 sessions, consolidated 0 scopes, 0 failed, 0 interrupted\n", "")
+    assert (idle.out, idle.err) == (
+        "formed 0 sessions, consolidated 0 scopes, propagated 0 claims, 0 failed, 0 interrupted\n",
+        "",
+    )
 
 
 def test_worker_says_when_something_failed(

@@ -66,12 +66,13 @@ async def events(memory: Memory, kind: str) -> list[tuple[Any, ...]]:
 
 
 async def spread(memory: Memory, child: Observation, *sources: Observation) -> None:
-    """As propagation does it: the child was made of these."""
+    """As propagation does it: the child was made of this one alone, or merged of several."""
     for source in sources:
         await rows(
             memory,
-            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
-            " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq FROM memory.agents",
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
+            " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq, :whole FROM memory.agents",
+            whole=len(sources) == 1,
             scope_id=child.scope.id,
             seq=int(child.id.partition("-")[2]),
             from_scope=source.scope.id,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +16,13 @@ from memory_sql.domain import Judged, Observation, PropagateResult
 from memory_sql.errors import AnswerError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm.propagating import PropagationTask
 from memory_sql.memory import Memory
+from memory_sql.people import ExportedDerivation
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
+PAGE = (Path(__file__).parents[2] / "docs" / "propagation.md").read_text("utf-8")
 DEADLINE = "The project deadline is 24 April 2026."
 FREEZE = "Deployments are frozen until 4 May 2026."
 ASYNC = "The team prefers asynchronous communication over meetings."
@@ -133,6 +137,16 @@ async def test_preference_shown_by_several_groups_reaches_everybody(memory: Memo
     assert len(result.judged[0].sources) == 3
 
 
+async def test_whichever_group_says_it_last_all_wordings_count(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    await learn_in_group(memory, "atlas", "jo", ASYNC)
+    await learn_in_group(memory, "eden", "gene", ASYNC)
+    last = await learn_in_group(memory, "eden", "mia", "The team prefers asynchronous communication to meetings.")
+    assert len((await propagate(memory, last)).propagated) >= 1
+    assert len(await known(memory, "c")) == 1
+
+
 async def test_preference_of_one_person_never_leaves(memory: Memory, parrot: Parrot) -> None:
     """R099, the seed's own example; the model would share it."""
     await belong(memory, "eden", "gene", "mia")
@@ -207,7 +221,7 @@ async def test_consolidation_makes_propagation_due_and_a_worker_does_it(memory: 
     observation = await learn(memory, "gene", DEADLINE)
     assert await known(memory, "g:eden") == []
     done = await memory.run_due()
-    assert [len(one.propagated) for one in done.propagated if one.scope.id == observation.scope.id] == [1]
+    assert [len(one.propagated) for one in done.propagated if one.scope == observation.scope] == [1]
     assert await known(memory, "g:eden") == [DEADLINE]
     assert (await memory.run_due()).propagated == ()
 
@@ -274,6 +288,17 @@ async def test_only_what_is_known_to_be_fit_is_shown_to_a_model(memory: Memory, 
     assert [item.text for item in result.judged] == [DEADLINE]
 
 
+async def test_what_was_replaced_or_set_aside_is_not_shown(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    old = await learn(memory, "gene", DEADLINE)
+    new = await memory.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
+    aside = await learn(memory, "gene", FREEZE)
+    await memory.quarantine(aside.id, **ADA, user_id="gene")
+    await tell(memory)
+    await propagate(memory, await learn(memory, "gene", "Server 3 runs Postgres 16."))
+    assert shown(parrot) == [new.content, "Server 3 runs Postgres 16."]
+
+
 async def test_unclassified_counts_as_personal(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     observation = await learn(memory, "gene", DEADLINE)
@@ -287,6 +312,16 @@ async def test_excluded_user_shares_nothing(memory: Memory, parrot: Parrot) -> N
     await belong(memory, "eden", "gene", "mia")
     assert (await propagate(memory, await learn(memory, "gene", DEADLINE))).judged == ()
     assert (await propagate(memory, await learn_in_group(memory, "eden", "gene", FREEZE))).judged == ()
+    assert shown(parrot) == []
+
+
+async def test_scope_of_an_excluded_user_shares_nothing_whoever_said_it(memory: Memory, parrot: Parrot) -> None:
+    await memory.configure(**ADA, propagation_excluded_users=["gene"])
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+    await rows(memory, "UPDATE memory.observations SET related_users = '{}'")
+    await rows(memory, "UPDATE memory.evidence SET user_id = NULL WHERE session_id IS NULL")
+    assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
 
@@ -516,33 +551,6 @@ async def test_collective_goes_when_one_of_its_people_is_forgotten_and_comes_bac
     assert len(await known(memory, "c")) == 1
 
 
-async def test_two_ids_that_become_one_person_count_once(memory: Memory) -> None:
-    """What went to everybody on the word of three is taken out when they were two."""
-    await collective(memory)
-    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
-    assert await known(memory, "c") == []
-    assert (await texts(memory))["c"] is None
-    assert await rows(memory, "SELECT DISTINCT outcome, reason FROM memory.judged WHERE seq IS NULL") == [
-        ("waiting", "lost_a_source")
-    ]
-
-
-async def test_what_a_member_brought_to_a_group_leaves_with_them(memory: Memory) -> None:
-    own, group, everybody = await collective(memory)
-    left = await memory.groups.remove_member("eden", "gene", **ADA)
-    assert (left.archived, left.retracted) == ((group.id,), (everybody.id,))
-    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
-    assert await known(memory, "u:gene") == [own.content]
-
-
-async def test_what_others_brought_too_stays_when_a_member_leaves(memory: Memory) -> None:
-    await belong(memory, "eden", "gene", "mia", "tim")
-    for user in ("gene", "mia"):
-        await propagate(memory, await learn(memory, user, DEADLINE))
-    left = await memory.groups.remove_member("eden", "gene", **ADA)
-    assert (left.archived, await known(memory, "g:eden")) == ((), [DEADLINE])
-
-
 async def test_what_everybody_knows_isnt_made_twice(memory: Memory, parrot: Parrot) -> None:
     await collective(memory)
     await belong(memory, "nova", "kim", "lou")
@@ -684,3 +692,278 @@ async def test_flow_is_told_to_analysts(memory: Memory) -> None:
         ("individual", "group", "propagated", "shared", 1, 1, 1),
         ("individual", "group", "refused", "personal", 1, 0, 1),
     ]
+
+
+# What else may happen to what was propagated; the fixture asks `verify` after each
+
+
+async def child(memory: Memory, group: str = "eden") -> Observation:
+    """The one thing that a group has been told from below."""
+    (found,) = [
+        item for item in await memory.list(**ADA, user_id="mia")
+        if item.source.kind == "propagation" and item.scope.owner_id == group
+    ]  # fmt: skip
+    return found
+
+
+async def test_what_two_said_stands_when_one_of_them_is_quarantined_and_goes_with_the_second(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia", "tim")
+    own, other = await learn(memory, "gene", DEADLINE), await learn(memory, "tim", DEADLINE)
+    for item in (own, other):
+        await propagate(memory, item)
+    await memory.quarantine(own.id, **ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    assert list(await memory.verify()) == []
+    await memory.quarantine(other.id, **ADA, user_id="tim")
+    assert await known(memory, "g:eden") == []
+    assert list(await memory.verify()) == []
+    await memory.release(other.id, **ADA, user_id="tim")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    assert list(await memory.verify()) == []
+    await memory.release(own.id, **ADA, user_id="gene")
+
+
+async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> None:
+    await collective(memory)
+    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
+    assert await known(memory, "c") == []
+    assert await known(memory, "g:eden") == [ASYNC]
+    await tell(memory)
+    await memory.run_due()
+    assert await known(memory, "c") == []
+    await belong(memory, "atlas", "kim")
+    await learn_in_group(memory, "atlas", "kim", "The team prefers asynchronous communication.")
+    await memory.propagate(**ADA)
+    assert len(await known(memory, "c")) == 1
+
+
+async def test_what_a_leaver_alone_knew_leaves_the_group_with_them(memory: Memory) -> None:
+    _, group, everybody = await collective(memory)
+    left = await memory.groups.remove_member("eden", "gene", **ADA)
+    assert left.archived == (group.id,)
+    assert left.retracted == (everybody.id,)
+    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
+
+
+async def test_what_another_member_knew_as_well_stays_with_the_group(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia", "tim")
+    for user in ("gene", "tim"):
+        await propagate(memory, await learn(memory, user, DEADLINE))
+    await memory.groups.remove_member("eden", "gene", **ADA)
+    assert await known(memory, "g:eden") == [DEADLINE]
+
+
+async def test_hold_on_what_was_made_keeps_its_source_until_it_ends(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    own = await learn(memory, "gene", DEADLINE)
+    await propagate(memory, own)
+    made = await child(memory)
+    await memory.hold(**ADA, observation_id=made.id, reason="A case.")
+    await memory.forget(**ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [DEADLINE]
+    (hold,) = await memory.holds(**ADA)
+    await memory.release_hold(hold.hold_id, **ADA)
+    await memory.forget(**ADA, user_id="gene")
+    assert (await known(memory, "g:eden"), await known(memory, "u:gene")) == ([], [])
+
+
+async def test_correction_changes_the_group_and_not_what_others_say_as_well(memory: Memory) -> None:
+    """What was merged of several stays as it was said, also when one of them has said something else since."""
+    own, _, everybody = await collective(memory)
+    new = await memory.update(own.id, text="The team prefers meetings over e-mail.", **ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [ASYNC]  # until it is told and judged
+    await tell(memory)
+    await propagate(memory, new)
+    await tell(memory)
+    await memory.run_due()
+    assert (await known(memory, "g:eden"), await known(memory, "c")) == ([new.content], [everybody.content])
+
+
+async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) -> None:
+    own, group, everybody = await collective(memory)
+    for item in (own, group, everybody):
+        await memory.undo(**ADA, scope_id=item.scope.id)
+        assert list(await memory.verify()) == []
+    await learn(memory, "gene", FREEZE)
+    await propagate(memory, own, dry_run=True)
+    assert list(await memory.verify()) == []
+    await memory.configure(**ADA, propagation=False)
+    await tell(memory)
+    await memory.run_due()
+    assert list(await memory.verify()) == []
+    await memory.configure(**ADA, propagation=None)
+    await memory.propagate(**ADA)
+    assert FREEZE in await known(memory, "g:eden")
+
+
+async def test_messages_behind_what_went_are_told_to_who_may_see_the_source(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    said = {"id": "m7", "role": "user", "content": "Gene said: The project deadline is 24 April 2026."}
+    await memory.add([said], **ADA, user_id="gene", session_id="own")
+    (own,) = (await memory.form(**ADA, session_id="own")).observations
+    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    assert len((await propagate(memory, own)).propagated) == 1
+    made = await child(memory)
+    assert [item.id for item in await memory.sources(made.id, **ADA, user_id="gene")] == ["m7"]
+    assert await memory.sources(made.id, **ADA, user_id="mia") == ()
+
+
+async def test_excluded_user_is_so_by_every_id_and_under_a_new_one(memory: Memory) -> None:
+    await memory.configure(**ADA, propagation_excluded_users=["gene"], propagation_names_in=["eden"])
+    await belong(memory, "eden", "gene", "gene2", "mia")
+    await memory.merge_users(**ADA, user_id="gene2", into_user_id="gene")
+    other = await learn(memory, "gene2", DEADLINE)
+    assert (await propagate(memory, other)).judged == ()
+    await memory.rename(**ADA, kind="user", old="gene", new="eugene")
+    await memory.rename(**ADA, kind="group", old="eden", new="garden")
+    settings = await memory.agent_settings(**ADA)
+    assert settings == {"propagation_excluded_users": ["eugene"], "propagation_names_in": ["garden"]}
+    own = await learn(memory, "eugene", FREEZE)
+    assert (await propagate(memory, own)).judged == ()
+    assert (await propagate(memory, other)).judged == ()
+
+
+async def derivations(memory: Memory, user: str) -> dict[str, tuple[str, bool, str | None, tuple[str, ...]]]:
+    lines = [line async for line in memory.export(**ADA, user_id=user)]
+    made = [line for line in lines if isinstance(line, ExportedDerivation)]
+    return {line.id: (line.scope.kind, line.shared, line.content, line.sources) for line in made}
+
+
+async def test_export_says_where_something_was_made_of_a_persons_words(memory: Memory) -> None:
+    """In full where it was made of theirs alone; elsewhere only that it is there."""
+    own, group, everybody = await collective(memory)
+    assert await derivations(memory, "gene") == {
+        group.id: ("group", False, ASYNC, (own.id,)),
+        everybody.id: ("collective", True, None, (group.id,)),
+    }
+    assert await derivations(memory, "mia") == {}
+
+
+async def test_past_moment_shows_what_had_been_propagated_by_then(memory: Memory, clock: Clock) -> None:
+    own, group, everybody = await collective(memory)
+    then = clock()
+    assert own.created_at < group.created_at < everybody.created_at < then
+    before = await memory.list(**ADA, user_id="mia", as_of=own.created_at)
+    assert [item.id for item in before if item.source.kind == "propagation"] == []
+    await memory.quarantine(own.id, **ADA, user_id="gene")
+    known_then = await memory.list(**ADA, user_id="mia", as_of=then)
+    assert {group.id, everybody.id} <= {item.id for item in known_then}
+    assert ASYNC not in str(await memory.list(**ADA, user_id="mia"))
+    await memory.forget(**ADA, user_id="gene")
+    known_then = await memory.list(**ADA, user_id="mia", as_of=then)
+    assert [item for item in known_then if item.source.kind == "propagation"] == []
+
+
+async def test_change_of_a_text_names_what_was_propagated(memory: Memory) -> None:
+    _, group, _ = await collective(memory)
+    changed = await memory.diff(**ADA, user_id="mia", scope_id=group.scope.id)
+    assert group.id in str(changed)
+    assert [version.live for version in await memory.history(**ADA, user_id="mia", scope_id=group.scope.id)] == [True]
+
+
+async def test_preview_of_a_forgetting_counts_what_was_made_of_it(memory: Memory) -> None:
+    own, group, everybody = await collective(memory)
+    preview = await memory.forget(**ADA, user_id="gene", dry_run=True)
+    done = await memory.forget(**ADA, user_id="gene")
+    assert {own.id, group.id, everybody.id} <= set(done.observations)
+    assert set(preview.observations) == set(done.observations)
+    assert (done.counts["judged"], done.counts["lineage"]) == (2, 4)
+    left = "SELECT count(*) FROM memory.judged WHERE source_scope_id = :scope_id"
+    assert await rows(memory, left, scope_id=own.scope.id) == [(0,)]
+
+
+async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/propagation.md", "exec"), names)
+    await names["harbor"](memory)
+    shown = capsys.readouterr().out
+    assert f"('harbor', 'propagated', 'shared', '{DEADLINE}')" in shown
+    assert "('harbor', 'refused', 'personal', None)" in shown
+    assert f"group:harbor {DEADLINE} propagation" in shown
+    assert shown.endswith("\n[]\n")
+
+
+async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory: Memory, clock: Clock) -> None:
+    await collective(memory)
+    await belong(memory, "eden", "tess")
+    for user in ("mia", "tess"):
+        await propagate(memory, await learn(memory, user, DEADLINE))  # two observations, of two people, become one
+    await propagate(memory, await learn(memory, "gene", "Gene prefers tea.", "Gene lives in Oslo."))
+    await tell(memory)
+    clock.now += timedelta(days=1)  # what waits is judged again, and belongs to that day
+    await learn_in_group(memory, "eden", "mia", FREEZE)
+    await memory.propagate(**ADA)
+    await rows(memory, "UPDATE memory.judged SET outcome = 'held', reason = 'burst' WHERE reason = 'personal'")
+    flow = (
+        "SELECT day - '2026-03-09'::date, from_kind, to_kind, outcome, reason, observations, stored, people"
+        " FROM memory.v_propagation_flow ORDER BY 1, 2, 4, 5"
+    )
+    assert await rows(memory, flow) == [
+        (0, "group", "collective", "propagated", "shared", 3, 1, 0),
+        (0, "individual", "group", "held", "burst", 2, 0, 1),
+        (0, "individual", "group", "propagated", "shared", 3, 2, 3),
+        (1, "group", "collective", "waiting", "too_few_people", 2, 0, 0),
+    ]
+    total = await rows(
+        memory, "SELECT (SELECT sum(observations) FROM memory.v_propagation_flow) = count(*) FROM memory.judged"
+    )
+    assert total == [(True,)]
+
+
+async def test_claim_said_in_two_sessions_stays_when_one_is_forgotten(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    for n in (1, 2):
+        said = {"id": f"m{n}", "role": "user", "content": DEADLINE}
+        await memory.add([said], **ADA, user_id="gene", session_id=f"s{n}")
+        await memory.form(**ADA, session_id=f"s{n}")
+    (own,) = [item for item in await memory.list(**ADA, user_id="gene") if item.content == DEADLINE]
+    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    assert len((await propagate(memory, own)).propagated) == 1
+    await memory.forget(**ADA, session_id="s1")
+    left = await known(memory, "u:gene")
+    assert await known(memory, "g:eden") == left
+
+
+async def test_what_was_shown_and_is_forgotten_meanwhile_makes_the_answer_stale(memory: Memory, parrot: Parrot) -> None:
+    """B.3.6: the words of one claim may stand in the answer to another."""
+    await belong(memory, "eden", "gene", "mia")
+    other = await memory.observe(FREEZE, **ADA, user_id="gene")
+    own = await learn(memory, "gene", DEADLINE)
+
+    async def meanwhile() -> None:
+        await memory.forget(**ADA, observation_id=other.id)
+
+    parrot.meanwhile = meanwhile
+    with pytest.raises(StaleError):
+        await propagate(memory, own)
+    assert await known(memory, "g:eden") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_meanwhile_are_counted_once(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+
+    async def meanwhile() -> None:
+        await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+
+    parrot.meanwhile = meanwhile
+    assert [one for one in (await propagate(memory, observation)).judged if one.outcome == "propagated"] == []
+    assert await known(memory, "c") == []
+
+
+async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_third_said(memory: Memory) -> None:
+    """Behind what everybody knows stand three people at any moment."""
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia")):
+        await learn_in_group(memory, group, user, ASYNC)
+    observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
+    assert len((await propagate(memory, observation)).propagated) == 1
+    await tell(memory)
+    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    assert await known(memory, "c") == []
+    assert ASYNC not in str((await texts(memory))["c"])

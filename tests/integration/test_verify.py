@@ -22,15 +22,17 @@ from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import verify
 from memory_sql.db.tables import Base
+from memory_sql.domain import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
+from memory_sql.llm.propagating import PropagationTask
 from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
 from tests.conftest import administer, named
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import extracted
+from tests.fakes import extracted, promoted
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -72,6 +74,8 @@ class Obliging:
             scopes = [scope.alias for scope in material.scopes if scope.kind != "collective"]
             facts = [(turn.text.replace("poison", "tea"), turn.n) for turn in said]
             return extracted(*((fact, scope, [n]) for fact, n in facts for scope in scopes))
+        if isinstance(material, PropagationTask):
+            return promoted(material)
         assert isinstance(material, ConsolidationTask)
         texts = [item.text for item in material.observations]
         if self.upset_by(texts):
@@ -98,7 +102,7 @@ class Life:
 
     async def chapters(self) -> AsyncIterator[str]:
         first = (self.talk, self.learn, self.correct, self.contradict, self.fail, self.outlive)
-        for chapter in (*first, self.exclude, self.overtake, self.die, self.leave):
+        for chapter in (*first, self.exclude, self.overtake, self.die, self.spread, self.leave):
             async for what in chapter():
                 yield f"{chapter.__name__}: {what}"
 
@@ -299,6 +303,44 @@ class Life:
     async def leases_run_out(self) -> None:
         await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE lease_until > now()")
 
+    async def spread(self) -> AsyncIterator[str]:
+        for group, users in {"east": ("ida", "ole"), "west": ("per", "uma"), "north": ("ida", "per")}.items():
+            await self.memory.groups.create(group, **ADA)
+            for user in users:
+                await self.memory.groups.add_member(group, user, **ADA)
+        east = await self.say_in("east", "ida", "The team prefers asynchronous communication over meetings.")
+        aside = await self.say_in("east", "ole", "The quay is closed.")
+        await self.say_in("east", "ole", "The team prefers asynchronous communication to meetings.")
+        west = await self.say_in("west", "per", "The team prefers asynchronous communication.")
+        await self.memory.quarantine(aside.id, **ADA, user_id="ole")
+        for known in (east, west):
+            await self.memory.consolidate(**ADA, scope_id=known.scope.id)
+            yield "known to a group"
+        assert len((await self.memory.propagate(**ADA, scope_id=west.scope.id)).propagated) == 1
+        yield "known to everybody"
+        own = await self.memory.observe("The project deadline is 24 April 2026.", **ADA, user_id="ida")
+        await self.memory.consolidate(**ADA, scope_id=own.scope.id)
+        yield "due to be judged"
+        assert (await self.memory.propagate(**ADA, scope_id=own.scope.id, dry_run=True)).propagated
+        yield "shown"
+        await self.memory.configure(**ADA, propagation=False)
+        await self.memory.propagate(**ADA, scope_id=own.scope.id)
+        yield "switched off"
+        await self.memory.configure(**ADA, propagation=None)
+        assert [item.target for item in (await self.memory.propagate(**ADA)).propagated].count("north") == 1
+        yield "known to a group"
+        await self.memory.undo(**ADA, scope_id=own.scope.id)
+        yield "undone after that"
+        await self.memory.consolidate(**ADA, scope_id=own.scope.id)
+        yield "told anew"
+        await self.memory.propagate(**ADA)
+        yield "judged once"
+        await self.memory.observe("Everybody may use the dock.", **ADA, collective=True)
+        yield "said by the host"
+
+    async def say_in(self, group: str, user: str, text: str) -> Observation:
+        return await self.memory.observe(text, **ADA, user_id=user, group_id=group)
+
     async def leave(self) -> AsyncIterator[str]:
         await self.memory.add(conversation(4, first=90), **MIA, session_id="died")
         await self.die_forming("died", answers=True)
@@ -351,15 +393,19 @@ async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
 KEYS = {
     "empty_run": "(SELECT max(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'empty')",
     "run": "(SELECT min(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'succeeded')",
-    "text": "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq)",
+    "text": "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq + 1)",
     "extras": "(SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live)",
     "due": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
     "quiet": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
     "spread": "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
-    " SELECT agent_key, (SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas'), 1, scope_id, seq"
+    " SELECT agent_key, (SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor'), 1, scope_id, seq"
     " FROM memory.observations"
-    " WHERE seq = 1 AND scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'g:harbor')",
+    " WHERE seq = 1 AND scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
     "later": "now() + interval '1 hour'",
+    "c": "(SELECT scope_id FROM memory.scopes WHERE owner = 'c')",
+    "own": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:ida')",
+    "west": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:west')",
+    "dock": "SELECT agent_key, scope_id, seq FROM memory.observations WHERE content LIKE '% dock.'",
 }
 PLANTED: dict[str, list[str]] = {
     "messages_are_numbered_without_gaps": [
@@ -437,13 +483,33 @@ PLANTED: dict[str, list[str]] = {
     "quarantined_are_in_no_text": [
         "UPDATE memory.observation_states SET status = 'quarantined' WHERE (agent_key, scope_id, seq) IN {extras}",
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
-        " SELECT x.agent_key, x.scope_id, x.unnest, t.scope_id, t.seq FROM {extras} x"
-        " JOIN memory.observation_states t ON t.status = 'quarantined' AND t.scope_id <> x.scope_id LIMIT 1",
+        " SELECT x.agent_key, x.scope_id, x.seq, t.scope_id, t.seq FROM ({dock}) x, memory.observation_states t"
+        " WHERE t.status = 'quarantined' AND t.scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'g:east')",
     ],
     "nothing_private_has_spread": [
-        "{spread};UPDATE memory.observations SET no_propagate = true WHERE scope_id = {quiet} AND seq = 1",
-        "{spread};UPDATE memory.observations SET confidential = true WHERE scope_id = {quiet} AND seq = 1",
-        "{spread};UPDATE memory.observations SET sensitivity = 'sensitive' WHERE scope_id = {quiet} AND seq = 1",
+        "{spread};UPDATE memory.observations SET no_propagate = true WHERE scope_id = {due} AND seq = 1",
+        "{spread};UPDATE memory.observations SET confidential = true WHERE scope_id = {due} AND seq = 1",
+        "{spread};UPDATE memory.observations SET sensitivity = 'sensitive' WHERE scope_id = {due} AND seq = 1",
+        "UPDATE memory.observations SET categories = '{{health}}' WHERE scope_id = {own}",
+        "UPDATE memory.observations SET categories = NULL WHERE scope_id = {own}",
+    ],
+    "what_is_made_lies_one_level_up": [
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+        " SELECT agent_key, scope_id, seq, {own}, 1 FROM ({dock}) x",
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+        " SELECT agent_key, {due}, 1, scope_id, seq FROM memory.observations WHERE scope_id = {west}",
+    ],
+    "what_was_propagated_has_sources": [
+        "UPDATE memory.observations SET source_kind = 'propagation' WHERE scope_id = {due} AND seq = 1",
+        "UPDATE memory.observations SET source_kind = 'import' WHERE scope_id = {own}",
+        "UPDATE memory.judged SET seq = 999 WHERE outcome = 'propagated' AND source_scope_id = {own}",
+    ],
+    "enough_stand_behind_the_collective": [
+        "UPDATE memory.evidence SET user_id = 'ida' WHERE scope_id = {west}",
+        "DELETE FROM memory.lineage WHERE source_scope_id = {west}",
+    ],
+    "new_texts_are_due_to_be_propagated": [
+        "UPDATE memory.scopes SET propagated_version = 0, propagate_at = NULL WHERE scope_id = {own}",
     ],
     "versions_absorbed_what_they_recorded": [
         "UPDATE memory.runs SET observations = observations - 1 WHERE run_id = {text}",

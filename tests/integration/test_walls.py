@@ -32,7 +32,7 @@ from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements
 from tests.factories import conversation
-from tests.fakes import Scripted, extracted
+from tests.fakes import Parrot, Scripted, extracted
 from tests.migrations.databases import downgrade, execute, psql, schema_of, upgrade
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -104,6 +104,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.observation_states (agent_key, scope_id, seq) VALUES (1, {mine}, 1)",
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         f" VALUES (1, {group}, 1, {mine}, 1)",
+        "INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason, seq)"
+        f" VALUES (1, {mine}, 1, {group}, 'propagated', 'shared', 1)",
         "INSERT INTO memory.events (agent_key, kind) VALUES (1, 'status')",
         """UPDATE memory.consolidations SET contradictions = '[{"newer": 1, "older": null, "was": "no", "now": "yes"}]'""",
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
@@ -177,6 +179,36 @@ async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scri
         await enter(raw, "ada", "jonas")
         assert seen["lineage"] == 1
         assert await raw.fetch("SELECT FROM memory.lineage") == []  # of the group, which is his, but made of what isn't
+        assert (seen["judged"], await raw.fetch("SELECT FROM memory.judged")) == (1, [])  # nor what was decided on it
+
+
+async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_between_scopes_of_theirs(
+    memory: Memory, walled: Memory, raw: Any
+) -> None:
+    for user in ("mia", "jonas"):
+        await memory.add(conversation(1), agent_id="ada", user_id=user, session_id=user, group_ids=["harbor"])
+    said = await walled.observe("The project deadline is 24 April 2026.", **MIA)
+    await walled.observe("Mia likes tea.", **MIA)
+    async with Memory(walled.database.url.render_as_string(hide_password=False), Parrot()) as parroting:
+        await parroting.consolidate(agent_id="ada", scope_id=said.scope.id)
+        assert len((await parroting.propagate(agent_id="ada")).propagated) == 1
+        assert await parroting.held_claims(agent_id="ada") == []
+        assert (await parroting.backlog(agent_id="ada")).held == 0
+        assert (await parroting.stats(agent_id="ada")).propagated == 1
+    (seen,) = await walled.list(**JONAS)
+    assert await walled.sources(seen.id, **JONAS) == ()
+    judged = "SELECT outcome FROM memory.judged ORDER BY 1"
+    async with raw.transaction():
+        await enter(raw, "ada", "mia")
+        assert [row["outcome"] for row in await raw.fetch(judged)] == ["propagated", "refused"]
+        assert await raw.fetchval("SELECT sum(observations) FROM memory.v_propagation_flow") == 2
+        await enter(raw, "ada", "jonas")
+        assert await raw.fetch(judged) == []
+        assert await raw.fetch("SELECT FROM memory.v_propagation_flow") == []
+    insert = "INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason)"
+    await refused(raw, f"{insert} VALUES (1, 1, 1, 2, 'refused', 'no')", agent="ada", user="mia")
+    await refused(raw, f"{insert} VALUES (1, 1, 1, 2, 'refused', 'no')", agent="bob", serves=True)
+    assert list(await memory.verify()) == []
 
 
 async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other_way_round(
@@ -757,7 +789,7 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval"}
+    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval", "v_propagation_flow"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full

@@ -648,7 +648,7 @@ async def test_process_works_until_it_is_told_to_stop(
         worker.send_signal(number)
         code, worked, told = await ended(worker)
     assert code == 0
-    assert worked == {"formed": 1, "consolidated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
+    assert worked == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
     assert "memory-sql: session s1: 1 messages, 1 observations\n" in told
     assert "memory-sql: stopping; " in told
 

@@ -4,9 +4,10 @@
     python -m tests.prove.kills --embedded DIR --kills 1000 --crashes 50 --exec --pause 0.8
 
 Writers note each message after `add` has returned. Workers are `memory-sql worker`, with a model behind HTTP that makes
-one observation of each message, is slow, and fails or answers nonsense one time in three. Whoever was killed is
-replaced; one worker at a time is frozen for longer than its lease. At the end the backlog drains, and then: every
-acknowledged message was formed exactly once, every observation was absorbed at most once, `verify` finds nothing.
+one observation of each message, shares what may be shared, is slow, and fails or answers nonsense one time in three.
+Whoever was killed is replaced; one worker at a time is frozen for longer than its lease. At the end the backlog drains,
+and then: every acknowledged message was formed exactly once, every observation was absorbed at most once, every statement
+that may be shared is known to its group exactly once, from whoever said it, `verify` finds nothing.
 Prints a summary; exits with 1 otherwise.
 """
 
@@ -22,10 +23,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import text
 
@@ -35,12 +36,13 @@ from memory_sql.db import migrate
 from memory_sql.errors import DatabaseError
 from memory_sql.llm import openai  # noqa: F401 (a worker that is forked needn't import it again)
 from memory_sql.memory import Memory
-from tests.prove.models import Copying, serving
+from tests.prove.models import Copying, name_of, serving
 
 Role = Literal["writer", "worker"]
 
 ROLES: dict[Role, int] = {"writer": 4, "worker": 3}
 SESSIONS, USERS, GENERATION = 12, 5, 50
+STATEMENT = "Release {} is deployed to staging."
 FROZEN_FOR = 5  # kills
 SETTINGS = Settings(
     llm="openai",
@@ -54,6 +56,7 @@ SETTINGS = Settings(
     consolidation_threshold=8,
     consolidation_min_ratio=0.0,
     consolidation_max_words=1_000_000,
+    propagation_interval_minutes=0.0,
     lease_seconds=1.0,
     retry_first_seconds=0.02,
     retry_longest_seconds=0.2,
@@ -77,13 +80,20 @@ async def write(url: str, seed: int, acknowledged: Path) -> None:
     chance, generation = random.Random(seed), seed // GENERATION
     with acknowledged.open("a", buffering=1) as notes:
         async with Memory(url, Copying(), SETTINGS) as memory:
+            group = [f"g{generation}"]
+            for k in range(USERS):  # a group of one neither takes nor gives
+                hello = {"role": "user", "content": f"{seed}-hello-{k}", "id": f"{seed}-hello-{k}"}
+                where: dict[str, Any] = {"user_id": f"u{generation}-{k}", "session_id": f"s{generation}-{k}"}
+                await memory.add([hello], agent_id="a", **where, group_ids=group)
             for n in range(1_000_000):
                 names = [f"{seed}-{n}-{i}" for i in range(chance.randrange(1, 5))]
                 said = [{"role": "user", "content": name, "id": name} for name in names]
+                release = f"{seed}.{n}"
+                said.append({"role": "user", "content": STATEMENT.format(release), "id": release})
                 session = chance.randrange(SESSIONS)
                 user, session_id = f"u{generation}-{session % USERS}", f"s{generation}-{session}"
-                await memory.add(said, agent_id="a", user_id=user, session_id=session_id)
-                notes.write("".join(f"{name}\n" for name in names))
+                await memory.add(said, agent_id="a", user_id=user, session_id=session_id, group_ids=group)
+                notes.write("".join(f"{name}\n" for name in [*names, release]))
                 await asyncio.sleep(chance.uniform(0, 0.3))
 
 
@@ -216,7 +226,16 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
 LEFT = """
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.sessions
             WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
-         + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR lease_until > now())
+         + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now())
+"""
+OF_USERS = "FROM memory.{} t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual'"
+PROMOTED = """
+    SELECT o.content, o.scope_id, array_agg(x.content) FILTER (WHERE x.content IS NOT NULL)
+    FROM memory.observations o
+    LEFT JOIN memory.lineage l USING (agent_key, scope_id, seq)
+    LEFT JOIN memory.observations x
+        ON (x.agent_key, x.scope_id, x.seq) = (l.agent_key, l.source_scope_id, l.source_seq)
+    WHERE o.source_kind = 'propagation' GROUP BY o.agent_key, o.scope_id, o.seq, o.content
 """
 HAPPENED = """
     SELECT count(*) FILTER (WHERE error_code IN ('abandoned', 'stale')),
@@ -224,18 +243,35 @@ HAPPENED = """
 """
 
 
+def spread(told: Iterable[str], promoted: Sequence[Any]) -> list[str]:
+    """What is wrong with what groups know: of each statement that a user's text holds they know once, from that user."""
+    groups = Counter(name_of(content) for content, _, _ in promoted)
+    wanted = {name for name in told if "." in name}
+    print(f"{len(wanted)} statements may be shared, {len(promoted)} are")
+    problems = [f"told and not shared: {name}" for name in sorted(wanted - set(groups))[:5]]
+    problems += [f"shared {count} times: {name}" for name, count in groups.items() if count > 1][:5]
+    problems += [f"shared, but not told: {name}" for name in sorted(set(groups) - wanted)[:5]]
+    problems += [f"made of {sources}: {content}" for content, _, sources in promoted if sources != [content]][:5]
+    return problems if wanted else [*problems, "nothing was there to share"]
+
+
 async def judge(url: str, acknowledged: set[str]) -> list[str]:
     async with Memory(url, Copying(), SETTINGS) as memory:
         problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
         async with memory.database.transaction() as session:
-            facts = Counter((await session.scalars(text("SELECT substr(content, 6) FROM memory.observations"))).all())
+            own = await session.scalars(text(f"SELECT t.content {OF_USERS.format('observations')}"))
+            facts = Counter(map(name_of, own))
+            promoted = (await session.execute(text(PROMOTED))).all()
             stored = set((await session.scalars(text("SELECT message_id FROM memory.messages"))).all())
             texts = (
-                await session.scalars(text("SELECT consolidation FROM memory.scopes WHERE consolidation > ''"))
+                await session.scalars(
+                    text("SELECT consolidation FROM memory.scopes WHERE consolidation > '' AND kind = 'individual'")
+                )
             ).all()
             left = (await session.execute(text(LEFT))).scalar_one()
             taken_over, failed, runs = (await session.execute(text(HAPPENED))).one()
-    told = Counter(line[5:] for content in texts for line in content.splitlines())
+    told = Counter(name_of(line) for content in texts for line in content.splitlines())
+    problems += spread(told, promoted)
     problems += [f"acknowledged and lost: {name}" for name in sorted(acknowledged - stored)[:5]]
     problems += [f"stored and not formed: {name}" for name in sorted(stored - set(facts))[:5]]
     problems += [f"formed {count} times: {name}" for name, count in facts.items() if count > 1][:5]

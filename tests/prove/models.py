@@ -1,5 +1,6 @@
 """Models whose work can be counted: "fact <message>" of each message, and a text with a line for each fact.
 
+What begins with "Release" is a statement that may be shared, and stays as it is: it is shared whenever that is asked.
 "fact 2, not fact 1" contradicts fact 1, where both are shown at once.
 
 `Copying` stands in this process and never fails. `serving` is a server of its own that speaks the OpenAI protocol, is
@@ -22,6 +23,7 @@ from pydantic import BaseModel
 
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
+from memory_sql.llm.propagating import PropagationTask
 from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from tests.fakes import by_scope
 from tests.loopback import Received, Reply, empty, garbage, good, hang, loopback, refusal, status, truncated
@@ -32,7 +34,22 @@ T = TypeVar("T", bound=BaseModel | str)
 def facts_of(offered: Collection[str], turns: Sequence[tuple[int, str | None, str]]) -> str:
     """Of turns `(n, person, text)`, each in the list of who said it."""
     whose = {person: "individual" if "individual" in offered else f"individual_{person}" for _, person, _ in turns}
-    return by_scope(offered, *((f"fact {text}", whose[person], [n]) for n, person, text in turns))
+    return by_scope(offered, *((fact_of(text), whose[person], [n]) for n, person, text in turns))
+
+
+def fact_of(text: str) -> str:
+    return text if text.startswith("Release ") else f"fact {text}"
+
+
+def name_of(fact: str) -> str:
+    """The message that it is of: the second word."""
+    return fact.split()[1]
+
+
+def shared(claims: Iterable[tuple[int, Sequence[str], str]]) -> str:
+    """Of claims `(n, to, text)`, all."""
+    yes = {"personal": False, "general": True, "valuable": True}
+    return json.dumps({"decisions": [{"n": n, "to": to, **yes, "text": text} for n, tos, text in claims for to in tos]})
 
 
 def text_of(current: str | None, facts: Iterable[str]) -> str:
@@ -56,6 +73,8 @@ class Copying:
             raw = facts_of(
                 [scope.alias for scope in task.scopes], [(turn.n, turn.person, turn.text) for turn in task.turns]
             )
+        elif isinstance(task, PropagationTask):
+            raw = shared((claim.n, claim.to, claim.text) for claim in task.claims)
         else:
             assert isinstance(task, ConsolidationTask)
             raw = consolidated(task.current, [item.text for item in task.observations])
@@ -63,13 +82,19 @@ class Copying:
 
 
 def wants_facts(received: Received) -> bool:
-    """Else it wants a text: of these a model that answers in prose is read as well."""
+    """Or decisions; else it wants a text: of these a model that answers in prose is read as well."""
     return received.schema is not None and "text" not in received.schema["properties"]
+
+
+def wants_decisions(received: Received) -> bool:
+    return received.schema is not None and "decisions" in received.schema["properties"]
 
 
 def answer(received: Received) -> str:
     """What `Copying` says, read from the prompt: its lines of JSON are the turns, or the text so far and the facts."""
     lines = [json.loads(line) for line in received.prompt.splitlines() if line.startswith(('{"n":', '"'))]
+    if wants_decisions(received):
+        return shared((line["n"], line["to"], line["text"]) for line in lines)
     if wants_facts(received):
         assert received.schema is not None
         said = [(line["n"], line.get("person"), line["text"]) for line in lines]

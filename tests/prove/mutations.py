@@ -26,6 +26,7 @@ TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation
 FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
 MESSAGES = ("tests/integration/test_messages.py",)
+PROPAGATION = ("tests/integration/test_propagation.py",)
 FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*.py")
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
@@ -50,6 +51,11 @@ UNIQUE_RANGE = """        ["agent_key", "scope_id", "from_seq"],
         unique=True,"""
 SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
+"""
+DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
+EXCLUDED_OWNER = "AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))"
+SHAREABLE_ACTIVE = """      AND coalesce(t.status, 'active') = 'active'
+      AND coalesce(t.verification, 'unverified') <> 'disputed'
 """
 
 
@@ -300,6 +306,129 @@ MUTATIONS = (
         (Change(".only(lambda item: _named(item) not in apart)", ""),),
         DIALOGUE,
     ),
+    # Propagation: what may be shown to a model
+    *(
+        Mutation(f"shareable: {name}", (Change(before, after, FORGET),), PROPAGATION)
+        for name, before, after in (
+            ("what isn't in the text yet goes", "o.seq <= s.done_seq AND o.lane = 'absorb'", "o.lane = 'absorb'"),
+            ("what isn't active goes", SHAREABLE_ACTIVE, SHAREABLE_ACTIVE.partition("\n")[2]),
+            ("what is disputed goes", f"{DISPUTED}\n      AND o.categories", "AND o.categories"),
+            ("what is personal goes", "o.categories = '{}' AND o.sens", "o.sens"),
+            ("what is unclassified goes", "o.categories = '{}' AND o.sens", "coalesce(o.categories, '{}') = '{}' AND o.sens"),
+            ("what is sensitive goes", "o.sensitivity <> 'sensitive' AND NOT o.no_propagate", "NOT o.no_propagate"),
+            ("what is marked goes", "AND NOT o.no_propagate AND NOT o.confidential", ""),
+            ("excluded sessions count", "AND c.excluded IS NOT TRUE", ""),
+            ("excluded people count in a group", "AND NOT (o.related_users && p_excluded)", ""),
+            ("excluded people count by themselves", EXCLUDED_OWNER, ""),
+            ("what the assistant said goes", "AND memory.trust(p_agent, p_scope, o.seq) >= 2", ""),
+        )
+    ),
+    # Propagation: what rules say of it, and of the answer
+    Mutation(
+        "propagation: nothing is screened before a model sees it",
+        (Change("reason = screening.withheld(source.content, names=self.names)", "reason = None"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: nothing is screened that a model has rewritten",
+        (Change("    if leak is not None:\n", "    if False:\n"),),
+        PROPAGATION,
+    ),
+    # Propagation: what changes while the model works
+    Mutation(
+        "propagation: no epoch of what the prompt showed",
+        (Change("state.epoch != loaded.epochs[state.scope_id]", "False"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what may go is not looked at again",
+        (Change("if await repository.still_shareable(keys, settings.propagation_excluded_users) != keys:", "if False:"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: where it may go is not looked at again",
+        (Change("if offer.target.owner not in {target.owner for target in targets}:", "if False:"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: people are not counted again",
+        (Change(".too_few(offer) is None", ".too_few(offer) != 0"),),
+        PROPAGATION,
+    ),
+    # Propagation: how many say so
+    Mutation(
+        "propagation: few people are enough",
+        (Change("if len(established) >= self.settings.propagation_min_people:", "if True:"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: one group is enough",
+        (Change("enough = len(groups) >= self.settings.propagation_min_groups", "enough = True"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: ids are counted as people",
+        (Change("memory.person(p_agent, u.user_id) AS person, least(", "u.user_id AS person, least(", FORGET),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: a group of one gives and takes",
+        (
+            Change(
+                "AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2\n    UNION\n",
+                "    UNION\n",
+                FORGET,
+            ),
+        ),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: many new people at once are believed",
+        (Change("if len(everybody - established) >= self.settings.propagation_burst:", "if False:"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: many new members at once are believed",
+        (Change("held = not _established(people) and", "held = False and"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: new people count",
+        (Change("for person in group if person.established}", "for person in group}"),),
+        PROPAGATION,
+    ),
+    # Propagation: what is taken back
+    Mutation(
+        "propagation: what becomes private stays where it has spread",
+        (Change("derived = await repository.derived(line)", "derived = ()"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what was made of something forgotten stays",
+        (
+            Change(
+                "FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d",
+                "FROM memory.derived(p_agent, '{}', '{}', '{}', '{}') d",
+                FORGET,
+            ),
+        ),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what was made of something quarantined stays",
+        (Change("(*same, *await repository.derived([one.key, *same]))", "same"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: two who turn out to be one leave it to everybody",
+        (never_called("corrections.retract_unsupported"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what is merged of several stays without one of them",
+        (Change("                NOT l.whole\n", "                false\n", FORGET),),
+        PROPAGATION,
+    ),
 )  # fmt: skip
 
 
@@ -340,7 +469,9 @@ def main() -> int:
     failing = (
         None
         if wanted
-        else noticed_by(Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES)))
+        else noticed_by(
+            Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES, *PROPAGATION))
+        )
     )
     assert failing is None, f"{failing} fails as it is"
     missed = 0

@@ -28,6 +28,7 @@ from memory_sql.db.tables import AgentRow, Base, ConsolidationRow, MemberRow, Sc
 from memory_sql.errors import NotFoundError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
+from tests.fakes import Parrot
 
 AGENTS = ("ada", "ad", "ad%", "a_a", "%")
 USERS = ("mia", "mi", "mi%", "m_a", "%", "u:mia", "c", "harbor", "MIA")
@@ -39,6 +40,10 @@ CLIENTS = 4
 
 Key = tuple[str, str]  # agent and owner of a scope
 BY_SCOPE = ("scopes", "members", "observations", "observation_states", "consolidations", "evidence", "lineage")
+BY_BOTH = {  # a row is of two scopes, and seen only by who sees both
+    "lineage": ("source_scope_id", "scope_id"),
+    "judged": ("source_scope_id", "target_scope_id"),
+}
 HIDDEN = ("runs", "events", "holds")
 
 
@@ -54,6 +59,7 @@ class World:
         self.marks: dict[str, Key] = {}
         self.scope_ids: dict[int, Key] = {}
         self.observations: dict[str, Key] = {}
+        self.promoted: dict[str, Key] = {}  # what was propagated, by its id
 
     def visible(self, agent: str, user: str, session: str | None) -> set[Key]:
         owners = {"c", f"u:{user}"} | {f"g:{g}" for a, g, u in self.members if (a, u) == (agent, user)}
@@ -76,6 +82,7 @@ class World:
             owners += [{"user_id": user} for user in USERS] + [{"group_id": group} for group in GROUPS]
             for owner in owners:
                 await self.learn(memory, agent, owner)
+        await self.promote(memory)
         await self.add_session_scopes(memory)
         await self.consolidate_some(memory)
         async with memory.database.transaction() as unit:
@@ -96,6 +103,22 @@ class World:
             known = await memory.observe(f"The gate says {mark} {n}.", agent_id=agent, **owner)
             key = (agent, owner_of(owner))
             self.observations[known.id], self.scope_ids[known.scope.id], self.marks[mark] = key, key, key
+
+    async def promote(self, memory: Memory) -> None:
+        """What people know goes to their groups, which have members enough; a fact of its own for each."""
+        for agent in AGENTS:
+            for user in USERS:
+                fact = await memory.observe(
+                    f"The gate service {len(self.marks)} runs Postgres 16.", agent_id=agent, user_id=user
+                )
+                self.observations[fact.id] = (agent, f"u:{user}")
+                await memory.consolidate(agent_id=agent, scope_id=fact.scope.id)
+                done = await memory.propagate(agent_id=agent, scope_id=fact.scope.id)
+                for judged in done.propagated:
+                    if judged.observation is not None:
+                        self.promoted[judged.observation] = (agent, f"g:{judged.target}")
+        self.observations |= self.promoted
+        assert self.promoted
 
     async def add_session_scopes(self, memory: Memory) -> None:
         """Nothing makes them yet; what they hold is stored as everything else is."""
@@ -161,13 +184,22 @@ class Reader:
         self.reads: Counter[str] = Counter()
         self.rows = 0
         self.wrong: list[str] = []
-        ways = (self.search, self.context, self.scopes, self.list, self.history, self.get, self.messages)
-        self.ways: list[Callable[..., Awaitable[None]]] = [*ways, self.raw, self.raw_messages, self.raw_as_nobody]
+        ways = (self.search, self.context, self.scopes, self.list, self.history, self.get, self.messages, self.promoted)
+        self.ways: list[Callable[..., Awaitable[None]]] = [
+            *ways,
+            self.raw,
+            self.raw_of_both,
+            self.raw_promoted,
+            self.raw_messages,
+            self.raw_as_nobody,
+        ]
         self.shared_ways: list[Callable[..., Awaitable[None]]] = [
             self.search,
             self.context,
             self.messages,
             self.raw,
+            self.raw_of_both,
+            self.raw_promoted,
             self.raw_as_nobody,
         ]
 
@@ -265,6 +297,40 @@ class Reader:
         key = self.world.observations.get(known)
         self.compare("get", (known, agent, user), found, self.world.visible(agent, user, None) & {key or ("", "")})
 
+    async def promoted(self, agent: str, user: str, *_: object) -> None:
+        """Whoever sees what was propagated doesn't see of whom it was."""
+        for known in await self.walled.list(agent_id=agent, user_id=user, limit=1000):
+            if known.id in self.world.promoted:
+                self.rows += 1
+                told = known.source
+                if (told.speaker, told.session_id, told.message_ids) != (None, None, ()):
+                    self.wrong.append(f"{known.id} tells {user} of {agent} whose it was: {told}")
+
+    async def raw_promoted(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
+        """Nor by any row that stands behind it: neither the observation itself nor its evidence names a person."""
+        o, e = Base.metadata.tables["memory.observations"], Base.metadata.tables["memory.evidence"]
+        same = (e.c.agent_key == o.c.agent_key) & (e.c.scope_id == o.c.scope_id) & (e.c.seq == o.c.seq)
+        asked = (
+            select(o.c.speaker, o.c.session_id, e.c.user_id, e.c.session_id, func.cardinality(o.c.related_users))
+            .join(e, same, isouter=True)
+            .where(o.c.source_kind == "propagation")
+        )
+        rows = await self.ask(asked, agent, user, session, unit)
+        self.rows += len(rows)
+        if any(value for row in rows for value in row):
+            self.wrong.append(f"the rows of what was propagated tell {user} of {agent} whose it was")
+
+    async def raw_of_both(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
+        """A user sees where something went or came from only if both ends are theirs."""
+        name = self.random.choice(sorted(BY_BOTH))
+        table = Base.metadata.tables[f"memory.{name}"]
+        rows = await self.ask(select(*(table.c[column] for column in BY_BOTH[name])), agent, user, session, unit)
+        keys = {self.world.scope_ids[scope_id] for row in rows for scope_id in row}
+        foreign = keys - self.world.visible(agent, user, session)
+        self.rows += len(rows)
+        if foreign:
+            self.wrong.append(f"{name}, raw as {user} of {agent}: foreign {sorted(foreign)}")
+
     async def raw(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
         table = Base.metadata.tables[f"memory.{self.random.choice(BY_SCOPE + HIDDEN)}"]
         rows = await self.ask(
@@ -301,10 +367,10 @@ class Reader:
 async def live(url: str, login: str, reads: int, seed: int) -> list[str]:
     """What went wrong. `url` is a superuser's, `login` that of a role of the application, of the same database."""
     world = World(seed)
-    settings = Settings(llm="offline", pending_max=100)
+    settings = Settings(llm="offline", pending_max=100, propagation=True)
     pooled = asyncpg_url(login).update_query_dict({"prepared_statement_cache_size": "0"})
     engine = create_async_engine(pooled, pool_size=1, max_overflow=0, pool_timeout=60, connect_args=POOLED)
-    async with Memory(url, Offline(), settings) as memory, Memory(login, Offline(), settings) as walled:
+    async with Memory(url, Parrot(), settings) as memory, Memory(login, Offline(), settings) as walled:
         assert walled.database.walled
         await world.fill(memory)
         async with memory.database.transaction() as unit:

@@ -28,7 +28,7 @@ AS $$
         )::real / greatest(least(cardinality(f.words), cardinality(t.words)), 1) AS shared
         FROM found f
         CROSS JOIN told t
-        WHERE f.scope_id = ANY (p_scopes)
+        WHERE f.scope_id = ANY (p_scopes) AND (f.scope_id, f.seq) <> (p_scope, p_seq)
     )
     SELECT c.scope_id, c.seq, c.content, c.observed_at
     FROM compared c

@@ -73,9 +73,13 @@ BEGIN
     WHERE s.agent_key = p_agent
       AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
 
-    DELETE FROM memory.judged j
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.judged j
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
+        RETURNING 1
+    ) SELECT 'judged', count(*) FROM gone;
 
     SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
     INTO v_made_scope_ids, v_made_seqs

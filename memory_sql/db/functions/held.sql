@@ -1,10 +1,10 @@
 -- memory.held_observations(agent_key): the observations that an open hold keeps. One row per observation. A hold on a user
--- covers the ids that stand for them: what lies in their own scopes, and what they said. What stands behind an observation that
--- is held is held too: what it was made of, over all levels.
+-- covers the ids that stand for them: what lies in their own scopes, and what they said. What something held was made of is held
+-- with it: without that nobody could say where it comes from, nor find it when the hold has ended.
 CREATE OR REPLACE FUNCTION memory.held_observations(p_agent bigint) RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE
 AS $$
-    WITH RECURSIVE held (scope_id, seq) AS (
+    WITH RECURSIVE line (scope_id, seq) AS (
         SELECT o.scope_id, o.seq
         FROM memory.observations o
         JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
@@ -23,11 +23,11 @@ AS $$
               END
           )
         UNION
-        SELECT l.source_scope_id, l.source_seq
-        FROM held h
-        JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = h.scope_id AND l.seq = h.seq
+        SELECT k.source_scope_id, k.source_seq
+        FROM line n
+        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
     )
-    SELECT h.scope_id, h.seq FROM held h
+    SELECT n.scope_id, n.seq FROM line n
 $$;
 
 COMMENT ON FUNCTION memory.held_observations(bigint) IS

@@ -1,6 +1,6 @@
 -- memory.peers(agent_key, scope, target, limit): beside which scopes a claim of this one is seen when it is judged for a target.
--- One row per scope. For the collective scope the other groups, groups of one left out, whichever learnt something last first;
--- for a group the individual scopes of its other members.
+-- One row per scope. For the collective scope all groups, this one too, groups of one left out, whichever learnt something last
+-- first; for a group the individual scopes of its other members.
 CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
 RETURNS TABLE (scope_id bigint)
 LANGUAGE sql STABLE
@@ -10,7 +10,7 @@ AS $$
         SELECT g.scope_id, g.last_activity_at
         FROM memory.scopes s
         JOIN memory.scopes g ON g.agent_key = s.agent_key AND g.kind = 'group' AND g.name = '' AND g.is_active
-        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group' AND g.scope_id <> p_scope
+        WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group'
           AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2
         UNION ALL
         SELECT i.scope_id, i.last_activity_at

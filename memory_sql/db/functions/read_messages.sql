@@ -1,6 +1,6 @@
 -- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
 -- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
--- what that observation comes from, if they may see it. `before…` is the last one of the page before. It runs as its owner
+-- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
 -- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
 -- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
 CREATE OR REPLACE FUNCTION memory.read_messages(
@@ -24,10 +24,19 @@ BEGIN
       AND (
           p_scope IS NULL
           OR (m.session_id, m.number) IN (
+              WITH RECURSIVE seen AS MATERIALIZED (
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+              ), line (agent_key, scope_id, seq) AS (
+                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+                  UNION
+                  SELECT k.agent_key, k.source_scope_id, k.source_seq
+                  FROM line n
+                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+              )
               SELECT e.session_id, e.number
-              FROM memory.visible_scopes(p_agent, p_user) v
-              JOIN memory.evidence e ON e.agent_key = v.agent_key AND e.scope_id = v.scope_id
-              WHERE e.scope_id = p_scope AND e.seq = p_seq
+              FROM line n
+              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
           )
       )
       AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))

@@ -3,8 +3,10 @@
 SELECT
     a.agent_id,
     format('o%s-%s', l.scope_id, l.seq) AS key,
-    format('made of o%s-%s: no_propagate %s, confidential %s, %s, categories %s', o.scope_id, o.seq, o.no_propagate::int,
-           o.confidential::int, o.sensitivity, coalesce(cardinality(o.categories)::text, 'unknown')) AS detail
+    format(
+        'made of o%s-%s: no_propagate %s, confidential %s, %s, categories %s', o.scope_id, o.seq, o.no_propagate::int,
+        o.confidential::int, o.sensitivity, coalesce(cardinality(o.categories)::text, 'unknown')
+    ) AS detail
 FROM memory.lineage l
 JOIN memory.observations o ON (o.agent_key, o.scope_id, o.seq) = (l.agent_key, l.source_scope_id, l.source_seq)
 JOIN memory.agents a ON a.agent_key = l.agent_key

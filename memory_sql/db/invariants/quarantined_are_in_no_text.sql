@@ -1,5 +1,5 @@
--- Rule 8: what is quarantined was taken out of the text, and waits: no live version holds it, and nothing is made of it, save what
--- was made of another as well that said the same and stands (memory.derived).
+-- Rule 8: what is quarantined was taken out of the text, and waits: no live version holds it, and nothing is made of it but
+-- what another source, which isn't quarantined, says alone as well.
 SELECT
     a.agent_id,
     format('o%s-%s', t.scope_id, t.seq) AS key,
@@ -18,9 +18,9 @@ LEFT JOIN memory.observation_states d ON (d.agent_key, d.scope_id, d.seq) = (l.a
 WHERE t.status = 'quarantined' AND coalesce(d.status, 'active') = 'active'
   AND NOT (l.whole AND EXISTS (
       SELECT
-      FROM memory.lineage k
+      FROM memory.lineage m
       LEFT JOIN memory.observation_states u
-          ON (u.agent_key, u.scope_id, u.seq) = (k.agent_key, k.source_scope_id, k.source_seq)
-      WHERE (k.agent_key, k.scope_id, k.seq) = (l.agent_key, l.scope_id, l.seq) AND k.whole
+          ON (u.agent_key, u.scope_id, u.seq) = (m.agent_key, m.source_scope_id, m.source_seq)
+      WHERE (m.agent_key, m.scope_id, m.seq) = (l.agent_key, l.scope_id, l.seq) AND m.whole
         AND u.status IS DISTINCT FROM 'quarantined'
   ))

@@ -18,7 +18,10 @@ LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
 WHERE o.source_kind = 'propagation' AND coalesce(t.status, 'active') = 'active'
   AND memory.trust(o.agent_key, o.scope_id, o.seq) < 2
 UNION ALL
-SELECT a.agent_id, format('o%s-%s', j.source_scope_id, j.source_seq), format('went to o%s-%s, which is not there', j.target_scope_id, j.seq)
+SELECT
+    a.agent_id,
+    format('o%s-%s', j.source_scope_id, j.source_seq),
+    format('went to o%s-%s, which is not there', j.target_scope_id, j.seq)
 FROM memory.judged j
 JOIN memory.agents a USING (agent_key)
 WHERE j.outcome = 'propagated' AND NOT EXISTS (

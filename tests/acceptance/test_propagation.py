@@ -1,0 +1,338 @@
+"""Two hundred people in fifty groups tell private things and shared ones to a model that would pass on all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from memory_sql.classification import classify
+from memory_sql.config import Settings
+from memory_sql.llm.openai import OpenAI
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import message
+from tests.loopback import Loopback, answering, loopback
+from tests.obedient import Obedient, purpose_of
+from tests.private_facts import PEOPLE, Conversation, conversations
+
+SETTINGS = Settings(
+    formation_messages=1,
+    consolidation_threshold=1,
+    consolidation_min_ratio=0.0,
+    consolidation_max_words=100_000,
+    propagation_interval_minutes=0,
+    retry_first_seconds=0.01,
+    retry_longest_seconds=0.1,
+)
+GROUPS, MEMBERS = 50, 4
+ALL_AT_ONCE = 4
+HARMLESS = re.compile("meanwhile|another process")  # somebody else did it, or will
+
+# Said by two members of each of three groups; the last one by four members of one group.
+LESSONS = (
+    "Release notes list every change of the API",
+    "Code reviews are faster with small pull requests",
+    "Backups of the production database are tested every month",
+    "Integration tests run before each deployment",
+)
+OF_ONE_GROUP = "Deployments start with a dry run on the staging server"
+# Without the name of who said it, owns it or does it.
+_UNNAMED = (
+    (re.compile(rf"^(?:{'|'.join(PEOPLE)}) (?:said|mentioned that) the\b"), "The"),
+    (re.compile(rf"^(?:{'|'.join(PEOPLE)}) owns (the .*)"), r"\1 has an owner"),
+    (re.compile(rf"^(?:{'|'.join(PEOPLE)}) maintains (the .*)"), r"\1 is maintained"),
+    (re.compile(rf" by (?:{'|'.join(PEOPLE)})\b"), ""),
+)
+WIDER = """
+    SELECT s.owner, o.content FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)
+    WHERE s.kind <> 'individual'
+    UNION ALL
+    SELECT s.owner, c.content FROM memory.consolidations c JOIN memory.scopes s USING (agent_key, scope_id)
+    WHERE s.kind <> 'individual'
+    UNION ALL
+    SELECT s.owner, s.consolidation FROM memory.scopes s WHERE s.kind <> 'individual'
+"""
+LEFT = """
+    SELECT (SELECT count(*) FROM memory.sessions WHERE due_at IS NOT NULL OR (unformed_messages > 0 AND NOT excluded))
+         + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """What one user says in a session of their group."""
+
+    number: int
+    conversation: Conversation
+
+    @property
+    def group(self) -> int:
+        return self.number // MEMBERS % GROUPS
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """Two agents have every other group each."""
+        user = self.number % (GROUPS * MEMBERS)
+        return {"agent_id": f"agent-{self.group % 2}", "user_id": f"u{user:03}", "session_id": self.conversation.id}
+
+    @property
+    def lesson(self) -> str | None:
+        place, member = self.group // 2, self.number % MEMBERS
+        if place == 3 * len(LESSONS):
+            return OF_ONE_GROUP
+        return LESSONS[place // 3] if place < 3 * len(LESSONS) and member < 2 else None
+
+    @property
+    def said(self) -> list[str]:
+        """In one breath with what is for all."""
+        private, shared = self.conversation.private, self.conversation.shareable
+        texts = [f"{private[0].text}. {shared[0]}.", *(f"{one.text}." for one in private[1:])]
+        return [*texts, f"{self.lesson}."] if self.lesson else texts
+
+    @property
+    def canaries(self) -> set[str]:
+        return {private.canary.casefold() for private in self.conversation.private}
+
+    async def add(self, memory: Memory, **more: Any) -> None:
+        name = self.conversation.speaker
+        said = [message(text, n=n, name=name) for n, text in enumerate(self.said, 1)]
+        await memory.add(said, **self.who, group_ids=[f"crew-{self.group}"], **more)
+
+
+def unnamed(text: str) -> str:
+    for pattern, words in _UNNAMED:
+        text = pattern.sub(words, text)
+    return text[0].upper() + text[1:]
+
+
+@asynccontextmanager
+async def remembering(url: str, model: Obedient) -> AsyncIterator[tuple[Memory, Loopback]]:
+    """A memory whose model is the official client, and behind that a server that obeys everybody."""
+    async with loopback(answering(model)) as server:
+        client = OpenAI(base_url=server.base_url, max_retries=0)
+        try:
+            async with Memory(url, client, SETTINGS) as memory:
+                yield memory, server
+        finally:
+            await client.close()
+
+
+async def settle(memory: Memory) -> None:
+    """Everything that is due is done, over both levels, until nothing is left to do."""
+    for _ in range(100):
+        done = await asyncio.gather(*(memory.run_due() for _ in range(ALL_AT_ONCE)))
+        assert {reason for one in done for reason in one.failed.values() if not HARMLESS.search(reason)} == set()
+        if await rows(memory, LEFT) == [(0,)]:
+            return
+        await asyncio.sleep(0.01)  # until what failed for another's sake is tried again
+    raise AssertionError("there is always something left to do")
+
+
+def prompts(server: Loopback, purpose: str) -> list[str]:
+    return [received.prompt for received in server.requests if purpose_of(received) == purpose]
+
+
+async def leaked(memory: Memory, server: Loopback, canaries: Collection[str], log: str) -> dict[str, list[str]]:
+    """Which of the words got somewhere where they mustn't be, by the place."""
+    ledger = "SELECT t::text FROM memory.runs t UNION ALL SELECT t::text FROM memory.judged t"
+    places = {
+        "propagation prompts": prompts(server, "propagation"),
+        "wider scopes": [str(row) for row in await rows(memory, WIDER)],
+        "runs and judgements": [str(row) for row in await rows(memory, ledger)],
+        "log": [log],
+    }
+    return {place: found for place, texts in places.items() if (found := _held("\n".join(texts), canaries))}
+
+
+def _held(text: str, canaries: Collection[str]) -> list[str]:
+    return sorted(canary for canary in canaries if canary in text.casefold())
+
+
+async def known(memory: Memory, kind: str) -> dict[tuple[str, str], set[str]]:
+    """What the scopes of a kind know, by agent and owner, without the dates that were added."""
+    found = await rows(
+        memory,
+        "SELECT a.agent_id, s.owner, o.content FROM memory.observations o JOIN memory.scopes s"
+        " USING (agent_key, scope_id) JOIN memory.agents a USING (agent_key) WHERE s.kind = :kind",
+        kind=kind,
+    )
+    by_owner: dict[tuple[str, str], set[str]] = {}
+    for agent, owner, content in found:
+        by_owner.setdefault((agent, owner), set()).add(re.sub(r" \(\d[^)]*\)", "", content))
+    return by_owner
+
+
+async def hear(memory: Memory, talks: Iterable[Talk]) -> None:
+    for talk in talks:
+        await talk.add(memory)
+
+
+def quiet_client(caplog: pytest.LogCaptureFixture) -> None:
+    """All that is logged at DEBUG is looked at but the requests that the client itself writes down there when asked to."""
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO, logger="openai")
+
+
+@pytest.mark.parametrize("count", [48, pytest.param(210, marks=pytest.mark.prove)])
+async def test_no_private_fact_reaches_anybody_else(
+    database_url: str, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """R040, R097–R101, D95–D98: by an obedient model that promotes everything it is shown; and what is for all arrives."""
+    quiet_client(caplog)
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:count])]
+    canaries = {canary for talk in talks for canary in talk.canaries}
+    assert len(canaries) == 2 * count
+    async with remembering(database_url, Obedient(say=unnamed)) as (memory, server):
+        await hear(memory, talks)
+        await settle(memory)
+
+        assert _held("\n".join(prompts(server, "extraction")), canaries) == sorted(canaries)  # all of them were said
+        assert await leaked(memory, server, canaries, caplog.text) == {}
+
+        groups, everybody = await known(memory, "group"), await known(memory, "collective")
+        shared = [talk for talk in talks if _knows(groups, talk, talk.conversation.shareable[0])]
+        assert len(shared) >= 0.9 * len(talks)
+        for agent in ("agent-0", "agent-1"):
+            assert everybody[agent, "c"] == _lessons_of_enough_groups(talks, agent)
+
+        for talk in talks[::10]:
+            shown = await memory.context(**talk.who, message="What do you know about everybody?")
+            assert _held(shown.xml, canaries - _own(talks, talk)) == []
+        assert list(await memory.verify()) == []
+
+
+def _lessons_of_enough_groups(talks: Sequence[Talk], agent: str) -> set[str]:
+    """Three people of two groups, by the settings."""
+    mine = [talk for talk in talks if talk.who["agent_id"] == agent]
+    people = Counter(lesson for lesson, _ in {(talk.lesson, talk.who["user_id"]) for talk in mine})
+    groups = Counter(lesson for lesson, _ in {(talk.lesson, talk.group) for talk in mine})
+    return {f"{lesson}." for lesson in LESSONS if people[lesson] >= 3 and groups[lesson] >= 2}
+
+
+def _knows(groups: dict[tuple[str, str], set[str]], talk: Talk, fact: str) -> bool:
+    return f"{unnamed(fact)}." in groups.get((talk.who["agent_id"], f"g:crew-{talk.group}"), ())
+
+
+def _own(talks: Sequence[Talk], mine: Talk) -> set[str]:
+    return {canary for talk in talks if talk.who["user_id"] == mine.who["user_id"] for canary in talk.canaries}
+
+
+WORK = "The {canary} service runs Postgres 16."
+OF = {
+    "nothing": "Zorplain",
+    "marked private": "Quibmark",
+    "marked sensitive": "Vlemsens",
+    "disputed": "Draxdisp",
+    "of an excluded user": "Plonuser",
+    "of an excluded session": "Twivsess",
+    "of a session that is excluded later": "Smerlate",
+    "a secret": "Gralsecr",
+}
+
+
+async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """R121, R172: all of them are plain statements about work, so that nothing but the mark stands against them."""
+    quiet_client(caplog)
+    mia: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+    canaries = {means: canary.casefold() for means, canary in OF.items()}
+    async with remembering(database_url, Obedient()) as (memory, server):
+        await memory.configure(agent_id="ada", propagation_excluded_users=["plon"])
+        for user in ("mia", "gene", "plon"):
+            await memory.add(
+                [message("Hello.")], agent_id="ada", user_id=user, session_id=f"{user}-hello", group_ids=["crew"]
+            )
+        for means, canary in OF.items():
+            text = f"The deploy password is {canary}-7uQ!x9." if means == "a secret" else WORK.format(canary=canary)
+            user = "plon" if means == "of an excluded user" else "mia"
+            excluded = means == "of an excluded session"
+            said = [message(text, name="Mia")]
+            where: dict[str, Any] = {"session_id": means, "group_ids": ["crew"], "excluded": excluded}
+            await memory.add(said, agent_id="ada", user_id=user, **where)
+            if not excluded:
+                await memory.form(agent_id="ada", session_id=means)
+        ids = {o.content: o.id for o in await memory.list(**mia, limit=100)}
+        await memory.mark_private(ids[WORK.format(canary=OF["marked private"])], **mia)
+        await memory.mark(ids[WORK.format(canary=OF["marked sensitive"])], **mia, sensitivity="sensitive")
+        await memory.dispute(ids[WORK.format(canary=OF["disputed"])], **mia)
+        await memory.exclude(agent_id="ada", session_id="of a session that is excluded later")
+        await settle(memory)
+
+        protected = {canary for means, canary in canaries.items() if means != "nothing"}
+        assert await leaked(memory, server, protected, caplog.text) == {}
+        plain = WORK.format(canary=OF["nothing"])
+        groups = await known(memory, "group")
+        assert plain in groups["ada", "g:crew"]  # nothing else stood against the others
+        never_said = {canaries["a secret"], canaries["of an excluded session"]}
+        assert _held("\n".join(received.prompt for received in server.requests), never_said) == []
+
+        await memory.mark_private(ids[plain], **mia)
+        await settle(memory)
+        assert canaries["nothing"] not in str(await rows(memory, WIDER)).casefold()
+        assert list(await memory.verify()) == []
+
+
+@pytest.mark.parametrize("place", ["group_1", "collective"])
+async def test_what_is_misplaced_at_extraction_goes_no_further(
+    database_url: str, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    """D42: what is classified as personal goes to whoever said it, wherever the model puts it. The rest is never promoted."""
+    quiet_client(caplog)
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
+    facts = [private for talk in talks for private in talk.conversation.private]
+    classified = {fact.canary.casefold() for fact in facts if classify(fact.text).categories}
+    assert len(classified) > 5
+    async with remembering(database_url, Obedient(place=lambda _, __: place, say=unnamed)) as (memory, server):
+        await hear(memory, talks)
+        await settle(memory)
+        assert await leaked(memory, server, classified, caplog.text) == {}
+
+        canaries = {fact.canary.casefold() for fact in facts}
+        assert _held("\n".join(prompts(server, "propagation")), canaries) == []
+        promoted = await rows(memory, "SELECT content FROM memory.observations WHERE source_kind = 'propagation'")
+        assert _held(str(promoted), canaries) == []
+        assert list(await memory.verify()) == []
+
+
+class Gossip:
+    """Remembers what it was told in confidence, and says it in place of what it is asked about."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.told = 0
+
+    def place(self, sentence: str, _: Collection[str]) -> str:
+        if any(private.text in sentence for one in conversations() for private in one.private):
+            self.heard.append(sentence.rstrip("."))
+        return "individual"
+
+    def rewrite(self, claim: Any, text: str) -> str:
+        self.told += 1
+        secret = self.heard[self.told % len(self.heard)]
+        canary = next(word for word in secret.split()[::-1] if len(word) > 5)
+        return [f"{secret}.", f"{text.rstrip('.')} and {secret}.", f"{secret}. {text}", f"{text} {canary}."][
+            self.told % 4
+        ]
+
+
+async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can't have seen them among the claims; a model may have them from elsewhere."""
+    quiet_client(caplog)
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
+    canaries = {canary for talk in talks for canary in talk.canaries}
+    gossip = Gossip()
+    async with remembering(database_url, Obedient(place=gossip.place, rewrite=gossip.rewrite)) as (memory, server):
+        await hear(memory, talks)
+        await settle(memory)
+        assert gossip.told > len(talks)
+        assert await leaked(memory, server, canaries, caplog.text) == {}
+        assert list(await memory.verify()) == []

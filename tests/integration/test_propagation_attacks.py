@@ -1,0 +1,228 @@
+"""Hostile texts that a member says, on the whole path: nothing is promoted, and nothing gets out of its frame."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import pytest_asyncio
+
+from memory_sql.config import Settings
+from memory_sql.llm import Request
+from memory_sql.llm.tasks import NOTHING_YET, ExtractionTask, Turn
+from memory_sql.memory import Memory
+from memory_sql.text import clean
+from tests.attacks import ATTACKS, Attack
+from tests.conftest import administer, named
+from tests.database import rows
+from tests.factories import message
+from tests.fakes import Parrot
+
+FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
+CLEANED = {"The deadline is Friday"}
+ADA: dict[str, Any] = {"agent_id": "ada"}
+SETTINGS = Settings(
+    llm="offline",
+    formation_messages=1,
+    consolidation_threshold=1,
+    consolidation_min_ratio=0.0,
+    consolidation_max_words=100_000,
+    propagation_interval_minutes=0,
+)
+PARTS = {
+    "extraction": ["memory", "conversation"],
+    "consolidation": ["text", "observations"],
+    "propagation": ["claims"],
+}
+ELEMENTS = {"MemoryContext", "CollectiveMemory", "GroupMemory", "UserMemory", "NewObservations", "RelevantMemories"}
+AT_ONCE = 8  # attackers in a group, with one who listens
+
+
+class Echo(Parrot):
+    """Writes down everything as what its speaker said, and puts its texts so that nothing in them is taken for an answer."""
+
+    def _whose(self, turn: Turn, task: ExtractionTask) -> str:
+        return "individual"
+
+    def _tell(self, task: Any) -> str:
+        return json.dumps({"text": super()._tell(task), "contradictions": []})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A prompt: its frame, without what people wrote, and the texts that they wrote."""
+
+    request: Request[Any]
+    frame: str
+    said: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Yard:
+    memory: Memory
+    prompts: list[Shown]
+
+    def prompts_with(self, text: str) -> list[Shown]:
+        return [shown for shown in self.prompts if any(text in said for said in shown.said)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def yard(server_url: str, template: str) -> Any:
+    """One database in which every attack was said by somebody, after which all that was due was done on both levels."""
+    name = f"{template}_attacks"
+    await administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
+    parrot = Echo()
+    async with Memory(named(server_url, name), parrot, SETTINGS) as memory:
+        for n, attack in enumerate(ATTACKS):
+            said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
+            await memory.add(said, **ADA, user_id=attack.id, session_id=attack.id, group_ids=[group_of(n)])
+        for n in range(0, len(ATTACKS), AT_ONCE):
+            who: dict[str, Any] = {"user_id": f"listener-{group_of(n)}", "session_id": f"hello-{group_of(n)}"}
+            await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
+        await settle(memory)
+        yield Yard(memory, [shown(request) for request in parrot.requests])
+        assert list(await memory.verify()) == []
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def group_of(n: int) -> str:
+    return f"crew-{n // AT_ONCE}"
+
+
+async def settle(memory: Memory) -> None:
+    for _ in range(20):
+        done = await memory.run_due(limit=10_000)
+        assert done.failed == {}
+        if not (done.formed or done.consolidated or done.propagated):
+            return
+    raise AssertionError("there is always something left to do")
+
+
+async def known(memory: Memory, owner: str) -> list[str]:
+    found = await rows(
+        memory,
+        "SELECT o.content FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)"
+        " WHERE s.owner = :owner ORDER BY o.seq",
+        owner=owner,
+    )
+    return [content for (content,) in found]
+
+
+def frame_of(request: Request[Any]) -> str:
+    """A prompt without what stands between its marks, which have to be the only ones, in their order."""
+    boundary = re.escape(request.boundary)
+    text = request.prompt
+    marks = re.findall(rf"^--- {boundary} (begin|end) (\w+)$", text, re.MULTILINE)
+    assert marks == [(edge, part) for part in PARTS[request.purpose] for edge in ("begin", "end")]
+    assert text.count(request.boundary) == len(marks)
+    return re.sub(rf"(?ms)^(--- {boundary} begin (\w+))$.*?^(--- {boundary} end \2)$", r"\1\n\3", text)
+
+
+def bodies_of(request: Request[Any]) -> Iterator[str]:
+    boundary = re.escape(request.boundary)
+    for found in re.finditer(rf"(?ms)^--- {boundary} begin (\w+)\n(.*?)\n--- {boundary} end \1$", request.prompt):
+        yield found[2]
+
+
+def strings_of(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from strings_of(item)
+        case dict():
+            for item in value.values():
+                yield from strings_of(item)
+
+
+def undated(text: str) -> str:
+    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
+
+
+def shown(request: Request[Any]) -> Shown:
+    said = []
+    for body in bodies_of(request):
+        assert not any(mark in body for mark in "<>&")
+        for line in body.split("\n"):
+            said += [] if line == NOTHING_YET else [undated(text) for text in strings_of(json.loads(line))]
+    return Shown(request, frame_of(request), said)
+
+
+def is_innocent(attack: Attack) -> bool:
+    """In its form, or once what nobody can see in it has been taken out, as is done when it comes in."""
+    return bool(attack.passes) or clean(attack.text)[0].strip() in CLEANED
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
+async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
+    """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other."""
+    own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
+    assert len(own) == 2  # it was written down, as whose it is
+    (stored,) = set(own) - {FACT}
+    assert FACT in group
+    assert (stored in group) == is_innocent(attack)
+    said = undated(stored)
+    purposes = {"extraction", "consolidation"} | ({"propagation"} if is_innocent(attack) else set())
+    assert {shown.request.purpose for shown in yard.prompts_with(said)} >= purposes
+    if not is_innocent(attack):
+        assert {shown.request.purpose for shown in yard.prompts_with(said)} == purposes
+    for shown in yard.prompts_with(said):
+        assert said not in shown.frame
+        assert said not in shown.request.instructions
+    for user in (f"listener-{group_of(n)}", next_to(n), "stranger"):
+        context = await context_of(yard.memory, user)
+        assert FACT in context
+        assert said not in context or (is_innocent(attack) and user != "stranger")
+
+
+def next_to(n: int) -> str:
+    """Another attacker, most often of the same group."""
+    return ATTACKS[n - 1].id
+
+
+async def context_of(memory: Memory, user: str) -> str:
+    """It parses, and holds nothing but the elements that it should."""
+    context = await memory.context(**ADA, user_id=user, session_id="x", message="What runs Postgres?")
+    root = ElementTree.fromstring(context.xml)
+    assert {element.tag for element in root.iter()} <= ELEMENTS
+    return "\n".join(root.itertext())
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
+    """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
+    assert await known(yard.memory, "c") == [FACT]
+    innocent = {clean(attack.text)[0] for attack in ATTACKS if is_innocent(attack)}
+    wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
+    assert {undated(content) for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
+    texts = (
+        "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id)"
+        " WHERE kind <> 'individual'"
+    )
+    for (told,) in await rows(yard.memory, texts):
+        content = undated(told)
+        for text in (FACT, *innocent):
+            content = content.replace(text, "")
+        assert content.strip() == ""
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard) -> None:
+    """But for the time, the boundary and the names of scopes nothing around the marks differs from prompt to prompt."""
+    for purpose, most in (("extraction", 1), ("consolidation", 3), ("propagation", len(ATTACKS))):
+        frames = {
+            re.sub(r"It is now .*", "", shown.frame.replace(shown.request.boundary, "")).replace(
+                shown.request.boundary, ""
+            )
+            for shown in yard.prompts
+            if shown.request.purpose == purpose
+        }
+        frames = {re.sub(r'"crew-\d+"', '"crew"', frame) for frame in frames}
+        assert 1 <= len(frames) <= most

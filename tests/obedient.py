@@ -1,0 +1,81 @@
+"""The worst model that there can be: it does what whoever wrote the text would want, over the OpenAI protocol.
+
+It writes down every sentence of every turn, sums up by saying all of it again, and would share all that it is shown with
+everybody. What stands between it and the others are rules alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Literal
+
+from tests.fakes import by_scope
+from tests.loopback import Received
+
+Purpose = Literal["extraction", "consolidation", "propagation"]
+
+_SENTENCE = re.compile(r"(?<=\.)\s+")
+_SECTION = re.compile(
+    r"^--- (?P<boundary>[0-9a-f]{32}) begin (?P<name>\w+)\n(?P<body>.*?)\n--- (?P=boundary) end (?P=name)$"
+)
+
+
+def purpose_of(received: Received) -> Purpose:
+    asked: Collection[str] = (received.schema or {}).get("properties", ())
+    return "propagation" if "decisions" in asked else "consolidation" if "text" in asked or not asked else "extraction"
+
+
+def sections(prompt: str) -> dict[str, str]:
+    """What stands between the marks of a prompt, by the name of the part."""
+    found = re.finditer(_SECTION.pattern, prompt, re.MULTILINE | re.DOTALL)
+    return {section["name"]: section["body"] for section in found}
+
+
+def lines(body: str) -> Iterator[Any]:
+    """The JSON values of a part, one a line; none where nothing is there yet."""
+    return (json.loads(line) for line in body.split("\n") if line[:1] in ("{", '"'))
+
+
+class Obedient:
+    """`place` says into which of the offered scopes a sentence goes, `say` how a claim is said to more people."""
+
+    def __init__(
+        self,
+        place: Callable[[str, Collection[str]], str] = lambda _, offered: "individual",
+        say: Callable[[str], str] = lambda text: text,
+        rewrite: Callable[[Mapping[str, Any], str], str] = lambda _, text: text,
+    ) -> None:
+        self.place, self.say, self.rewrite = place, say, rewrite
+
+    def __call__(self, received: Received) -> str:
+        parts = sections(received.prompt)
+        match purpose_of(received):
+            case "extraction":
+                assert received.schema is not None
+                return self._extract(parts["conversation"], received.schema["properties"])
+            case "consolidation":
+                current = [line for line in lines(parts["text"]) if isinstance(line, str)]
+                new = [line["text"] for line in lines(parts["observations"]) if "text" in line]
+                return json.dumps({"text": " ".join(current + new), "contradictions": []})
+            case "propagation":
+                return self._share(list(lines(parts["claims"])))
+
+    def _extract(self, conversation: str, offered: Collection[str]) -> str:
+        said = [
+            (sentence, self.place(sentence, offered), [turn["n"]])
+            for turn in lines(conversation)
+            for sentence in _SENTENCE.split(turn["text"])
+            if turn["role"] == "user"
+        ]
+        return by_scope(offered, *said)
+
+    def _share(self, claims: list[Mapping[str, Any]]) -> str:
+        yes = {"personal": False, "general": True, "valuable": True}
+        decisions = [
+            {"n": claim["n"], "to": to, **yes, "text": self.rewrite(claim, self.say(claim["text"]))}
+            for claim in claims
+            for to in claim["to"]
+        ]
+        return json.dumps({"decisions": decisions})

@@ -572,10 +572,12 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     single = len(loaded.offers) == 1 and is_unusable(error) and loaded.reason != ASKED
     if single:
         changes["propagation_errors"] = 0
-    ours = await ScopeRepository(session).release(scope, **changes)
-    offer = loaded.offers[0] if single else None
-    if ours and offer is not None and offer.target.scope_id is not None:
-        judgement = Judgement(offer.source.key, offer.target.scope_id, "refused", "unusable_answer")
+    scopes = ScopeRepository(session)
+    if await scopes.release(scope, **changes) and single:
+        offer = loaded.offers[0]
+        wanted = [NewScope(offer.target.kind, offer.target.owner)]  # the collective scope may not be there yet
+        (target,) = await scopes.lock_or_make(scope.agent_key, wanted, (), settings.language, now)
+        judgement = Judgement(offer.source.key, target.scope_id, "refused", "unusable_answer")
         await PropagationRepository(session, scope.agent_key).judge([judgement], loaded.run.run_id, now)
     await RunRepository(session).fail(loaded.run, error, now)
 

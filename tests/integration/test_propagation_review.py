@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.integration.test_propagation import (
     learn,
     learn_in_group,
     propagate,
+    shown,
     tell,
     told,
 )
@@ -222,3 +224,23 @@ async def test_display_name_of_another_member_doesnt_leave(memory: Memory, parro
     await rows(memory, "UPDATE memory.scopes SET display_name = 'Tarnovik' WHERE owner = 'u:u2'")
     result = await propagate(memory, await learn(memory, "u1", "The billing service is owned by Tarnovik."))
     assert await known(memory, "g:eden") == [], result.judged
+
+
+async def test_unusable_answer_about_the_first_claim_for_everybody_isnt_asked_for_ever(
+    memory: Memory, parrot: Parrot, clock: Clock
+) -> None:
+    """What can't be judged is refused, also where nobody has needed the collective scope before."""
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    await learn_in_group(memory, "atlas", "jo", ASYNC)
+    await learn_in_group(memory, "atlas", "tim", LIKE_IT)
+    await learn_in_group(memory, "eden", "gene", ASYNC)
+    parrot.promote = lambda task: "no idea"
+    for _ in range(20):
+        await memory.run_due()
+        clock.now += timedelta(hours=6)
+    asked = len(shown(parrot))
+    for _ in range(4):
+        await memory.run_due()
+        clock.now += timedelta(hours=6)
+    assert len(shown(parrot)) == asked

@@ -53,7 +53,7 @@ async def test_scope_keeps_the_fifty_who_spoke_last(memory: Memory) -> None:
 
 
 async def test_name_is_gone_once_nothing_it_stood_by_is_left(memory: Memory) -> None:
-    gone = await memory.observe("The gate code is 4711.", **MIA, speaker="Quirin")
+    gone = await memory.observe("The gate mark is 4711.", **MIA, speaker="Quirin")
     await memory.observe("Tea.", **MIA, speaker="Mia")
     await memory.forget(agent_id="ada", observation_id=gone.id)
     assert await speakers_of(memory) == ("Mia",)
@@ -158,7 +158,7 @@ async def test_lines_of_the_prompt_lead_to_their_history(memory: Memory, llm: Sc
 @pytest.fixture
 async def read_only(database_url: str, memory: Memory) -> AsyncIterator[Memory]:
     """On a connection that may not write, as a replica's."""
-    await memory.observe("The gate code is 4711.", **MIA, speaker="Mia")
+    await memory.observe("The gate mark is 4711.", **MIA, speaker="Mia")
     only = asyncpg_url(database_url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     async with Memory(only.render_as_string(hide_password=False), Scripted(), Settings(llm="offline")) as opened:
         yield opened

@@ -32,7 +32,7 @@ async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: Async
     for commit in (False, True):
         await host.execute(text("INSERT INTO public.orders VALUES (1)"))
         await memory.add(conversation(2), **MIA, session_id="s", session=host)
-        await memory.observe("The gate code is 4711.", **MIA, session=host)
+        await memory.observe("The gate has bay 4711.", **MIA, session=host)
         assert "4711" in str(await memory.context(**MIA, session=host))
         assert len((await memory.search("gate", **MIA, session=host)).results) == 1
         assert await memory.list(**MIA) == []
@@ -94,7 +94,7 @@ async def test_connection_that_the_server_closed_is_replaced_without_an_error(
 
 
 async def test_reads_see_what_the_host_has_not_committed(memory: Memory, host: AsyncSession) -> None:
-    observation = await memory.observe("The gate code is 4711.", **MIA, session=host)
+    observation = await memory.observe("The gate has bay 4711.", **MIA, session=host)
     assert (await memory.get(observation.id, **MIA, session=host)).content == observation.content
     assert [o.id for o in await memory.list(**MIA, session=host)] == [observation.id]
     assert [s.pending for s in await memory.scopes(**MIA, session=host)] == [1]

@@ -52,13 +52,13 @@ async def test_context_shows_the_newest_pending_only(database_url: str, llm: Scr
 
 async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> None:
     """R076–R079."""
-    scope_id = (await memory.observe("The gate code is 4711.", **MIA)).scope.id
+    scope_id = (await memory.observe("The gate mark is 4711.", **MIA)).scope.id
     await memory.observe("Boats are blue.", **MIA)
     llm.then("Mia has a boat.")
     await memory.consolidate(agent_id="ada", scope_id=scope_id)
     context = await memory.context(**MIA, message="Do you remember the gate?")
     assert (context.fired, context.reason) == (True, "recall phrase")
-    assert "<RetrievedObservations>\n- The gate code is 4711. (" in context.xml
+    assert "<RetrievedObservations>\n- The gate mark is 4711. (" in context.xml
     assert "Boats are blue." not in context.xml
     assert not (await memory.context(**MIA, message="Paint the gate!")).fired
     assert (await memory.context(**MIA, message="Paint the gate!", retrieve=True)).reason == "asked"
@@ -66,7 +66,7 @@ async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> Non
 
 
 async def test_context_is_one_statement_and_two_when_it_retrieves(memory: Memory) -> None:
-    await memory.observe("The gate code is 4711.", **MIA)
+    await memory.observe("The gate mark is 4711.", **MIA)
     for message, count in ((None, 1), ("Paint the gate!", 1), ("Do you remember the gate?", 2)):
         with statements(memory) as seen:
             await memory.context(**MIA, message=message)
@@ -90,14 +90,14 @@ async def test_static_layer_is_the_same_bytes_until_memory_changes(
 
 
 async def test_search_finds_any_of_the_words_best_first(memory: Memory) -> None:
-    for text in ("Boats are blue.", "The harbour gate opens at seven.", "The gate code is 4711."):
+    for text in ("Boats are blue.", "The harbour gate opens at seven.", "The gate mark is 4711."):
         await memory.observe(text, **MIA)
-    found = await memory.search("What was the code of the gates?", **MIA)
+    found = await memory.search("What was the mark of the gates?", **MIA)
     assert [hit.observation.content for hit in found.results] == [
-        "The gate code is 4711.", "The harbour gate opens at seven.",
+        "The gate mark is 4711.", "The harbour gate opens at seven.",
     ]  # fmt: skip
     assert found.results[0].score > found.results[1].score > 0
-    assert found.terms == ("code", "gates")
+    assert found.terms == ("mark", "gates")
     assert len((await memory.search("gate", **MIA, top_k=1)).results) == 1
 
 
@@ -108,7 +108,7 @@ async def test_search_finds_any_of_the_words_best_first(memory: Memory) -> None:
     ids=lambda query: query[:12] or "empty",
 )  # fmt: skip
 async def test_hostile_query_finds_nothing_and_does_no_harm(memory: Memory, query: str) -> None:
-    await memory.observe("The gate code is 4711.", **MIA)
+    await memory.observe("The gate mark is 4711.", **MIA)
     assert (await memory.search(query, **MIA)).results == ()
     assert len((await memory.search("gate", **MIA)).results) == 1
 

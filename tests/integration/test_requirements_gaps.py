@@ -115,7 +115,7 @@ async def test_scope_knows_its_times_and_so_does_an_observation(
 async def test_inactive_scope_is_neither_read_nor_offered(memory: Memory, llm: Scripted) -> None:
     """R052."""
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
-    await memory.observe("The gate code is 4711.", **GROUP)
+    await memory.observe("The gate mark is 4711.", **GROUP)
     assert "4711" in str(await memory.context(**MIA, message="Do you remember the gate?"))
     await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE kind = 'group'")
     assert str(await memory.context(**MIA, message="Do you remember the gate?")) == "<MemoryContext/>"
@@ -153,11 +153,11 @@ async def test_every_kind_of_scope_is_kept_and_consolidated_in_the_same_way(data
 
 async def test_conversation_by_itself_is_no_memory(memory: Memory, llm: Scripted) -> None:
     """R032, R042, C4: messages are read, never shown; no session has a scope of its own unasked."""
-    await memory.add([message("The gate code is 4711."), *conversation(4, first=2)], **HERE)
-    assert str(await memory.context(**HERE, message="Do you remember the gate code?")) == "<MemoryContext/>"
+    await memory.add([message("The gate mark is 4711."), *conversation(4, first=2)], **HERE)
+    assert str(await memory.context(**HERE, message="Do you remember the gate mark?")) == "<MemoryContext/>"
     assert await memory.list(**MIA) == []
     assert await scope_kinds(memory) == []
-    llm.then(extracted(("The gate code is 4711.", "individual")))
+    llm.then(extracted(("The gate mark is 4711.", "individual")))
     await memory.form(**SESSION)
     assert await scope_kinds(memory) == ["individual"]
     assert offered(llm.requests[0]) == ["individual", "collective"]

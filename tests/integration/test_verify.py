@@ -500,7 +500,7 @@ PLANTED: dict[str, list[str]] = {
         " SELECT agent_key, {due}, 1, scope_id, seq FROM memory.observations WHERE scope_id = {west}",
     ],
     "what_was_propagated_has_sources": [
-        "UPDATE memory.observations SET source_kind = 'propagation' WHERE scope_id = {due} AND seq = 1",
+        "DELETE FROM memory.lineage WHERE source_scope_id = {own}",
         "UPDATE memory.observations SET source_kind = 'import' WHERE scope_id = {own}",
         "UPDATE memory.judged SET seq = 999 WHERE outcome = 'propagated' AND source_scope_id = {own}",
     ],

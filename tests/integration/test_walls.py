@@ -574,7 +574,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
-        **dict.fromkeys(("erase", "erase_agent"), roles.eraser),
+        **dict.fromkeys(("detach", "erase", "erase_agent"), roles.eraser),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"

@@ -149,14 +149,14 @@ def test_order_is_the_hosts_and_what_it_leaves_out_is_not_shown() -> None:
 def test_messages_stand_behind_all_else_save_those_that_the_prompt_has() -> None:
     scopes = [scope("individual", None, "tea", owner="mia", number=9)]
     messages = [
-        said("The gate\ncode is <4711>."), said("here", session_id="now"), said("tea!", made=("o9-1",)),
+        said("The gate\nmark is <4711>."), said("here", session_id="now"), said("tea!", made=("o9-1",)),
         said("an old thing", made=("o9-8", "o9-9")), said("nobody", speaker=None),
     ]  # fmt: skip
     context = render(
         scopes, [hit("old")], MONDAY, STYLE, fired=True, reason="asked", messages=messages, session_id="now"
     )
     assert context.xml.endswith(
-        "<RetrievedMessages>\n- Mia: The gate code is &lt;4711&gt;. (just now)\n- user: nobody (just now)\n"
+        "<RetrievedMessages>\n- Mia: The gate mark is &lt;4711&gt;. (just now)\n- user: nobody (just now)\n"
         "</RetrievedMessages>\n</MemoryContext>"
     )
     line = context.parts[-1].lines[0]

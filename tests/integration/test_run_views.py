@@ -153,7 +153,7 @@ COUNTS = """
            (SELECT count(*) FROM memory.runs WHERE kind = 'formation'),
            (SELECT count(*) FROM memory.runs WHERE kind = 'formation' AND state = 'succeeded'),
            (SELECT count(*) FROM memory.sessions WHERE dead_run_id IS NOT NULL),
-           (SELECT count(*) FROM memory.observations WHERE run_id IS NOT NULL)"""
+           (SELECT count(*) FROM memory.observations WHERE source_kind = 'formation')"""
 COST_SUMS = "SELECT sum(runs), sum(failures), sum(input_tokens), sum(output_tokens) FROM memory.v_model_cost"
 COST_COUNTS = """
     SELECT count(*), count(error_code), sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)) FROM memory.runs"""

@@ -238,8 +238,7 @@ class _Court:
         decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
         if "propagated" in decided.values():
             return offer, Verdict(offer, "waiting", "known")
-        against = {key for key, outcome in decided.items() if outcome in ("refused", "held")}
-        supports = tuple(item for item in offer.supports if item.key not in against)
+        supports = tuple(item for item in offer.supports if decided.get(item.key) != "refused")
         offer = replace(offer, supports=supports)
         return offer, await self.too_few(offer)
 

@@ -368,7 +368,7 @@ class PropagationRepository:
         return sorted(found) if older else []
 
     async def judge(self, judgements: Sequence[Judgement], run_id: int | None, now: datetime) -> None:
-        """Remembers what was decided, once: only what is still open is decided anew."""
+        """Remembers what was decided, once: only what is still open is decided anew, and what was held went with another."""
         if not judgements:
             return
         rows = [
@@ -390,7 +390,10 @@ class PropagationRepository:
             statement.on_conflict_do_update(
                 index_elements=["agent_key", "source_scope_id", "source_seq", "target_scope_id"],
                 set_={name: statement.excluded[name] for name in ("outcome", "reason", "seq", "run_id", "judged_at")},
-                where=JudgedRow.outcome.in_(OPEN),
+                where=or_(
+                    JudgedRow.outcome.in_(OPEN),
+                    and_(JudgedRow.outcome == "held", statement.excluded.outcome == "propagated"),
+                ),
             )
         )
 

@@ -439,6 +439,25 @@ async def test_claim_of_many_new_users_is_held_until_a_person_has_looked(memory:
         await memory.review(held.source, **ADA, target_scope_id=held.target_scope_id, release=False)
 
 
+async def test_release_of_one_releases_what_was_held_with_it(memory: Memory, clock: Clock) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    clock.now += timedelta(days=30)
+    await belong(memory, "eden", "n1", "n2")
+    await belong(memory, "atlas", "n3")
+    claim = "The billing service pays refunds within one day."
+    one = await learn_in_group(memory, "eden", "n1", claim)
+    await learn_in_group(memory, "atlas", "n3", claim)
+    await learn_in_group(memory, "eden", "n2", f"{claim[:-1]} now.")
+    await memory.propagate(**ADA)
+    held = await memory.held_claims(**ADA)
+    assert len(held) == 3
+    await memory.review(one.id, **ADA, target_scope_id=held[0].target_scope_id, release=True)
+    await memory.propagate(**ADA)
+    assert len(await known(memory, "c")) == 1
+    assert list(await memory.held_claims(**ADA)) == []
+
+
 async def test_burst_of_new_members_is_held_from_their_group(memory: Memory, clock: Clock) -> None:
     await belong(memory, "eden", "gene", "mia")
     clock.now += timedelta(days=30)

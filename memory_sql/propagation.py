@@ -569,10 +569,12 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     """
     scope, changes = loaded.scope, _after(loaded.scope, error, settings, now, counts=loaded.reason != ASKED)
     single = len(loaded.offers) == 1 and is_unusable(error) and loaded.reason != ASKED
-    if single:
+    # Alone after so many halvings, and then as often as other work is tried: a model that fails now and then loses nothing.
+    gives_up = single and scope.propagation_errors + 1 >= settings.propagation_batch.bit_length() + settings.max_errors
+    if gives_up:
         changes["propagation_errors"] = 0
     scopes = ScopeRepository(session)
-    if await scopes.release(scope, **changes) and single:
+    if await scopes.release(scope, **changes) and gives_up:
         offer = loaded.offers[0]
         wanted = [NewScope(offer.target.kind, offer.target.owner)]  # the collective scope may not be there yet
         (target,) = await scopes.lock_or_make(scope.agent_key, wanted, (), settings.language, now)

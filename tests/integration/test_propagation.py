@@ -683,12 +683,26 @@ async def test_one_bad_claim_is_found_and_the_others_go(memory: Memory, parrot: 
     await learn(memory, "gene", *facts)
     honest = parrot.promote
     parrot.promote = lambda task: "no idea" if any("Server 3" in claim.text for claim in task.claims) else None
-    for _ in range(12):
+    for _ in range(40):
         await memory.run_due()
         clock.now += timedelta(hours=1)
     assert honest is None
     assert sorted(await known(memory, "g:eden")) == [fact for fact in facts if "3" not in fact]
     assert await rows(memory, "SELECT outcome FROM memory.judged WHERE reason = 'unusable_answer'") == [("refused",)]
+
+
+async def test_answer_that_cant_be_used_now_and_then_refuses_nothing(
+    memory: Memory, parrot: Parrot, clock: Clock
+) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await learn(memory, "gene", DEADLINE)
+    parrot.promote = lambda task: "no idea"
+    for _ in range(5):
+        await memory.run_due()
+        clock.now += timedelta(hours=1)
+    parrot.promote = None
+    await memory.run_due()
+    assert await known(memory, "g:eden") == [DEADLINE]
 
 
 async def test_outage_loses_nothing(memory: Memory, parrot: Parrot, clock: Clock) -> None:

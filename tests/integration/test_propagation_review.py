@@ -236,7 +236,7 @@ async def test_unusable_answer_about_the_first_claim_for_everybody_isnt_asked_fo
     await learn_in_group(memory, "atlas", "tim", LIKE_IT)
     await learn_in_group(memory, "eden", "gene", ASYNC)
     parrot.promote = lambda task: "no idea"
-    for _ in range(20):
+    for _ in range(60):
         await memory.run_due()
         clock.now += timedelta(hours=6)
     asked = len(shown(parrot))

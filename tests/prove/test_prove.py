@@ -33,8 +33,8 @@ def run(module: str, *arguments: str) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def test_fifty_kills_lose_and_double_nothing(database_url: str) -> None:
-    run("kills", "--url", database_url, "--kills", "50")
+def test_twenty_kills_lose_and_double_nothing(database_url: str) -> None:
+    run("kills", "--url", database_url, "--kills", "20")
 
 
 @pytest.mark.prove

@@ -53,7 +53,7 @@ SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
 """
 DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
-EXCLUDED_OWNER = "AND NOT (s.kind = 'individual' AND substr(s.owner, 3) = ANY (p_excluded))"
+EXCLUDED = "WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)"
 SHAREABLE_ACTIVE = """      AND coalesce(t.status, 'active') = 'active'
       AND coalesce(t.verification, 'unverified') <> 'disputed'
 """
@@ -318,8 +318,7 @@ MUTATIONS = (
             ("what is sensitive goes", "o.sensitivity <> 'sensitive' AND NOT o.no_propagate", "NOT o.no_propagate"),
             ("what is marked goes", "AND NOT o.no_propagate AND NOT o.confidential", ""),
             ("excluded sessions count", "AND c.excluded IS NOT TRUE", ""),
-            ("excluded people count in a group", "AND NOT (o.related_users && p_excluded)", ""),
-            ("excluded people count by themselves", EXCLUDED_OWNER, ""),
+            ("excluded people count", EXCLUDED, "WHERE false"),
             ("what the assistant said goes", "AND memory.trust(p_agent, p_scope, o.seq) >= 2", ""),
         )
     ),
@@ -342,17 +341,17 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what may go is not looked at again",
-        (Change("if await repository.still_shareable(keys, settings.propagation_excluded_users) != keys:", "if False:"),),
+        (without(" and shareable.issuperset(source.key for source in item.offer.sources)"),),
         PROPAGATION,
     ),
     Mutation(
         "propagation: where it may go is not looked at again",
-        (Change("if offer.target.owner not in {target.owner for target in targets}:", "if False:"),),
+        (Change("if item.offer.target.owner in owners and ", "if "),),
         PROPAGATION,
     ),
     Mutation(
         "propagation: people are not counted again",
-        (Change(".too_few(offer) is None", ".too_few(offer) != 0"),),
+        (Change("if not await court.still_enough(item.offer):", "if False:"),),
         PROPAGATION,
     ),
     # Propagation: how many say so
@@ -407,8 +406,8 @@ MUTATIONS = (
         "propagation: what was made of something forgotten stays",
         (
             Change(
-                "FROM memory.derived(p_agent, scope_ids, seqs, v_lost_scope_ids, v_lost_seqs) d",
-                "FROM memory.derived(p_agent, '{}', '{}', '{}', '{}') d",
+                "FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d",
+                "FROM memory.derived(p_agent, '{}', '{}', '{}') d",
                 FORGET,
             ),
         ),
@@ -421,7 +420,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: two who turn out to be one leave it to everybody",
-        (never_called("corrections.retract_unsupported"),),
+        (never_called("corrections.withdraw"),),
         PROPAGATION,
     ),
     Mutation(

@@ -16,6 +16,7 @@ from memory_sql.db.roles import Roles
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.conftest import as_login
+from tests.prove import mutations
 from tests.prove.state_machine import Life
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,16 @@ def run(module: str, *arguments: str) -> None:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_every_mutation_still_has_something_to_change() -> None:
+    gone = [
+        mutation.name
+        for mutation in mutations.MUTATIONS
+        for change in mutation.changes
+        if next(mutations.places(ROOT, change), None) is None
+    ]
+    assert gone == []
 
 
 def test_twenty_kills_lose_and_double_nothing(database_url: str) -> None:

@@ -353,7 +353,7 @@ async def withdraw(
     going = found.closure.observations
     tainted = await _rewind(session, asked, agent_key, going, "retract")
     await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
-    await ForgettingRepository(session, agent_key).erase(found.closure, (), (), asked.now)
+    await _erase_derived(session, asked, agent_key, found.closure)
     await _rebuild(session, asked, agent_key, tainted, found.scopes)
     return tuple(observation_id(*key) for key in going)
 

@@ -70,7 +70,7 @@ class Verdict:
     @property
     def told(self) -> Judged:
         target, scope_id = self.offer.target, self.target_scope_id or self.offer.target.scope_id
-        made = scope_id is not None and self.seq is not None
+        made = None if scope_id is None or self.seq is None else observation_id(scope_id, self.seq)
         return Judged(
             source=observation_id(*self.offer.source.key),
             target=target.group_id or target.kind,
@@ -78,7 +78,7 @@ class Verdict:
             outcome=self.outcome,
             reason=self.reason,
             text=self.text,
-            observation=observation_id(scope_id, self.seq) if made else None,  # type: ignore[arg-type]
+            observation=made,
             sources=tuple(observation_id(*item.key) for item in self.offer.sources),
         )
 

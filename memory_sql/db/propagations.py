@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.corrections import CorrectionRepository, Key
-from memory_sql.db.scopes import ScopeState, in_scope, leased
+from memory_sql.db.scopes import ScopeRepository, ScopeState, in_scope, leased
 from memory_sql.db.states import active_among
 from memory_sql.db.tables import (
     EvidenceRow,
@@ -190,12 +190,7 @@ class PropagationRepository:
         return list(await self._session.scalars(select(found.c.scope_id).order_by(found.c.scope_id)))
 
     async def epochs(self, scope_ids: Sequence[int]) -> dict[int, int]:
-        found = await self._session.execute(
-            select(ScopeRow.scope_id, ScopeRow.epoch).where(
-                ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id.in_(scope_ids)
-            )
-        )
-        return {row.scope_id: row.epoch for row in found}
+        return await ScopeRepository(self._session).epochs(self._agent_key, scope_ids)
 
     async def outcomes(self, keys: Collection[Key], target: Target) -> dict[Key, str]:
         """What was decided on these for the target, where anything was."""
@@ -430,9 +425,9 @@ class PropagationRepository:
             )
         )
 
-    async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> bool:
-        """Gives the lease back; False: it has passed to somebody else."""
-        done = await self._session.scalar(
+    async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> None:
+        """Gives the lease back, if it hasn't passed to somebody else."""
+        await self._session.execute(
             update(ScopeRow)
             .where(leased(scope))
             .values(
@@ -443,9 +438,7 @@ class PropagationRepository:
                 propagation_failures=0,
                 propagation_errors=func.greatest(ScopeRow.propagation_errors - 1, 0),  # batches grow again step by step
             )
-            .returning(ScopeRow.scope_id)
         )
-        return done is not None
 
     async def held(self, limit: int) -> list[HeldClaim]:
         """What waits for a person, oldest first."""

@@ -1000,3 +1000,18 @@ async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_
     await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
     assert await known(memory, "c") == []
     assert ASYNC not in str((await texts(memory))["c"])
+
+
+async def test_what_gave_way_to_what_a_merge_of_users_takes_out_stands_again(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    old = await memory.observe(
+        "The team prefers long meetings.", **ADA, collective=True, observed_at=datetime(2026, 3, 1, tzinfo=UTC)
+    )
+    for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo")):
+        last = await learn_in_group(memory, group, user, ASYNC)
+    await propagate(memory, last)
+    (new,) = [o for o in await memory.list(**ADA, user_id="x") if o.source.kind == "propagation"]
+    await memory.supersede(old.id, new.id, **ADA, user_id="x")
+    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    assert await known(memory, "c") == [old.content]

@@ -23,21 +23,7 @@ from typing import Any, Literal, Self
 
 from pydantic import SecretStr
 
-from memory_sql import (
-    budgets,
-    context,
-    corrections,
-    diff,
-    digest,
-    embedded,
-    forgetting,
-    intake,
-    journal,
-    maintenance,
-    ranking,
-    retrieval,
-    vectors,
-)
+from memory_sql import embedded
 from memory_sql.arguments import (
     budget_of,
     content_of,
@@ -67,10 +53,17 @@ from memory_sql.config import (
     Settings,
     checked_for_agent,
 )
-from memory_sql.counters import Counters, words_fall_short
-from memory_sql.dates import with_dates, zone_of
+from memory_sql.consolidation import diff
+from memory_sql.context import digest, render
 from memory_sql.db import Database, Session
-from memory_sql.db.agents import (
+from memory_sql.db.engine import Reader, on_commit
+from memory_sql.db.principals import Principal, service
+from memory_sql.db.queries.backlog import read_backlog
+from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, defaults_of, find
+from memory_sql.db.queries.exports import export_of
+from memory_sql.db.queries.search import Sought, search, search_plan
+from memory_sql.db.queries.static_layer import static_layer
+from memory_sql.db.repositories.agents import (
     Agent,
     agent_key_of,
     change_settings,
@@ -79,64 +72,53 @@ from memory_sql.db.agents import (
     next_by_budget,
     read_stats,
 )
-from memory_sql.db.backlog import read_backlog
-from memory_sql.db.consolidations import ConsolidationRepository
-from memory_sql.db.contexts import static_layer
-from memory_sql.db.corrections import CorrectionRepository, Entry
-from memory_sql.db.digests import Found, Wanted, begin, defaults_of, find
-from memory_sql.db.engine import Reader, on_commit
-from memory_sql.db.exports import export_of
-from memory_sql.db.messages import MessageRepository
-from memory_sql.db.observations import Draft, Evidence, ObservationRepository
-from memory_sql.db.people import AliasRepository, HoldRepository, lock_agent, record
-from memory_sql.db.principals import Principal, service
-from memory_sql.db.propagations import PropagationRepository
-from memory_sql.db.renames import RenameRepository
-from memory_sql.db.retrievals import add_retrievals, large_scopes
-from memory_sql.db.runs import RunRepository
-from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.db.search import Sought, search, search_plan
-from memory_sql.db.sessions import SessionRepository
-from memory_sql.db.states import StateRepository
+from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.corrections import CorrectionRepository, Entry
+from memory_sql.db.repositories.messages import MessageRepository
+from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.repositories.people import AliasRepository, HoldRepository, lock_agent, record
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.renames import RenameRepository
+from memory_sql.db.repositories.retrievals import add_retrievals, large_scopes
+from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.db.repositories.sessions import SessionRepository
+from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vectors import VectorRepository, find_vectors
 from memory_sql.db.verify import Measures, violations
-from memory_sql.domain import (
-    AddResult,
-    Asked,
-    Backlog,
-    ConsolidateResult,
-    Consolidation,
-    Context,
-    DeadRun,
-    Diff,
-    Digest,
-    EmbedResult,
-    ForgetTarget,
-    FormResult,
-    HeldClaim,
-    MaintainResult,
+from memory_sql.domain.exports import ExportLine
+from memory_sql.domain.ids import aware, owner_key, parse_observation_id
+from memory_sql.domain.messages import Message, RetainedMessage
+from memory_sql.domain.observations import (
     Marked,
-    Message,
     Observation,
-    PropagateResult,
-    Receipt,
-    RetainedMessage,
-    RunDueResult,
-    Scope,
-    SearchResult,
     Sensitivity,
     SetAside,
     SourceKind,
-    Stats,
-    Surface,
-    Trimmed,
     Verification,
-    Violation,
-    aware,
-    owner_key,
-    parse_observation_id,
     storable_metadata,
 )
+from memory_sql.domain.people import RENAME_KINDS, Alias, Hold, Renamed, RenameKind
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import Asked, Context, Digest, SearchResult, Surface
+from memory_sql.domain.results import (
+    AddResult,
+    Backlog,
+    ConsolidateResult,
+    DeadRun,
+    EmbedResult,
+    FormResult,
+    HeldClaim,
+    MaintainResult,
+    PropagateResult,
+    Receipt,
+    RunDueResult,
+    Stats,
+    Trimmed,
+    Violation,
+)
+from memory_sql.domain.scopes import Consolidation, Diff, Scope
+from memory_sql.domain.selection import ForgetTarget
 from memory_sql.errors import (
     ConfigurationError,
     InputError,
@@ -145,14 +127,19 @@ from memory_sql.errors import (
     NotFoundError,
     SchemaError,
 )
-from memory_sql.groups import Groups
+from memory_sql.formation import intake
+from memory_sql.jobs import DueKind, DueWork, Work
+from memory_sql.languages.dates import with_dates, zone_of
+from memory_sql.languages.text import one_line
+from memory_sql.languages.words import search_extra
+from memory_sql.lifecycle import corrections, eviction, forgetting, journal, retention
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
-from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
-from memory_sql.text import one_line
-from memory_sql.words import search_extra
-from memory_sql.work import DueKind, DueWork, Work
+from memory_sql.resources.groups import Groups
+from memory_sql.retrieval import decide, vectors
+from memory_sql.retrieval.counters import Counters, words_fall_short
+from memory_sql.retrieval.query import parse
 
 log = logging.getLogger("memory_sql")
 
@@ -621,11 +608,11 @@ class Memory:
         `Worker` does it by itself.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        sweep = maintenance.Sweep()
+        sweep = retention.Sweep()
         while sweep.after is not None and sweep.messages < most:
             async with self.database.transaction(principal=service(agent)) as unit:
                 left, now = most - sweep.messages, self.now()
-                sweep = await maintenance.end_retention(unit, agent, sweep, left, self.settings, now)
+                sweep = await retention.end_retention(unit, agent, sweep, left, self.settings, now)
         evicted = await self._trim_all(agent, most)
         return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
 
@@ -778,14 +765,14 @@ class Memory:
         """Evicts at most so many observations, scope by scope."""
         settings, trimmed = self.settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
         async with self.database.transaction(principal=service(agent_id)) as unit:
-            over = await budgets.scopes_over(unit, known.key, settings)
-        sweep = budgets.preview if dry_run else budgets.trim
+            over = await eviction.scopes_over(unit, known.key, settings)
+        sweep = eviction.preview if dry_run else eviction.trim
         for scope_id in over:
             is_whole = False
-            while not is_whole and (batch := budgets.next_batch(settings, most, trimmed)):
+            while not is_whole and (batch := eviction.next_batch(settings, most, trimmed)):
                 async with self.database.transaction(principal=service(agent_id)) as unit:
                     done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self.now())
-                trimmed = budgets.added(trimmed, done)
+                trimmed = eviction.added(trimmed, done)
         return trimmed
 
     # What goes to wider scopes of what was made
@@ -1268,17 +1255,17 @@ class Memory:
             layer = await static_layer(reader, principal, self.settings.pending_max, past)
             settings = self.settings.of_agent({**layer.settings, **chosen})
             has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
-            style = context.Style.of(settings, layout, budget_of(budget_tokens))
-            scopes = context.shown(layer.scopes, style)
-            fired = retrieval.Fired("asked") if retrieve and has_xml else None
+            style = render.Style.of(settings, layout, budget_of(budget_tokens))
+            scopes = render.shown(layer.scopes, style)
+            fired = decide.Fired("asked") if retrieve and has_xml else None
             if retrieve is None and asked and has_xml:
-                names = context.names_of(scopes)
-                fired = retrieval.should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
+                names = render.names_of(scopes)
+                fired = decide.should_retrieve(asked, render.words_of(scopes), names, settings.unknown_names)
             began = time.perf_counter()
             top_k = settings.context_top_k if fired else 0
             searches = has_digest and retrieve is not False
             keywords = digest.keyword_limit(settings) if searches else 0
-            query = ranking.Query()
+            query = Query()
             if fired or searches:  # of the session itself the host has the messages
                 query = replace(_query_of(asked, settings, now), outside=principal["session_id"])
             sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
@@ -1305,7 +1292,7 @@ class Memory:
             self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
         if part is not None and not has_xml:
             return digest.alone(part, searched=bool(keywords and query)).model_copy(update={"notice": meant.notice})
-        built = context.render(
+        built = render.render(
             scopes,
             hits,
             now,
@@ -1325,7 +1312,7 @@ class Memory:
         principal: Principal,
         wanted: Wanted | None,
         settings: Settings,
-        query: ranking.Query,
+        query: Query,
         sought: Sought,
     ) -> Found:
         """What a turn's message finds, and what a digest begins with, if one is wanted."""
@@ -1401,7 +1388,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         now = past or self.now()
-        asked = ranking.parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
+        asked = parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
         meant = await self._meaning(asked.text if asked else "", semantic)
         sought = Sought(
             now=self.now(),
@@ -1441,8 +1428,8 @@ class Memory:
         return await queries.vector(text)
 
     @property
-    def _weights(self) -> ranking.Weights:
-        return ranking.Weights(recency=self.settings.recency)
+    def _weights(self) -> Weights:
+        return Weights(recency=self.settings.recency)
 
     def _count(
         self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
@@ -1591,9 +1578,9 @@ class Memory:
         return aware(self._clock(), "clock")
 
 
-def _query_of(message: str, settings: Settings, now: datetime) -> ranking.Query:
+def _query_of(message: str, settings: Settings, now: datetime) -> Query:
     """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
-    return ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+    return parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
 def _revealed(url: SecretStr | None) -> str | None:

@@ -18,10 +18,10 @@ from datetime import datetime
 
 from memory_sql.db.engine import is_pooled
 from memory_sql.db.notifications import listen
-from memory_sql.domain import RunDueResult
+from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
+from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.memory import Memory
-from memory_sql.work import DUE_KINDS, DueKind, DueWork
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from memory_sql.errors import ConfigurationError, DatabaseError, InputError, Mem
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import ConversationFile
-    from memory_sql.domain import AddResult, ConsolidateResult, FormResult, RunDueResult
+    from memory_sql.domain.results import AddResult, ConsolidateResult, FormResult, RunDueResult
     from memory_sql.memory import Memory
 
 K = TypeVar("K")

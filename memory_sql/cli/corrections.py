@@ -11,7 +11,7 @@ from memory_sql.cli import output
 from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, Url, User, run
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Marked, Observation, Sensitivity, SetAside
+    from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside
 
 ObservationId = Annotated[str, typer.Argument(metavar="ID", help="The observation: o12-3.")]
 MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The observation, o12-3; needs --user.")]

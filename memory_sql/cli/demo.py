@@ -20,7 +20,10 @@ from memory_sql.cli.options import AsJson, Data, Url, resolve, run
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
     from memory_sql.config import Settings
-    from memory_sql.domain import AddResult, Context, Observation, Scope, SearchResult, Stats
+    from memory_sql.domain.observations import Observation
+    from memory_sql.domain.reading import Context, SearchResult
+    from memory_sql.domain.results import AddResult, Stats
+    from memory_sql.domain.scopes import Scope
     from memory_sql.memory import Memory
 
 AGENT = "ada"
@@ -186,7 +189,7 @@ async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence
 
 def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
     """What made the session due, or what it waits for."""
-    from memory_sql.intake import signal_in
+    from memory_sql.formation.intake import signal_in
 
     signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
     match result.trigger:
@@ -234,7 +237,7 @@ def _model_text(settings: Settings) -> str:
 
 async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
     """Everybody's, in the order of scopes and numbers."""
-    from memory_sql.domain import parse_observation_id
+    from memory_sql.domain.ids import parse_observation_id
 
     found: dict[tuple[int, int], Observation] = {}
     for user in users:

@@ -13,7 +13,8 @@ from memory_sql.cli.options import Agent, AsJson, Data, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Receipt, SourceKind
+    from memory_sql.domain.observations import SourceKind
+    from memory_sql.domain.results import Receipt
     from memory_sql.memory import Memory
 
 SHOWN = 20  # observations of a preview that are printed in full

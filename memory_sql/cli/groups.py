@@ -10,7 +10,7 @@ from memory_sql.cli import output
 from memory_sql.cli.options import Agent, AnyUser, AsJson, AsOf, Data, Url, moment, run
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Departure, Group, Member
+    from memory_sql.domain.groups import Departure, Group, Member
 
 group = typer.Typer(help="Groups, and who belongs to them.", rich_markup_mode=None)
 

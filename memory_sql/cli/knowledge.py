@@ -13,7 +13,7 @@ from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, m
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import ConsolidateResult
+    from memory_sql.domain.results import ConsolidateResult
     from memory_sql.memory import Memory
 
 

@@ -16,8 +16,9 @@ from memory_sql.cli.options import Agent, AsJson, Data, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
+    from memory_sql.domain.exports import ExportHeader, ExportLine
+    from memory_sql.domain.people import Alias, Hold, Renamed
     from memory_sql.memory import Memory
-    from memory_sql.people import Alias, ExportHeader, ExportLine, Hold, Renamed
 
 Person = Annotated[str, typer.Option("--user", metavar="ID", help="The user.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
@@ -54,7 +55,7 @@ def export(
 
 
 async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], None]) -> ExportHeader:
-    from memory_sql.people import ExportHeader
+    from memory_sql.domain.exports import ExportHeader
 
     header = await anext(lines)
     assert isinstance(header, ExportHeader)  # by promise of `Memory.export`

@@ -12,7 +12,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, ScopeId, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import HeldClaim, Judged, PropagateResult
+    from memory_sql.domain.results import HeldClaim, Judged, PropagateResult
 
 Source = Annotated[str, typer.Argument(metavar="ID", help="The observation, as `held-claims` shows it: o12-3.")]
 Target = Annotated[str, typer.Option("--scope-id", metavar="ID", help="The scope that it is held from: 12 or s12.")]

@@ -29,19 +29,11 @@ from memory_sql.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from memory_sql.config import Assembly
-    from memory_sql.domain import (
-        Consolidation,
-        Diff,
-        Explanation,
-        Hit,
-        MessageHit,
-        Observation,
-        RetainedMessage,
-        RetrievalStats,
-        Scope,
-        SearchResult,
-        Stats,
-    )
+    from memory_sql.domain.messages import RetainedMessage
+    from memory_sql.domain.observations import Observation
+    from memory_sql.domain.reading import Explanation, Hit, MessageHit, RetrievalStats, SearchResult
+    from memory_sql.domain.results import Stats
+    from memory_sql.domain.scopes import Consolidation, Diff, Scope
     from memory_sql.memory import Memory
 
 

@@ -16,7 +16,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_n
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Backlog, ConsolidateResult, DeadRun, MaintainResult, Trimmed, Violation
+    from memory_sql.domain.results import Backlog, ConsolidateResult, DeadRun, MaintainResult, Trimmed, Violation
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
 

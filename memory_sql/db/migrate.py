@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, select
 
 from memory_sql.db import vectors
 from memory_sql.db.engine import REVISION, VERSION_TABLE, Recorded, connect_once, named_errors, recorded
-from memory_sql.db.tables import SCHEMA
+from memory_sql.db.models import SCHEMA
 from memory_sql.errors import SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import AddResult
+from memory_sql.domain.results import AddResult
 from memory_sql.errors import DatabaseError, InputError, InvalidMessageError, UnavailableError
 from memory_sql.memory import Memory
 from tests.database import rows, statements

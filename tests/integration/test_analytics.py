@@ -19,9 +19,10 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import connect_once
+from memory_sql.db.models import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.roles import Roles, drop, make
-from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
-from memory_sql.domain import Consolidation, Observation, Scope
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.scopes import Consolidation, Scope
 from memory_sql.errors import UnavailableError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory

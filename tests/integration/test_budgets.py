@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import MaintainResult, Trimmed
+from memory_sql.domain.results import MaintainResult, Trimmed
 from memory_sql.errors import NotFoundError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker

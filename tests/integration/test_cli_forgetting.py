@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.db import forgetting as physical
+from memory_sql.db.repositories import erasure as physical
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
 from tests.factories import message

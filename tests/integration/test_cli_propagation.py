@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import Observation
+from memory_sql.domain.observations import Observation
 from memory_sql.errors import NotFoundError, UnavailableError
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from memory_sql import consolidation
 from memory_sql.config import Settings
-from memory_sql.domain import Contradiction, Usage
+from memory_sql.consolidation import consolidation
+from memory_sql.domain.results import Usage
+from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import ConsolidationTask

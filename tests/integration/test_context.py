@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.domain import ScopeText
+from memory_sql.db.queries.static_layer import static_layer
+from memory_sql.domain.scopes import ScopeText
 from memory_sql.errors import DatabaseError, InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql

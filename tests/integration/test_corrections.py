@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
-from memory_sql.domain import Observation
+from memory_sql.domain.observations import Observation
 from memory_sql.errors import DatabaseError, HeldError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
 from tests.database import rows, statements

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memory_sql.domain import Diff
+from memory_sql.domain.scopes import Diff
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.memory import Memory
 from tests.database import rows

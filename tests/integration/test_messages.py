@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text as sql_text
 
 from memory_sql.config import Settings
-from memory_sql.domain import MaintainResult
+from memory_sql.domain.results import MaintainResult
 from memory_sql.errors import NotFoundError, StaleError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker

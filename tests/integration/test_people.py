@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
-from memory_sql.db import exports
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
+from memory_sql.db.queries import exports
+from memory_sql.domain.exports import ExportLine, export_uuid
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
-from memory_sql.people import ExportLine, export_uuid
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted

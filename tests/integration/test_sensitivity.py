@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.config import Settings
+from memory_sql.domain.exports import ExportedObservation
 from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
-from memory_sql.people import ExportedObservation
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing

@@ -17,7 +17,7 @@ from memory_sql.config import Settings
 from memory_sql.db import migrate, vectors
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, make
-from memory_sql.domain import SearchResult
+from memory_sql.domain.reading import SearchResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, UnavailableError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker

@@ -20,14 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from memory_sql.config import Settings
 from memory_sql.db import ddl, migrate
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
-from memory_sql.db.observations import OBSERVATION
+from memory_sql.db.models import Base
 from memory_sql.db.principals import Principal, service
+from memory_sql.db.queries.search import COLUMNS
+from memory_sql.db.repositories.observations import OBSERVATION
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
-from memory_sql.db.search import COLUMNS
-from memory_sql.db.tables import Base
+from memory_sql.domain.query import Weights
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
 from memory_sql.memory import Memory
-from memory_sql.ranking import Weights, parse
+from memory_sql.retrieval.query import parse
 from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements

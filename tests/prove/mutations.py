@@ -224,12 +224,15 @@ MUTATIONS = (
     ),
     # Rule 11: due
     Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/memory.py"),)),
-    Mutation("11: what is formed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/formation.py"),)),
+    Mutation(
+        "11: what is formed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),
+    ),
     Mutation(
         "11: a version does not say what is due after it",
-        (never_called("scopes.refresh_due", "memory_sql/consolidation.py"),),
+        (never_called("scopes.refresh_due", "memory_sql/consolidation/consolidation.py"),),
     ),
-    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/work.py"),)),
+    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs.py"),)),
     # Walls
     Mutation(
         "walls: the principal is not bound to its transaction",

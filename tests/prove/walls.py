@@ -23,8 +23,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import POOLED, asyncpg_url
+from memory_sql.db.models import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.db.principals import enter, service
-from memory_sql.db.tables import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.errors import NotFoundError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory

@@ -1,7 +1,7 @@
 -- memory.search(…): what a query finds for a principal, both arms in one round trip. One row per observation (arm
 -- `observation`), at most p_limit of them, and one per message (arm `message`), at most p_messages, each arm best first; what
 -- only the other arm has is null. A message inherits a share of the scores of the observations found that were made of it.
--- p_query is what memory_sql.ranking.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was known at
+-- p_query is what memory_sql.retrieval.query.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was known at
 -- that moment. p_vector: the query's, of the embedding model p_model; null: words alone count.
 CREATE OR REPLACE FUNCTION memory.search(
     p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_messages bigint, p_days double precision,

@@ -1,9 +1,9 @@
 -- memory.search_observations(…): the observations that a principal may see and a query finds, best first. One row per
--- observation. `p_query` is what memory_sql.ranking.Query.to_json makes. p_as_of: of what was known at that moment.
+-- observation. `p_query` is what memory_sql.retrieval.query.Query.to_json makes. p_as_of: of what was known at that moment.
 -- How it finds: every scope has words of its own in the text index (memory.search_tokens).
 -- Of a scope of more than 2,000 observations some 250 are looked at first, to know how common each word is there; only the
 -- rarest words that stand in about 2,000 of them are looked up, and where all are commoner, the newest 2,000 are read.
--- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
+-- How it ranks: BM25, and the weights of memory_sql.retrieval.query.Weights. In masks each bit is a word of the query. Scopes up to
 -- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
 -- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
 -- asks for it, where two words of the query stand around it, or where the time fits that is named. With p_vector, of

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_sql.db import vectors
 from memory_sql.db.engine import connect_once, named_errors
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
 from memory_sql.errors import InputError
 
 LOCK_TIMEOUT = "3s"  # every table is altered; behind a long transaction everybody else would wait as well

@@ -33,7 +33,7 @@ from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from memory_sql.db.engine import connect_once, named_errors
-from memory_sql.db.tables import SCHEMA, AgentRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import SCHEMA, AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.errors import ConfigurationError, SchemaError
 
 TABLE = "observation_vectors"

@@ -1,0 +1,47 @@
+"""Groups and who belongs to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from memory_sql.domain.ids import Value
+
+MemberSource = Literal["host", "import", "inferred"]
+
+
+class Group(Value):
+    """A group of an agent's users, who share the memory of its scope. `members` counts those who belong to it now."""
+
+    group_id: str
+    scope_id: int
+    display_name: str | None
+    members: int
+    created_at: datetime
+
+
+class Member(Value):
+    """A time that a user belonged to a group; `left_at` None: still. `source`: who said so."""
+
+    group_id: str
+    user_id: str
+    source: MemberSource
+    joined_at: datetime
+    left_at: datetime | None = None
+
+
+class Departure(Value):
+    """Somebody isn't a member of a group any more, since `left_at`, by none of `user_ids`: those that they go by.
+
+    `archived`: what only they had contributed. `retracted`: what was made of that in other scopes, and had to go. `held`:
+    how much of this a legal hold keeps. `withheld` as in `Receipt`.
+    """
+
+    group_id: str
+    user_id: str
+    user_ids: tuple[str, ...]
+    left_at: datetime
+    archived: tuple[str, ...] = ()
+    retracted: tuple[str, ...] = ()
+    held: int = 0
+    withheld: tuple[int, ...] = ()

@@ -92,7 +92,9 @@ _HOME = {
     "domain.observations": "Marked Observation SetAside Source",
     "domain.people": "Alias Hold Renamed",
     "domain.reading": "Context Digest Explanation Hit MessageHit SearchResult",
-    "domain.results": "AddResult ConsolidateResult DeadRun FormResult MaintainResult RunDueResult Stats Trimmed Usage Violation",
+    "domain.results": (
+        "AddResult ConsolidateResult DeadRun FormResult MaintainResult RunDueResult Stats Trimmed Usage Violation"
+    ),
     "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef",
     "errors": "MemorySQLError",
     "llm": "Answer LanguageModel Request",

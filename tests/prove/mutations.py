@@ -328,7 +328,7 @@ MUTATIONS = (
     # Propagation: what rules say of it, and of the answer
     Mutation(
         "propagation: nothing is screened before a model sees it",
-        (Change("reason = screening.withheld(source.content, names=self.names)", "reason = None"),),
+        (Change("reason = rules.withheld(source.content, names=self.names)", "reason = None"),),
         PROPAGATION,
     ),
     Mutation(

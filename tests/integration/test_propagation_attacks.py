@@ -86,7 +86,7 @@ async def yard(server_url: str, template: str) -> Any:
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
         await settle(memory)
         yield Yard(memory, [shown(request) for request in parrot.requests])
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 

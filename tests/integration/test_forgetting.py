@@ -31,10 +31,11 @@ from memory_sql.errors import (
 from memory_sql.formation import formation
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
-from tests.conftest import administer, named
+from tests.conftest import administer
 from tests.database import rows, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
+from tests.recycling import copy
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -576,10 +577,7 @@ def written(path: Path) -> str:
 
 async def copy_of(memory: Memory, server_url: str, name: str) -> str:
     """A backup: another database with what this one holds now."""
-    await memory.database.engine.dispose()
-    database = memory.database.url.database
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {database}")
-    return named(server_url, name)
+    return await copy(server_url, str(memory.database.url.database), name)
 
 
 @pytest.mark.parametrize("choice", ["user", "words", "everything"])

@@ -715,7 +715,7 @@ async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) ->
     one, other = dice.choice(ids), dice.choice(ids)
     owner = dice.choice([MIA, {**MIA, "group_id": "crew"}, {**MIA, "collective": True}])
     key = dice.choice([None, None, "home", "hobby"])
-    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine release"
+    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine unquarantine"
                       " consolidate consolidate undo forget due".split()):  # fmt: skip
         case "observe":
             await memory.observe(f"It is {word}.", **owner, fact_key=key)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat, Secrets
+from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
+from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import ScopeKind, aware, host_id, observation_id, parse_observation_id
 from memory_sql.domain.observations import Sensitivity
 from memory_sql.domain.people import HoldKind
@@ -47,6 +48,32 @@ def format_of(value: str | None) -> ContextFormat | None:
     if value is not None and value not in get_args(ContextFormat):
         raise InputError(f"format must be one of {', '.join(get_args(ContextFormat))}")
     return cast("ContextFormat | None", value)
+
+
+def turn_of(
+    message: str | None,
+    *,
+    agent_id: object,
+    user_id: object,
+    session_id: object | None,
+    now: datetime,
+    retrieve: bool | None,
+    budget_tokens: int | None,
+    format: str | None,
+    as_of: datetime | None,
+    assembly: Assembly | None,
+) -> Turn:
+    """What `Memory.context` is asked for."""
+    return Turn(
+        principal_of(agent_id, user_id, session_id),
+        text_of("message", message),
+        now,
+        moment_of("as_of", as_of),
+        retrieve,
+        format_of(format),
+        budget_of(budget_tokens),
+        {} if assembly is None else checked_for_agent({"assembly": assembly}),
+    )
 
 
 def reason_of(value: str | None) -> str | None:

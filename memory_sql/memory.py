@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -25,9 +24,7 @@ from pydantic import SecretStr
 
 from memory_sql import embedded
 from memory_sql.arguments import (
-    budget_of,
     content_of,
-    format_of,
     held_of,
     id_of,
     ids_of,
@@ -41,6 +38,7 @@ from memory_sql.arguments import (
     source_of,
     tags_of,
     text_of,
+    turn_of,
     version_of,
     within,
     without_secrets,
@@ -54,15 +52,13 @@ from memory_sql.config import (
     checked_for_agent,
 )
 from memory_sql.consolidation import diff
-from memory_sql.context import digest, render
+from memory_sql.context import assemble
+from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
-from memory_sql.db.engine import Reader, on_commit
-from memory_sql.db.principals import Principal, service
+from memory_sql.db.engine import on_commit
+from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
-from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, defaults_of, find
 from memory_sql.db.queries.exports import export_of
-from memory_sql.db.queries.search import Sought, search, search_plan
-from memory_sql.db.queries.static_layer import static_layer
 from memory_sql.db.repositories.agents import (
     Agent,
     agent_key_of,
@@ -84,8 +80,9 @@ from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.vectors import VectorRepository, find_vectors
+from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
+from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import aware, owner_key, parse_observation_id
 from memory_sql.domain.messages import Message, RetainedMessage
@@ -99,8 +96,7 @@ from memory_sql.domain.observations import (
     storable_metadata,
 )
 from memory_sql.domain.people import RENAME_KINDS, Alias, Hold, Renamed, RenameKind
-from memory_sql.domain.query import Query, Weights
-from memory_sql.domain.reading import Asked, Context, Digest, SearchResult, Surface
+from memory_sql.domain.reading import Asked, Context, Digest, SearchResult
 from memory_sql.domain.results import (
     AddResult,
     Backlog,
@@ -120,7 +116,6 @@ from memory_sql.domain.results import (
 from memory_sql.domain.scopes import Consolidation, Diff, Scope
 from memory_sql.domain.selection import ForgetTarget
 from memory_sql.errors import (
-    ConfigurationError,
     InputError,
     InvalidMessageError,
     MemorySQLError,
@@ -137,13 +132,14 @@ from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
 from memory_sql.resources.groups import Groups
-from memory_sql.retrieval import decide, vectors
+from memory_sql.retrieval import search, vectors
 from memory_sql.retrieval.counters import Counters, words_fall_short
-from memory_sql.retrieval.query import parse
+from memory_sql.retrieval.search import Reads
+from memory_sql.retrieval.semantics import Semantics
 
 log = logging.getLogger("memory_sql")
 
-WORDS_ALONE = vectors.QueryVector()
+NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
 class Memory:
@@ -169,21 +165,17 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        self._digest_defaults = defaults_of(self.settings)
         self._given_llm = llm
         self._own_llm: OwnedModel | None = None
         self._given_embeddings = embeddings
         self._embeddings: EmbeddingModel | None = None
-        self._queries: vectors.Queries | None = None
-        self._vectors_off: str | None = None
-        self._looked_for_vectors = False
         self._url = url or _revealed(self.settings.url)
         self._read_url = read_url or _revealed(self.settings.read_url)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._opened = AsyncExitStack()
         self._database: Database | None = None
         self._replica: Database | None = None
-        self._counters: Counters | None = None
+        self._opened_reads: Reads | None = None
 
     async def open(self) -> Self:
         """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
@@ -209,7 +201,8 @@ class Memory:
                 after_seconds=self.settings.count_seconds,
             )
             opening.push_async_callback(counters.close)
-            self._counters = counters
+            semantics = Semantics(replica or database, self.settings, lambda: self.embeddings)
+            self._opened_reads = Reads(replica or database, self.settings, semantics, counters)
             self._database, self._replica, self._opened = database, replica, opening.pop_all()
         return self
 
@@ -220,8 +213,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._replica = self._own_llm = self._counters = self._embeddings = self._queries = None
-        self._looked_for_vectors = False
+        self._database = self._replica = self._own_llm = self._embeddings = self._opened_reads = None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -234,13 +226,15 @@ class Memory:
     @property
     def database(self) -> Database:
         if self._database is None:
-            raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
+            raise InputError(NOT_OPEN)
         return self._database
 
     @property
-    def _readable(self) -> Database:
-        """What context, digest and search ask: the replica, where there is one."""
-        return self._replica or self.database
+    def _reads(self) -> Reads:
+        """What context, digest and search go by."""
+        if self._opened_reads is None:
+            raise InputError(NOT_OPEN)
+        return self._opened_reads
 
     @property
     def llm(self) -> LanguageModel:
@@ -264,34 +258,6 @@ class Memory:
         if own is not None:
             self._opened.push_async_callback(own.close)
         return own
-
-    async def _semantics(self) -> vectors.Queries | None:
-        """What makes the vectors of queries; None: words alone count, for the reason `_vectors_off`."""
-        if not self._looked_for_vectors:
-            await self._find_vectors()
-        return self._queries
-
-    async def _find_vectors(self) -> EmbeddingModel | None:
-        """The embedding model, if its vectors count from now on.
-
-        Asked when a search first wants to know, by `stats`, and by what fills them.
-        """
-        self._looked_for_vectors = True
-        try:
-            model = self.embeddings
-        except ConfigurationError as error:
-            self._vectors_off, self._queries = str(error), None
-            return None
-        table = None
-        if model is not None:
-            async with self._readable.statement(principal=service(None)) as unit:
-                table = await find_vectors(unit)
-        self._vectors_off = vectors.why_off(model, table)
-        if model is None or self._vectors_off is not None:
-            self._queries = None
-            return None
-        self._queries = self._queries or vectors.Queries(model, self.settings)
-        return model
 
     @property
     def _lock_timeout(self) -> timedelta:
@@ -510,7 +476,7 @@ class Memory:
         vectors have other dimensions than the model's.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        await self._find_vectors()
+        await self._reads.semantics.find()
         return await self._work.embed_due(agent, most, whole=whole)
 
     async def claim_due(
@@ -1247,78 +1213,19 @@ class Memory:
         `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
         and without what was forgotten since.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked, layout, now = text_of("message", message), format_of(format), past or self.now()
-        chosen = {} if assembly is None else checked_for_agent({"assembly": assembly})
-        queries = await self._semantics() if asked and retrieve is not False else None
-        async with self._readable.reading(session, None if past is None else principal) as reader:
-            layer = await static_layer(reader, principal, self.settings.pending_max, past)
-            settings = self.settings.of_agent({**layer.settings, **chosen})
-            has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
-            style = render.Style.of(settings, layout, budget_of(budget_tokens))
-            scopes = render.shown(layer.scopes, style)
-            fired = decide.Fired("asked") if retrieve and has_xml else None
-            if retrieve is None and asked and has_xml:
-                names = render.names_of(scopes)
-                fired = decide.should_retrieve(asked, render.words_of(scopes), names, settings.unknown_names)
-            began = time.perf_counter()
-            top_k = settings.context_top_k if fired else 0
-            searches = has_digest and retrieve is not False
-            keywords = digest.keyword_limit(settings) if searches else 0
-            query = Query()
-            if fired or searches:  # of the session itself the host has the messages
-                query = replace(_query_of(asked, settings, now), outside=principal["session_id"])
-            sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
-            wanted = None
-            if has_digest:
-                wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
-            semantic = queries is not None and bool(query) and (fired is not None or settings.digest_semantic)
-            found = Found([], [], [])
-            if not semantic:
-                found = await self._found(reader, principal, wanted, settings, query, sought)
-        meant = WORDS_ALONE
-        if semantic:
-            meant = await self._meaning(asked, None)  # no connection is held here
-            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
-            began = time.perf_counter()
-            async with self._readable.reading(session, None if past is None else principal) as reader:
-                found = await self._found(reader, principal, wanted, settings, query, sought)
-        seconds = time.perf_counter() - began
-        reason, hits = fired.reason if fired else None, found.hits[:top_k]
-        if has_xml and asked and retrieve is not False:
-            self._count("context", principal, reason, len(hits) + len(found.messages), seconds)
-        part = digest.compose(found.candidates, found.hits[:keywords], settings) if has_digest else None
-        if keywords and query:
-            self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
-        if part is not None and not has_xml:
-            return digest.alone(part, searched=bool(keywords and query)).model_copy(update={"notice": meant.notice})
-        built = render.render(
-            scopes,
-            hits,
-            now,
-            style,
-            fired=fired is not None,
-            reason=reason,
-            session_id=principal["session_id"],
-            messages=found.messages,
+        turn = turn_of(
+            message,
+            agent_id=agent_id,
+            user_id=user_id,
+            session_id=session_id,
+            now=self.now(),
+            retrieve=retrieve,
+            budget_tokens=budget_tokens,
+            format=format,
+            as_of=as_of,
+            assembly=assembly,
         )
-        if meant.notice:
-            built = built.model_copy(update={"notice": meant.notice})
-        return built if part is None else digest.beside(built, part)
-
-    async def _found(
-        self,
-        reader: Reader,
-        principal: Principal,
-        wanted: Wanted | None,
-        settings: Settings,
-        query: Query,
-        sought: Sought,
-    ) -> Found:
-        """What a turn's message finds, and what a digest begins with, if one is wanted."""
-        if wanted is not None:
-            return await find(reader, wanted, settings, query, sought, weights=self._weights)
-        return Found([], *await search(reader, principal, query, sought, weights=self._weights))
+        return await assemble.context(self._reads, turn, session)
 
     async def digest(
         self,
@@ -1338,28 +1245,14 @@ class Memory:
         {"items": 5}, "fact": {"characters": 400}}`, of total, fact, note, procedure, episode. `as_of`: of what was known at
         a moment of recorded time. Raises `InputError`.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        text, now = text_of("query", query), past or self.now()
-        asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
-        searched = bool(_query_of(text, self.settings, now))
-        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=searched)
-        async with self._readable.reading(session, None if past is None else principal) as reader:
-            settings, candidates = await begin(reader, wanted, past)
-            limit = digest.keyword_limit(settings)
-            words = _query_of(text if limit else "", settings, now)
-            sought = Sought(self.now(), limit, as_of=past)
-            began = time.perf_counter()
-            semantic = bool(words) and settings.digest_semantic
-            hits = [] if semantic else (await search(reader, principal, words, sought, weights=self._weights))[0]
-        if semantic:
-            meant = await self._meaning(text, None)  # no connection is held here
-            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
-            began = time.perf_counter()
-            async with self._readable.reading(session, None if past is None else principal) as reader:
-                hits, _ = await search(reader, principal, words, sought, weights=self._weights)
-        if words:
-            self._count("digest", principal, "asked", len(hits), time.perf_counter() - began)
-        return digest.compose(candidates, hits, settings)
+        turn = Turn(
+            principal_of(agent_id, user_id, session_id),
+            text_of("query", query),
+            self.now(),
+            moment_of("as_of", as_of),
+            own={**asked_budgets(budgets), "assembly": "digest"},
+        )
+        return await assemble.digest(self._reads, turn, session)
 
     async def search(
         self,
@@ -1385,58 +1278,19 @@ class Memory:
         what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
         twice.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        now = past or self.now()
-        asked = parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
-        meant = await self._meaning(asked.text if asked else "", semantic)
-        sought = Sought(
-            now=self.now(),
-            observations=limit,
-            messages=within("messages", limit if messages is None else messages, 100, least=0),
-            days=self.settings.message_retention_days,
-            as_of=past,
+        most = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
+        question = Question(
+            principal_of(agent_id, user_id, session_id),
+            text_of("query", query),
+            self.now(),
+            moment_of("as_of", as_of),
+            observations=most,
+            messages=within("messages", most if messages is None else messages, 100, least=0),
+            semantic=semantic,
             explain=explain or plan,
-            vector=meant.vector,
-            model=meant.model,
-            fusion=self.settings.fusion,
+            plan=plan,
         )
-        async with self._readable.reading(session, None if past is None else principal) as reader:
-            began = time.perf_counter()
-            hits, found = await search(reader, principal, asked, sought, weights=self._weights)
-            seconds = time.perf_counter() - began
-        self._count("search", principal, "asked", len(hits) + len(found), seconds)
-        told: Sequence[str] = ()
-        if plan:
-            async with self._readable.statement(session, None if past is None else principal) as unit:
-                told = await search_plan(unit, principal, asked, sought)
-        return SearchResult(
-            results=tuple(hits),
-            messages=tuple(found),
-            terms=asked.words,
-            left_out=dict(asked.left_out) if sought.explain else {},
-            plan=tuple(told),
-            notice=meant.notice,
-        )
-
-    async def _meaning(self, text: str, semantic: bool | None) -> vectors.QueryVector:
-        if semantic is False or not text:
-            return WORDS_ALONE
-        queries = await self._semantics()
-        if queries is None:
-            return vectors.QueryVector(notice=f"without vectors: {self._vectors_off}" if semantic else None)
-        return await queries.vector(text)
-
-    @property
-    def _weights(self) -> Weights:
-        return Weights(recency=self.settings.recency)
-
-    def _count(
-        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
-    ) -> None:
-        """Kept in memory: what is read here is written by nobody's transaction."""
-        if self._counters is not None:
-            self._counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
+        return await search.answer(self._reads, question, session)
 
     async def scopes(
         self, *, agent_id: object, user_id: object, session_id: object | None = None, session: Session | None = None
@@ -1560,7 +1414,8 @@ class Memory:
     async def stats(self, *, agent_id: object) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
-        model = await self._find_vectors()
+        semantics = self._reads.semantics
+        model = await semantics.find()
         async with self.database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, (self.now() - timedelta(days=RETRIEVAL_DAYS)).date())
             agent_key = await agent_key_of(unit, agent)
@@ -1570,17 +1425,12 @@ class Memory:
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        told = vectors.notice(model, self._vectors_off, filled, stats.observations)
+        told = vectors.notice(model, semantics.off, filled, stats.observations)
         return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
         return aware(self._clock(), "clock")
-
-
-def _query_of(message: str, settings: Settings, now: datetime) -> Query:
-    """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
-    return parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
 def _revealed(url: SecretStr | None) -> str | None:

@@ -69,6 +69,14 @@ def age(then: datetime, now: datetime) -> str:
     return "just now"
 
 
+def arranged(
+    scopes: Iterable[ScopeText], settings: Settings, layout: ContextFormat | None = None, max_tokens: int | None = None
+) -> tuple[list[ScopeText], Style]:
+    """The scopes that the context shows, in its order, and how it is to look, as the settings say or the rest."""
+    style = Style.of(settings, layout, max_tokens)
+    return shown(scopes, style), style
+
+
 def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
     """The scopes of the kinds that the context shows, in its order; of a user's those with a name first."""
     places = {kind: place for place, kind in enumerate(style.order)}
@@ -91,14 +99,13 @@ def render(
     now: datetime,
     style: Style,
     *,
-    fired: bool,
-    reason: str | None,
+    reason: str | None = None,
     messages: Sequence[MessageHit] = (),
     session_id: str | None = None,
 ) -> Context:
     """The whole context. `hits` and `messages` come best first; of `messages` those of `session_id` are left out.
 
-    So is what is shown as pending already, and the messages behind what is shown.
+    So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
     """
     layout = LAYOUTS[style.layout]
     blocks = list(_blocks(shown(scopes, style), hits, messages, session_id, now, style))
@@ -111,27 +118,23 @@ def render(
         xml=xml,
         parts=tuple([piece.part for piece in pieces]),
         tokens=count_tokens(xml),
-        fired=fired,
+        fired=reason is not None,
         reason=reason,
         stable_characters=layout.stable_characters(pieces, incomplete=fitted.incomplete),
         truncated=fitted.truncated,
     )
 
 
-def words_of(scopes: Sequence[ScopeText]) -> str:
-    """Everything that the static layer says, for rules that ask what the prompt holds anyway."""
-    return "\n".join(
-        text
-        for scope in scopes
-        for text in (title_of(scope), scope.consolidation or "", *(line.content for line in scope.pending))
-    )
+def known_of(scopes: Sequence[ScopeText]) -> tuple[str, tuple[str, ...]]:
+    """Everything that the static layer says, and the names that its scopes know, of speakers and owners, each once.
 
-
-def names_of(scopes: Sequence[ScopeText]) -> tuple[str, ...]:
-    """The names that the scopes know: of who speaks in them, and of the owners; each once."""
-    return tuple(
-        dict.fromkeys(name for scope in scopes for name in (scope.display_name or "", *scope.speakers) if name)
-    )
+    For rules that ask what the prompt holds anyway.
+    """
+    said, names = list[str](), dict[str, None]()
+    for scope in scopes:
+        said += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
+        names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
+    return "\n".join(said), tuple(names)
 
 
 def title_of(scope: ScopeText) -> str:

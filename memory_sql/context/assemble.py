@@ -18,7 +18,7 @@ from memory_sql.db.engine import Reader
 from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, find
 from memory_sql.db.queries.search import Sought, search
 from memory_sql.db.queries.static_layer import static_layer
-from memory_sql.domain.asking import Turn
+from memory_sql.domain.asking import Turn, Who
 from memory_sql.domain.query import Query
 from memory_sql.domain.reading import Context, Digest, Surface
 from memory_sql.domain.scopes import ScopeText
@@ -59,7 +59,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     """What `Memory.context` returns; counted."""
     vectors = bool(turn.text) and turn.retrieve is not False and await reads.semantics.count()
     result = None
-    async with reads.database.reading(session, turn.walled_as) as reader:
+    async with reads.database.reading(session, _walled_as(turn)) as reader:
         layer = await static_layer(reader, turn.principal, reads.settings.pending_max, turn.as_of)
         settings = reads.settings.of_agent({**layer.settings, **turn.own})
         scopes, style = arranged(layer.scopes, settings, turn.layout, turn.max_tokens)
@@ -76,7 +76,7 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
     vectors = wanted.searched and await reads.semantics.count()
     result = None
-    async with reads.database.reading(session, turn.walled_as) as reader:
+    async with reads.database.reading(session, _walled_as(turn)) as reader:
         settings, candidates = await begin(reader, wanted, turn.as_of)
         plan = _digest_plan(turn, settings, vectors=vectors)
         if not plan.by_meaning:
@@ -97,19 +97,19 @@ def _decided(reads: Reads, turn: Turn, settings: Settings, scopes: Sequence[Scop
     for_digest = has_digest and turn.retrieve is not False
     keywords = digests.keyword_limit(settings) if for_digest else 0
     top_k = settings.context_top_k if reason else 0
-    query, searched = Query(), False
+    query = Query()
     if reason or for_digest:  # of the session itself the host has the messages
         query = replace(_query_of(turn, settings), outside=turn.principal["session_id"])
-        searched = bool(query)
+    by_meaning = vectors and (reason is not None or settings.digest_semantic) and bool(query)
     return _Plan(
         settings,
         query,
         Sought(turn.now, max(top_k, keywords), top_k, settings.message_retention_days, turn.as_of),
-        by_meaning=vectors and searched and (reason is not None or settings.digest_semantic),
+        by_meaning=by_meaning,
         keywords=keywords,
         top_k=top_k,
         reason=reason,
-        wanted=_wanted(reads, turn, searched=searched) if has_digest else None,
+        wanted=_wanted(reads, turn, searched=bool(query)) if has_digest else None,
     )
 
 
@@ -138,10 +138,15 @@ def _wanted(reads: Reads, turn: Turn, *, searched: bool) -> Wanted:
 
 def _query_of(turn: Turn, settings: Settings) -> Query:
     """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
-    return parse(turn.text, turn.moment, zone_of(settings.time_zone), settings.language, operators=False)
+    return parse(turn.text, turn.as_of or turn.now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
 # Search
+
+
+def _walled_as(turn: Turn) -> Who | None:
+    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
+    return None if turn.as_of is None else turn.principal
 
 
 async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _Result:
@@ -157,7 +162,7 @@ async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _R
 async def _searched_by_meaning(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
     meant = await reads.semantics.vector(turn.text)  # no connection is held here
     sought = replace(plan.sought, vector=meant.vector, model=meant.model, fusion=reads.settings.fusion)
-    async with reads.database.reading(session, turn.walled_as) as reader:
+    async with reads.database.reading(session, _walled_as(turn)) as reader:
         result = await _searched(reader, reads, turn, replace(plan, sought=sought))
     return replace(result, notice=meant.notice)
 
@@ -191,7 +196,7 @@ def _composed(turn: Turn, plan: _Plan, result: _Result, scopes: Sequence[ScopeTe
         whole = render(
             scopes,
             hits,
-            turn.moment,
+            turn.as_of or turn.now,
             style,
             reason=plan.reason,
             messages=found.messages,

@@ -13,11 +13,11 @@ from typing import Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
-from memory_sql.context.layouts import LAYOUTS, Block, attribute, escape
+from memory_sql.context.layouts import LAYOUTS, Block, attribute, escape, escape_lines
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeText
-from memory_sql.languages.text import CHARACTERS_PER_TOKEN, count_tokens, one_line, shortened
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, shortened
 
 ELEMENTS = {
     "collective": ("CollectiveMemory", None),
@@ -112,15 +112,14 @@ def render(
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
-    pieces = layout.pieces(fitted.blocks)
-    xml = layout.xml(pieces, incomplete=fitted.incomplete)
+    written = layout.write(fitted.blocks, incomplete=fitted.incomplete)
     return Context(
-        xml=xml,
-        parts=tuple([piece.part for piece in pieces]),
-        tokens=count_tokens(xml),
+        xml=written.xml,
+        parts=written.parts,
+        tokens=written.tokens,
         fired=reason is not None,
         reason=reason,
-        stable_characters=layout.stable_characters(pieces, incomplete=fitted.incomplete),
+        stable_characters=written.stable,
         truncated=fitted.truncated,
     )
 
@@ -212,7 +211,7 @@ def _disputed(scope: ScopeText, now: datetime) -> Iterator[Block]:
     if told and scope.consolidation:
         lines = [
             ContextLine(observation_id(scope.ref.id, item.seq), f"- {text} ({age(item.observed_at, now)})")
-            for item, text in zip(told, _escaped([item.content for item in told]), strict=True)
+            for item, text in zip(told, escape_lines([item.content for item in told]), strict=True)
         ]
         times = tuple(item.observed_at for item in told)
         yield Block("disputed", "DisputedObservations", _apart(scope), scope.ref, lines=tuple(lines), times=times)
@@ -223,7 +222,7 @@ def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
         found = [hit.observation for hit in hits]
         lines = [
             ContextLine(o.id, f"- {text}{_note(age(o.observed_at, now), disputed=o.verification == 'disputed')}")
-            for o, text in zip(found, _escaped([o.content for o in found]), strict=True)
+            for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
         ]
         times = tuple(o.observed_at for o in found)
         yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times)
@@ -232,7 +231,7 @@ def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
 def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Iterator[Block]:
     if hits:
         said = [hit.message for hit in hits]
-        texts = _escaped(
+        texts = escape_lines(
             [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
         )
         lines = [
@@ -293,7 +292,7 @@ def _lines(
 ) -> tuple[ContextLine, ...]:
     disputed = {item.seq for item in scope.disputed}
     scope_id, lines = scope.ref.id, []
-    for item, text in zip(items, _escaped([item.content for item in items]), strict=True):
+    for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
         note = _note(told(item.observed_at, now), disputed=item.seq in disputed)
         lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
     return tuple(lines)
@@ -303,8 +302,3 @@ def _note(told: str, *, disputed: bool) -> str:
     if disputed:
         return f" ({told}, disputed)" if told else " (disputed)"
     return f" ({told})" if told else ""
-
-
-def _escaped(texts: Sequence[str]) -> list[str]:
-    """Each on one line, escaped; together, since a call costs as much as a line."""
-    return escape("\n".join(map(one_line, texts))).split("\n") if texts else []

@@ -21,16 +21,6 @@ class _Asking:
     now: datetime
     as_of: datetime | None = None
 
-    @property
-    def moment(self) -> datetime:
-        """Of which it is told."""
-        return self.as_of or self.now
-
-    @property
-    def walled_as(self) -> Who | None:
-        """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
-        return None if self.as_of is None else self.principal
-
 
 @dataclass(frozen=True, slots=True)
 class Turn(_Asking):

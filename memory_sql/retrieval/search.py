@@ -9,7 +9,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.queries.digest_candidates import defaults_of
 from memory_sql.db.queries.search import Sought, search, search_plan
-from memory_sql.domain.asking import Question
+from memory_sql.domain.asking import Question, Who
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import SearchResult
 from memory_sql.languages.dates import zone_of
@@ -33,10 +33,10 @@ class Reads:
 async def answer(reads: Reads, question: Question, session: Session | None = None) -> SearchResult:
     """What the question finds; counted."""
     settings = reads.settings
-    query = parse(question.text, question.moment, zone_of(settings.time_zone), settings.language)
+    query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
-    async with reads.database.reading(session, question.walled_as) as reader:
+    async with reads.database.reading(session, _walled_as(question)) as reader:
         began = time.perf_counter()
         hits, messages = await search(reader, question.principal, query, sought, weights=reads.weights)
         seconds = time.perf_counter() - began
@@ -50,6 +50,11 @@ async def answer(reads: Reads, question: Question, session: Session | None = Non
         plan=tuple(await _plan(reads, question, query, sought, session)) if question.plan else (),
         notice=meant.notice,
     )
+
+
+def _walled_as(question: Question) -> Who | None:
+    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
+    return None if question.as_of is None else question.principal
 
 
 def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sought:
@@ -69,5 +74,5 @@ def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sough
 async def _plan(
     reads: Reads, question: Question, query: Query, sought: Sought, session: Session | None
 ) -> Sequence[str]:
-    async with reads.database.statement(session, question.walled_as) as unit:
+    async with reads.database.statement(session, _walled_as(question)) as unit:
         return await search_plan(unit, question.principal, query, sought)

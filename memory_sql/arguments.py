@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
 from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
-from memory_sql.domain.asking import Turn
-from memory_sql.domain.ids import ScopeKind, aware, host_id, observation_id, parse_observation_id
+from memory_sql.domain.asking import Question, Turn
+from memory_sql.domain.ids import ScopeKind, aware, host_id, host_ids, observation_id, parse_observation_id
 from memory_sql.domain.observations import Sensitivity
 from memory_sql.domain.people import HoldKind
 from memory_sql.domain.selection import ForgetTarget
@@ -76,6 +76,35 @@ def turn_of(
     )
 
 
+def question_of(
+    query: str,
+    *,
+    agent_id: object,
+    user_id: object,
+    session_id: object | None,
+    now: datetime,
+    top_k: int,
+    messages: int | None,
+    as_of: datetime | None,
+    semantic: bool | None,
+    explain: bool,
+    plan: bool,
+) -> Question:
+    """What `Memory.search` is asked for."""
+    most = within("top_k", top_k, 100)
+    return Question(
+        principal_of(agent_id, user_id, session_id),
+        text_of("query", query),
+        now,
+        moment_of("as_of", as_of),
+        observations=most,
+        messages=within("messages", most if messages is None else messages, 100, least=0),
+        semantic=semantic,
+        explain=explain or plan,
+        plan=plan,
+    )
+
+
 def reason_of(value: str | None) -> str | None:
     reason = text_of("reason", value).strip()
     if len(reason) > REASON_MAX_CHARACTERS:
@@ -129,11 +158,9 @@ def source_of(given: Mapping[str, Any]) -> ForgetTarget:
 
 
 def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:
-    return {
-        "agent_id": id_of("agent_id", agent_id),
-        "user_id": id_of("user_id", user_id),
-        "session_id": optional_id("session_id", session_id),
-    }
+    if session_id is None:
+        return {**host_ids(agent_id=agent_id, user_id=user_id), "session_id": None}
+    return {**host_ids(agent_id=agent_id, user_id=user_id, session_id=session_id)}
 
 
 def owner_of(user: str | None, group_id: object | None, collective: bool) -> tuple[ScopeKind, str | None]:

@@ -32,6 +32,7 @@ from memory_sql.arguments import (
     optional_id,
     owner_of,
     principal_of,
+    question_of,
     reason_of,
     scope_key,
     sensitivity_of,
@@ -82,7 +83,7 @@ from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
-from memory_sql.domain.asking import Question, Turn
+from memory_sql.domain.asking import Turn
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import aware, owner_key, parse_observation_id
 from memory_sql.domain.messages import Message, RetainedMessage
@@ -171,7 +172,7 @@ class Memory:
         self._embeddings: EmbeddingModel | None = None
         self._url = url or _revealed(self.settings.url)
         self._read_url = read_url or _revealed(self.settings.read_url)
-        self._clock = clock or (lambda: datetime.now(UTC))
+        self._clock = partial(_moment, clock) if clock else partial(datetime.now, UTC)
         self._opened = AsyncExitStack()
         self._database: Database | None = None
         self._replica: Database | None = None
@@ -1278,16 +1279,17 @@ class Memory:
         what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
         twice.
         """
-        most = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        question = Question(
-            principal_of(agent_id, user_id, session_id),
-            text_of("query", query),
-            self.now(),
-            moment_of("as_of", as_of),
-            observations=most,
-            messages=within("messages", most if messages is None else messages, 100, least=0),
+        question = question_of(
+            query,
+            agent_id=agent_id,
+            user_id=user_id,
+            session_id=session_id,
+            now=self.now(),
+            top_k=self.settings.top_k if top_k is None else top_k,
+            messages=messages,
+            as_of=as_of,
             semantic=semantic,
-            explain=explain or plan,
+            explain=explain,
             plan=plan,
         )
         return await search.answer(self._reads, question, session)
@@ -1430,7 +1432,11 @@ class Memory:
 
     def now(self) -> datetime:
         """The present moment on this memory's clock, in UTC."""
-        return aware(self._clock(), "clock")
+        return self._clock()
+
+
+def _moment(clock: Callable[[], datetime]) -> datetime:
+    return aware(clock(), "clock")
 
 
 def _revealed(url: SecretStr | None) -> str | None:

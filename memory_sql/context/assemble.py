@@ -7,12 +7,11 @@ search takes a second one. What is read here is counted in memory, and written b
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
-from memory_sql.context.render import Style, arranged, known_of, render
+from memory_sql.context.render import Static, render, static_of
 from memory_sql.db import Session
 from memory_sql.db.engine import Reader
 from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, find
@@ -21,7 +20,6 @@ from memory_sql.db.queries.static_layer import static_layer
 from memory_sql.domain.asking import Turn, Who
 from memory_sql.domain.query import Query
 from memory_sql.domain.reading import Context, Digest, Surface
-from memory_sql.domain.scopes import ScopeText
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.decide import should_retrieve
 from memory_sql.retrieval.query import parse
@@ -57,24 +55,25 @@ class _Result:
 
 async def context(reads: Reads, turn: Turn, session: Session | None = None) -> Context:
     """What `Memory.context` returns; counted."""
-    vectors = bool(turn.text) and turn.retrieve is not False and await reads.semantics.count()
+    vectors = bool(turn.text) and turn.retrieve is not False and await _vectors_count(reads)
     result = None
     async with reads.database.reading(session, _walled_as(turn)) as reader:
         layer = await static_layer(reader, turn.principal, reads.settings.pending_max, turn.as_of)
-        settings = reads.settings.of_agent({**layer.settings, **turn.own})
-        scopes, style = arranged(layer.scopes, settings, turn.layout, turn.max_tokens)
-        plan = _decided(reads, turn, settings, scopes, vectors=vectors)
+        own = {**layer.settings, **turn.own}
+        settings = reads.settings.of_agent(own) if own else reads.settings
+        static = static_of(layer.scopes, settings, turn.layout, turn.max_tokens)
+        plan = _decided(reads, turn, settings, static, vectors=vectors)
         if not plan.by_meaning:
             result = await _searched(reader, reads, turn, plan)
     result = result or await _searched_by_meaning(reads, turn, plan, session)
     _count_context(reads, turn, plan, result)
-    return _composed(turn, plan, result, scopes, style)
+    return _composed(turn, plan, result, static)
 
 
 async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
-    vectors = wanted.searched and await reads.semantics.count()
+    vectors = bool(turn.text) and await _vectors_count(reads)
     result = None
     async with reads.database.reading(session, _walled_as(turn)) as reader:
         settings, candidates = await begin(reader, wanted, turn.as_of)
@@ -87,13 +86,20 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
     return digests.compose(candidates, result.found.hits, settings)
 
 
+async def _vectors_count(reads: Reads) -> bool:
+    """Looked for once; to be asked while no connection is held."""
+    if reads.semantics.on is None:
+        await reads.semantics.find()
+    return reads.semantics.on is True
+
+
 # Decide
 
 
-def _decided(reads: Reads, turn: Turn, settings: Settings, scopes: Sequence[ScopeText], *, vectors: bool) -> _Plan:
+def _decided(reads: Reads, turn: Turn, settings: Settings, static: Static, *, vectors: bool) -> _Plan:
     """Of the static layer, which is in the prompt anyway, and the message."""
     has_digest = settings.assembly != "eden"
-    reason = _reason(turn, settings, scopes) if settings.assembly != "digest" else None
+    reason = _reason(turn, settings, static) if settings.assembly != "digest" else None
     for_digest = has_digest and turn.retrieve is not False
     keywords = digests.keyword_limit(settings) if for_digest else 0
     top_k = settings.context_top_k if reason else 0
@@ -113,14 +119,13 @@ def _decided(reads: Reads, turn: Turn, settings: Settings, scopes: Sequence[Scop
     )
 
 
-def _reason(turn: Turn, settings: Settings, scopes: Sequence[ScopeText]) -> str | None:
+def _reason(turn: Turn, settings: Settings, static: Static) -> str | None:
     """Why single observations are retrieved; None: the texts are enough."""
     if turn.retrieve is not None:
         return "asked" if turn.retrieve else None
     if not turn.text:
         return None
-    words, names = known_of(scopes)
-    fired = should_retrieve(turn.text, words, names, settings.unknown_names)
+    fired = should_retrieve(turn.text, static.words, static.names, settings.unknown_names)
     return fired.reason if fired else None
 
 
@@ -184,7 +189,7 @@ def _count(reads: Reads, turn: Turn, surface: Surface, reason: str | None, hits:
 # Compose
 
 
-def _composed(turn: Turn, plan: _Plan, result: _Result, scopes: Sequence[ScopeText], style: Style) -> Context:
+def _composed(turn: Turn, plan: _Plan, result: _Result, static: Static) -> Context:
     """The XML, the digest, or both."""
     found, part = result.found, None
     if plan.wanted is not None:
@@ -194,10 +199,10 @@ def _composed(turn: Turn, plan: _Plan, result: _Result, scopes: Sequence[ScopeTe
     else:
         hits = found.hits[: plan.top_k]
         whole = render(
-            scopes,
+            static.scopes,
             hits,
             turn.as_of or turn.now,
-            style,
+            static.style,
             reason=plan.reason,
             messages=found.messages,
             session_id=turn.principal["session_id"],

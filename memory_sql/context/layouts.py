@@ -21,6 +21,7 @@ TRUNCATED = ' truncated="true"'
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS = bytes(set(range(32)) - {9, 10, 13})
 
+Attributes = tuple[tuple[str, str], ...]
 Role = Literal["text", "pending", "disputed", "retrieved", "messages"]
 
 
@@ -28,13 +29,13 @@ Role = Literal["text", "pending", "disputed", "retrieved", "messages"]
 class Block:
     """A scope's text, or lines of one kind, `times` being theirs; `cut`: there was more of it.
 
-    `attributes` (XML) begin with a space. `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
+    `attributes` are names and values, `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
     the end of the element of that scope's text. `title` and `heading` are for the legacy layout.
     """
 
     role: Role
     element: str
-    attributes: str = ""
+    attributes: Attributes = ()
     scope: ScopeRef | None = None
     version: int = 0
     text: str = ""
@@ -136,6 +137,10 @@ def attribute(name: str, value: str) -> str:
     return f' {name}="{value}"'
 
 
+def _written(attributes: Attributes) -> str:
+    return "".join([attribute(name, value) for name, value in attributes])
+
+
 def _cut(*blocks: Block) -> str:
     return TRUNCATED if True in [block.cut for block in blocks] else ""
 
@@ -179,22 +184,22 @@ def _standard(blocks: Sequence[Block]) -> list[Piece]:
 
 
 def _text_piece(text: Block, lines: Sequence[Block]) -> Piece:
-    opened = f"<{text.element}{text.attributes}{_cut(text)}>\n{text.xml}"
+    opened = f"<{text.element}{_written(text.attributes)}{_cut(text)}>\n{text.xml}"
     xml = "\n".join([opened, *map(_recent, lines), f"</{text.element}>"])
     return Piece(xml, text.element, [text, *lines], len(opened) if text.own else len(xml))
 
 
 def _recent(block: Block) -> str:
-    return _listed(block, "RecentObservations", "")
+    return _listed(block, "RecentObservations", ())
 
 
-def _listed(block: Block, element: str, attributes: str) -> str:
+def _listed(block: Block, element: str, attributes: Attributes) -> str:
     lines = "\n".join([line.text for line in block.lines])
-    return f"<{element}{attributes}{_cut(block)}>\n{lines}\n</{element}>"
+    return f"<{element}{_written(attributes)}{_cut(block)}>\n{lines}\n</{element}>"
 
 
 def _around(block: Block, inner: str) -> str:
-    return f"<{block.element}{block.attributes}>\n{inner}\n</{block.element}>"
+    return f"<{block.element}{_written(block.attributes)}>\n{inner}\n</{block.element}>"
 
 
 # The legacy layout (R290–R292): shards, the user, the conversation; what it has no place for stands behind

@@ -13,7 +13,7 @@ from typing import Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
-from memory_sql.context.layouts import LAYOUTS, Block, attribute, escape, escape_lines
+from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeText
@@ -59,6 +59,35 @@ class Style:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The static layer as a context shows it, in its order.
+
+    For rules that ask what the prompt holds anyway: its words, and the names that its scopes know, of speakers and owners,
+    each once.
+    """
+
+    scopes: Sequence[ScopeText]
+    style: Style
+    words: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scopes: Iterable[ScopeText], style: Style) -> Self:
+        chosen, words, names = shown(scopes, style), list[str](), dict[str, None]()
+        for scope in chosen:
+            words += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
+            names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
+        return cls(chosen, style, "\n".join(words), tuple(names))
+
+
+def static_of(
+    scopes: Iterable[ScopeText], settings: Settings, layout: ContextFormat | None, max_tokens: int | None
+) -> Static:
+    """As the settings say, but for what is given."""
+    return Static.of(scopes, Style.of(settings, layout, max_tokens))
+
+
 def age(then: datetime, now: datetime) -> str:
     """`just now`, `5 minutes ago`, `2 hours ago`, `3 days ago` … (R075); the future is `just now`."""
     seconds = (now - then).total_seconds()
@@ -67,14 +96,6 @@ def age(then: datetime, now: datetime) -> str:
             count = int(seconds // length)
             return f"{count} {unit} ago" if count == 1 else f"{count} {unit}s ago"
     return "just now"
-
-
-def arranged(
-    scopes: Iterable[ScopeText], settings: Settings, layout: ContextFormat | None = None, max_tokens: int | None = None
-) -> tuple[list[ScopeText], Style]:
-    """The scopes that the context shows, in its order, and how it is to look, as the settings say or the rest."""
-    style = Style.of(settings, layout, max_tokens)
-    return shown(scopes, style), style
 
 
 def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
@@ -122,18 +143,6 @@ def render(
         stable_characters=written.stable,
         truncated=fitted.truncated,
     )
-
-
-def known_of(scopes: Sequence[ScopeText]) -> tuple[str, tuple[str, ...]]:
-    """Everything that the static layer says, and the names that its scopes know, of speakers and owners, each once.
-
-    For rules that ask what the prompt holds anyway.
-    """
-    said, names = list[str](), dict[str, None]()
-    for scope in scopes:
-        said += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
-        names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
-    return "\n".join(said), tuple(names)
 
 
 def title_of(scope: ScopeText) -> str:
@@ -244,20 +253,20 @@ def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Ite
 # Attributes and lines
 
 
-def _element(scope: ScopeText) -> tuple[str, str]:
+def _element(scope: ScopeText) -> tuple[str, Attributes]:
     """Its name and attributes."""
     element, owner = ELEMENTS[scope.ref.kind]
-    return element, (attribute(owner, title_of(scope)) if owner else "") + _named(scope)
+    return element, (((owner, title_of(scope)),) if owner else ()) + _named(scope)
 
 
-def _named(scope: ScopeText) -> str:
-    return attribute("name", scope.ref.name) if scope.ref.name else ""
+def _named(scope: ScopeText) -> Attributes:
+    return (("name", scope.ref.name),) if scope.ref.name else ()
 
 
-def _apart(scope: ScopeText) -> str:
+def _apart(scope: ScopeText) -> Attributes:
     """Whose it is, of what stands outside of the scope's element."""
-    owner = attribute(scope.ref.kind, title_of(scope)) if scope.ref.owner_id else ""
-    return attribute("scope", scope.ref.kind) + owner + _named(scope)
+    owner = ((scope.ref.kind, title_of(scope)),) if scope.ref.owner_id else ()
+    return (("scope", scope.ref.kind), *owner, *_named(scope))
 
 
 def _called(scope: ScopeText) -> str:

@@ -56,6 +56,11 @@ def host_id(value: object, name: str = "id") -> str:
     return text
 
 
+def host_ids(**values: object) -> dict[str, str]:
+    """Each by its name, as `host_id` has it."""
+    return {name: host_id(value, name) for name, value in values.items()}
+
+
 def owner_key(kind: ScopeKind, owner_id: str | None = None) -> str:
     """`scopes.owner`: the one key column that says whose scope it is."""
     prefix = OWNER_PREFIX[kind]

@@ -53,35 +53,30 @@ class Semantics:
         self._clock = clock
         self._again_at = float("-inf")
         self._model: EmbeddingModel | None = None
-        self._looked = False
+        self.on: bool | None = None  # whether vectors count; None: nobody has looked yet
         self.off: str | None = None  # why words alone count
 
     async def find(self) -> EmbeddingModel | None:
         """The embedding model, if its vectors count from now on; else None, for the reason `off`."""
-        self._looked = True
         try:
             model = self._given_model()
         except ConfigurationError as error:
-            self._model, self.off = None, str(error)
+            self._model, self.on, self.off = None, False, str(error)
             return None
         table = None
         if model is not None:
             async with self._database.statement(principal=SERVICE) as unit:
                 table = await find_vectors(unit)
         self.off = why_off(model, table)
-        self._model = model if self.off is None else None
+        self.on = self.off is None
+        self._model = model if self.on else None
         return self._model
-
-    async def count(self) -> bool:
-        """Whether vectors count; the database is asked once."""
-        model = self._model if self._looked else await self.find()
-        return model is not None
 
     async def vector(self, text: str, wanted: bool | None = None) -> QueryVector:
         """Of a query. `wanted` None: where vectors count; False: not at all. Never raises for what the model does."""
         if wanted is False or not text:
             return WORDS_ALONE
-        model = self._model if self._looked else await self.find()
+        model = await self.find() if self.on is None else self._model
         if model is None:
             return QueryVector(notice=f"without vectors: {self.off}" if wanted else None)
         if self._clock() < self._again_at:

@@ -14,42 +14,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory_sql.config import Settings
-    from memory_sql.domain import (
+    from memory_sql.domain.exports import ExportHeader, ExportLine
+    from memory_sql.domain.groups import Departure, Group, Member
+    from memory_sql.domain.messages import Message, RetainedMessage
+    from memory_sql.domain.observations import Marked, Observation, SetAside, Source
+    from memory_sql.domain.people import Alias, Hold, Renamed
+    from memory_sql.domain.reading import Context, Digest, Explanation, Hit, MessageHit, SearchResult
+    from memory_sql.domain.results import (
         AddResult,
         ConsolidateResult,
-        Consolidation,
-        Context,
-        Contradiction,
         DeadRun,
-        Departure,
-        Diff,
-        Digest,
-        Explanation,
         FormResult,
-        Group,
-        Hit,
         MaintainResult,
-        Marked,
-        Member,
-        Message,
-        MessageHit,
-        Observation,
-        RetainedMessage,
         RunDueResult,
-        Scope,
-        ScopeRef,
-        SearchResult,
-        SetAside,
-        Source,
         Stats,
         Trimmed,
         Usage,
         Violation,
     )
+    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Scope, ScopeRef
     from memory_sql.errors import MemorySQLError
     from memory_sql.llm import Answer, LanguageModel, Request
     from memory_sql.memory import Memory
-    from memory_sql.people import Alias, ExportHeader, ExportLine, Hold, Renamed
 
 __version__ = "0.1.0"
 
@@ -99,24 +85,30 @@ __all__ = [
 ]
 
 _HOME = {
-    "Memory": "memory",
-    "Settings": "config",
-    "MemorySQLError": "errors",
-    "Answer": "llm",
-    "LanguageModel": "llm",
-    "Request": "llm",
-    "Alias": "people",
-    "ExportHeader": "people",
-    "ExportLine": "people",
-    "Hold": "people",
-    "Renamed": "people",
+    "config": "Settings",
+    "domain.exports": "ExportHeader ExportLine",
+    "domain.groups": "Departure Group Member",
+    "domain.messages": "Message RetainedMessage",
+    "domain.observations": "Marked Observation SetAside Source",
+    "domain.people": "Alias Hold Renamed",
+    "domain.reading": "Context Digest Explanation Hit MessageHit SearchResult",
+    "domain.results": (
+        "AddResult ConsolidateResult DeadRun FormResult MaintainResult RunDueResult Stats Trimmed Usage Violation"
+    ),
+    "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef",
+    "errors": "MemorySQLError",
+    "llm": "Answer LanguageModel Request",
+    "memory": "Memory",
 }
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'domain')}"), name)
+if not TYPE_CHECKING:  # a checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

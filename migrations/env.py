@@ -18,7 +18,7 @@ from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db.engine import VERSION_TABLE, connect_once
 from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_others_made
-from memory_sql.db.tables import SCHEMA, Base
+from memory_sql.db.models import SCHEMA, Base
 
 OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,

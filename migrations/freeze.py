@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, SetColumnComment, SetTableComment
 
 from memory_sql.db import ddl
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
 
 FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
 DROP = "drop.sql"
@@ -39,7 +39,7 @@ def contents() -> dict[str, str]:
 
 def tables() -> str:
     """Tables, indexes and comments, as SQLAlchemy makes them of the metadata."""
-    return _HEADER.format("the tables of `tables.py`.") + "".join(map(_text, _table_elements())).lstrip("\n")
+    return _HEADER.format("the tables of `db/models.py`.") + "".join(map(_text, _table_elements())).lstrip("\n")
 
 
 def _table_elements() -> Iterator[DDLElement]:

@@ -336,8 +336,8 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """
     import asyncio
 
-    from memory_sql.db import forgetting
+    from memory_sql.db.repositories import erasure
 
     with _reachable(url, data) as target:
-        asyncio.run(forgetting.vacuum(target))
-    output.one({"statements": forgetting.PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
+        asyncio.run(erasure.vacuum(target))
+    output.one({"statements": erasure.PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from memory_sql.domain import Observation
+    from memory_sql.domain.observations import Observation
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from memory_sql.db.engine import (
     named_errors,
     recorded,
 )
-from memory_sql.db.tables import SCHEMA
+from memory_sql.db.models import SCHEMA
 from memory_sql.errors import SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_sql.db import vectors
 from memory_sql.db.engine import connect_once, named_errors
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
 from memory_sql.errors import InputError
 
 LOCK_TIMEOUT = "3s"  # every table is altered; behind a long transaction everybody else would wait as well
@@ -85,7 +85,7 @@ def _setting(roles: Roles) -> str:
 
 
 def erased_columns() -> list[str]:
-    """`table.column` of what may hold remembered text, as `tables.py` classes it."""
+    """`table.column` of what may hold remembered text, as `models.py` classes it."""
     return [
         f"{of.name}.{item.name}"
         for of in Base.metadata.sorted_tables

@@ -33,11 +33,11 @@ from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from memory_sql.db.engine import connect_once, named_errors
-from memory_sql.db.tables import SCHEMA, AgentRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import SCHEMA, AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.errors import ConfigurationError, SchemaError
 
 TABLE = "observation_vectors"
-ERASED = (f"{TABLE}.embedding",)  # what may hold remembered text, beside the columns of `tables.py`
+ERASED = (f"{TABLE}.embedding",)  # what may hold remembered text, beside the columns of `models.py`
 EXTENSION = "vector"
 LEAST_VERSION = (0, 7)  # of pgvector, the first with vectors of two bytes a number
 LOCK_TIMEOUT = "3s"

@@ -18,9 +18,10 @@ from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, selec
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from memory_sql.db.tables import AgentRow, ObservationRow
-from memory_sql.domain import Violation, observation_id
-from memory_sql.text import HASH_VERSION, content_hash
+from memory_sql.db.models import AgentRow, ObservationRow
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import Violation
+from memory_sql.languages.text import HASH_VERSION, content_hash
 
 HASHES = "hashes_match_texts"
 MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory

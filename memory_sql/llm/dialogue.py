@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memory_sql.domain import Usage
+from memory_sql.domain.results import Usage
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
 from memory_sql.llm import Answer, LanguageModel, ask
 from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionAnswer, ExtractionTask, OfferedScope

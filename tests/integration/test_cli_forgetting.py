@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.db import forgetting as physical
+from memory_sql.db.repositories import erasure as physical
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
 from tests.factories import message
@@ -27,7 +27,7 @@ def run(database_url: str) -> Run:
     async def fill() -> None:
         async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
             await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
-            await memory.form(agent_id="ada", session_id="s")
+            await memory.conversations.form(agent_id="ada", session_id="s")
 
     asyncio.run(fill())
     return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)

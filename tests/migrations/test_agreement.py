@@ -12,7 +12,7 @@ from alembic import command
 
 from memory_sql.db import ddl, migrate
 from memory_sql.db.engine import REVISION, connect_once
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
 from tests.migrations.databases import alembic, dump, execute, fetch, psql, run, schema_of
 
 SCHEMA = (

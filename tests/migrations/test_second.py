@@ -138,7 +138,7 @@ async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
         await Memory(filled, Scripted(), Settings(llm="offline")).open()
     await upgrade(filled)
     async with Memory(filled, Scripted(), Settings(llm="offline")) as memory:
-        assert len(await memory.scopes(agent_id="ada", user_id="mia")) == 2
+        assert len(await memory.scopes.list(agent_id="ada", user_id="mia")) == 2
 
 
 async def test_first_schema_of_another_state_is_not_upgraded_further(filled: str) -> None:

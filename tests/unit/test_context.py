@@ -10,22 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
-from memory_sql.context import Style, age, render
-from memory_sql.domain import (
-    Context,
-    Hit,
-    MessageHit,
-    Observation,
-    PendingObservation,
-    RetainedMessage,
-    ScopeKind,
-    ScopeRef,
-    ScopeText,
-    Source,
-)
-from memory_sql.fitting import shares
-from memory_sql.layouts import attribute, escape
-from memory_sql.text import count_tokens
+from memory_sql.context.fitting import shares
+from memory_sql.context.layouts import attribute, escape
+from memory_sql.context.render import Style, age, render
+from memory_sql.domain.ids import ScopeKind
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import Observation, Source
+from memory_sql.domain.reading import Context, Hit, MessageHit
+from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
+from memory_sql.languages.text import count_tokens
 from tests.factories import MONDAY
 
 STYLE = Style.of(Settings())

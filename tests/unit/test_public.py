@@ -10,7 +10,7 @@ import memory_sql
 
 def imported_for_type_checkers() -> set[str]:
     tree = ast.parse(Path(memory_sql.__file__).read_text("utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]
     return {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.recycling import Databases
 from tests.recycling import administer as administer  # what makes databases finds these here
 from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
+from tests.warm import Engines
 
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
@@ -99,6 +101,24 @@ def as_login(url: str, roles: Roles) -> str:
 
 
 @pytest.fixture(scope="session")
+async def engines() -> AsyncIterator[Engines]:
+    engines = Engines(asyncio.get_running_loop())
+    with engines.installed():
+        yield engines
+    await engines.close()
+
+
+@asynccontextmanager
+async def lent(databases: Databases, engines: Engines) -> AsyncIterator[str]:
+    url = await databases.take()
+    name = str(asyncpg_url(url).database)
+    engines.begin(name)
+    yield url
+    kept = await databases.give_back(url, spared=engines.pids(name))
+    await engines.end(name, dropped=not kept)
+
+
+@pytest.fixture(scope="session")
 async def walled_databases(server_url: str, walled_template: str) -> AsyncIterator[Databases]:
     databases = Databases(server_url, walled_template)
     yield databases
@@ -106,11 +126,10 @@ async def walled_databases(server_url: str, walled_template: str) -> AsyncIterat
 
 
 @pytest.fixture
-async def walled_database(walled_databases: Databases) -> AsyncIterator[str]:
+async def walled_database(walled_databases: Databases, engines: Engines) -> AsyncIterator[str]:
     """The URL, for a superuser, of a migrated database with roles and walls that nobody else uses meanwhile."""
-    url = await walled_databases.take()
-    yield url
-    await walled_databases.give_back(url)
+    async with lent(walled_databases, engines) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -128,11 +147,12 @@ def chosen_databases(request: pytest.FixtureRequest) -> Databases:
 
 
 @pytest.fixture
-async def database_url(pytestconfig: pytest.Config, chosen_databases: Databases, roles: Roles) -> AsyncIterator[str]:
+async def database_url(
+    pytestconfig: pytest.Config, chosen_databases: Databases, engines: Engines, roles: Roles
+) -> AsyncIterator[str]:
     """The URL of a migrated database that nobody else uses meanwhile and that holds nothing yet."""
-    url = await chosen_databases.take()
-    yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
-    await chosen_databases.give_back(url)
+    async with lent(chosen_databases, engines) as url:
+        yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
@@ -53,7 +54,7 @@ async def contents(url: str) -> Contents:
 async def live(url: str) -> None:
     """Writes into every table that a host's calls reach."""
     async with Memory(url, Offline()) as memory:
-        ada = {"agent_id": "ada", "user_id": "mia"}
+        ada: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
         await memory.add(
             [message("I like tea."), message("I live in Oslo.", n=2)], **ada, session_id="s", group_ids=["g"]
         )

@@ -21,6 +21,7 @@ from tests.recycling import Databases
 from tests.recycling import administer as administer  # what makes databases finds these here
 from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
+from tests.sizes import share as share  # loads the profile of Hypothesis
 from tests.warm import Engines
 
 SHARED = Path(__file__).parents[2] / "shared"

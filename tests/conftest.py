@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -42,6 +43,26 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "none.toml"))
+
+
+@pytest.fixture(autouse=True)
+def _no_task_stays(request: pytest.FixtureRequest) -> None:
+    """The loop goes on after a test: what the test has left running in it doesn't."""
+    if inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+        request.getfixturevalue("_own_tasks")
+
+
+@pytest.fixture
+async def _own_tasks() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    ended = await asyncio.gather(*left, return_exceptions=True)
+    failed = [error for error in ended if isinstance(error, Exception)]
+    if failed:
+        raise ExceptionGroup("what the test left running has failed", failed)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from memory_sql.db.repositories.scopes import DueColumn, ScopeRepository, ScopeS
 from memory_sql.db.repositories.sessions import SessionRepository, SessionState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vectors import find_vectors
-from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult
+from memory_sql.domain.results import NO_CALL, ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import (
     BudgetError,
@@ -39,7 +39,6 @@ from memory_sql.errors import (
 )
 from memory_sql.formation import formation
 from memory_sql.llm import LanguageModel
-from memory_sql.llm.dialogue import NO_CALL
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.propagation import propagation
 from memory_sql.retrieval import vectors

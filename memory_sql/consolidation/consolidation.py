@@ -19,6 +19,8 @@ from itertools import accumulate
 from typing import Any
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.answers import NamedContradiction, NumberedText
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
@@ -29,7 +31,7 @@ from memory_sql.domain.scopes import Contradiction, PendingObservation
 from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.languages.text import clean, count_words, one_line
 from memory_sql.llm import LanguageModel, ask
-from memory_sql.llm.tasks import ConsolidationTask, NamedContradiction, NumberedText, as_written
+from memory_sql.llm.notation import as_written
 from memory_sql.retry import Verdict, is_unusable, judge, pause
 
 ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure

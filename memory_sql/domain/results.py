@@ -37,6 +37,10 @@ class Usage:
         )
 
 
+NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
+"""Where no model was asked."""
+
+
 def _total(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 

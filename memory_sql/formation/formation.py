@@ -24,21 +24,16 @@ from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.sessions import BufferedMessage, SessionRepository, SessionState
 from memory_sql.domain.ids import ScopeKind, owner_key
+from memory_sql.domain.results import NO_CALL
 from memory_sql.errors import BusyError, StaleError
+from memory_sql.formation.answers import ExtractedObservation, Extraction, OfferedScope, Turn, answer_for
+from memory_sql.formation.dialogue import Extracted, extract
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.dates import with_dates, zone_of
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
-from memory_sql.llm.dialogue import NO_CALL, Extracted, extract
-from memory_sql.llm.tasks import (
-    ExtractedObservation,
-    Extraction,
-    ExtractionTask,
-    OfferedScope,
-    Turn,
-    answer_for,
-    as_written,
-)
+from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, mask, masked_value
 from memory_sql.retry import judge
 

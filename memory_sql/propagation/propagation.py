@@ -27,16 +27,16 @@ from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
-from memory_sql.domain.results import Judged, PropagationOutcome, Usage
+from memory_sql.domain.results import NO_CALL, Judged, PropagationOutcome, Usage
 from memory_sql.errors import AnswerError, BusyError, NotFoundError, StaleError, TruncatedError
 from memory_sql.languages.dates import Dated, with_dates, zone_of
 from memory_sql.languages.text import clean, content_hash, one_line
 from memory_sql.llm import LanguageModel, ask
-from memory_sql.llm.dialogue import NO_CALL
-from memory_sql.llm.propagating import Claim, Decision, OfferedTarget, PropagationTask
-from memory_sql.llm.tasks import as_written
+from memory_sql.llm.notation import as_written
 from memory_sql.privacy import classify
 from memory_sql.propagation import rules
+from memory_sql.propagation.answers import Claim, Decision, OfferedTarget
+from memory_sql.propagation.task import PropagationTask
 from memory_sql.retry import is_unusable, judge
 
 ASKED = "asked"  # somebody waits for it and is told of a failure

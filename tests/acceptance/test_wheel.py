@@ -136,7 +136,7 @@ def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[s
         "migrations/script.py.mako",
         "db/functions/add_messages.sql",
         "db/views/v_observations.sql",
-        "llm/prompts/extraction.md",
+        "formation/prompt.md",
         "examples/team.jsonl",
     ],
 )

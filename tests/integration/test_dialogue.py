@@ -11,9 +11,9 @@ import pytest
 
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
 from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message

@@ -151,6 +151,15 @@ class RunDueResult(Value):
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
 
+    def __add__(self, other: RunDueResult) -> RunDueResult:
+        return RunDueResult(
+            formed=self.formed + other.formed,
+            consolidated=self.consolidated + other.consolidated,
+            propagated=self.propagated + other.propagated,
+            embedded=self.embedded + other.embedded,
+            failed=self.failed | other.failed,
+        )
+
 
 class EmbedResult(Value):
     """`embedded` observations have gained a vector. `complete` False: the limit was reached, and there may be more."""

@@ -224,7 +224,7 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:

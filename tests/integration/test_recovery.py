@@ -24,6 +24,7 @@ from memory_sql.errors import (
 )
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.window import Loaded
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
@@ -576,7 +577,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     await memory.add(conversation(4), **HERE)
     kept = []
 
-    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted, settings: Settings) -> None:
+    async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))

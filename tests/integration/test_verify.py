@@ -294,7 +294,7 @@ class Life:
 
     async def die_forming(self, session_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)

@@ -1,0 +1,88 @@
+"""Embedding, as a job: of observations that have no vector. Several may be at it; what one stores the others pass over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from datetime import datetime, timedelta
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.vectors import Unembedded, find_vectors
+from memory_sql.domain.results import EmbedResult
+from memory_sql.errors import ConfigurationError
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.retrieval import vectors
+
+AgentId = str | None  # None: of all agents
+
+
+class Embedding:
+    """Of at most `limit` observations. `whole`: of all that have none, not only of the newest."""
+
+    def __init__(self, model: EmbeddingModel, limit: int, *, whole: bool) -> None:
+        self._model = model
+        self._limit = limit
+        self._whole = whole
+
+    async def load(
+        self,
+        session: Session,
+        key: AgentId,
+        settings: Settings,
+        now: datetime,
+        reason: str,
+        so_far: Sequence[EmbedResult],
+    ) -> tuple[AgentId, Sequence[Unembedded] | None]:
+        """Raises `ConfigurationError` where there is a table that this model's vectors can't be stored in."""
+        left = self._limit - _embedded(so_far)
+        if left <= 0 or (not so_far and await self._has_no_table(session)):
+            return key, None
+        return key, await vectors.load(session, self._model, key, left, settings, whole=self._whole) or None
+
+    async def _has_no_table(self, session: Session) -> bool:
+        table = await find_vectors(session)
+        off = vectors.why_off(self._model, table)
+        if table is not None and off is not None:
+            raise ConfigurationError(off)
+        return off is not None
+
+    def settings(self, held: AgentId, settings: Settings) -> Settings:
+        """The process's: there is one model for all agents."""
+        return settings
+
+    async def extend(self, session: Session, held: AgentId, lease: timedelta) -> bool:
+        """There is no lease."""
+        return False
+
+    def decide(self, loaded: Sequence[Unembedded], settings: Settings) -> Awaitable[vectors.Embedded]:
+        return vectors.decide(self._model, loaded, settings)
+
+    def keep(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, settings: Settings) -> None:
+        """Not stored: vectors cost little."""
+
+    def apply(
+        self,
+        session: Session,
+        loaded: Sequence[Unembedded],
+        decided: vectors.Embedded,
+        settings: Settings,
+        now: datetime,
+    ) -> Awaitable[int]:
+        return vectors.apply(session, self._model, decided)
+
+    def fail(self, loaded: Sequence[Unembedded], error: BaseException, settings: Settings, now: datetime) -> None:
+        """Not recorded: what has no vector is found again, and the error is raised."""
+
+    def result(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, applied: int) -> tuple[EmbedResult, bool]:
+        return EmbedResult(embedded=applied), applied > 0  # none: others are at the same
+
+    def total(self, held: AgentId, results: Sequence[EmbedResult]) -> EmbedResult:
+        embedded = _embedded(results)
+        return EmbedResult(embedded=embedded, complete=embedded < self._limit)
+
+    def key(self, held: AgentId) -> AgentId:
+        return held
+
+
+def _embedded(results: Sequence[EmbedResult]) -> int:
+    return sum(one.embedded for one in results)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from memory_sql.consolidation import offline
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_line, minute_of
+from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_lines, minute_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class ConsolidationTask:
         instructions, text = prompt.render(
             scope=KINDS[self.kind],
             current=as_data(self.current) if self.current else NOTHING_YET,
-            observations="\n".join(
-                [as_line({"whose": self.whose or "everybody"}), *map(_observation, self.observations)]
+            observations=as_lines(
+                [{"whose": self.whose or "everybody"}, *(_observation(item) for item in self.observations)]
             ),
             max_words=self.max_words,
             boundary=boundary,
@@ -46,5 +47,5 @@ class ConsolidationTask:
         return offline.consolidate(self.current, self.observations, self.max_words)
 
 
-def _observation(item: NumberedText) -> str:
-    return as_line({"n": item.n, "observed_at": minute_of(item.observed_at), "text": item.text})
+def _observation(item: NumberedText) -> dict[str, Any]:
+    return {"n": item.n, "observed_at": item.observed_at, "text": item.text}

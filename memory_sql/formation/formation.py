@@ -26,7 +26,7 @@ from memory_sql.errors import BusyError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract
 from memory_sql.formation.sieve import drafts_of
-from memory_sql.formation.window import Loaded, Target, named_targets, persons_of, remembered, task
+from memory_sql.formation.window import Loaded, Target, Window, task, window_of
 from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
@@ -48,25 +48,29 @@ async def load(
     session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime, reason: str
 ) -> tuple[SessionState, Loaded | None]:
     """The session, leased, and its next window; None when every message has been read. Raises `BusyError`."""
-    state = await SessionRepository(session).claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
+    sessions = SessionRepository(session)
+    state = await sessions.claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
     if state is None:
         raise BusyError("session", session_id)
-    return state, await _load(session, state, settings, now, reason)
+    return state, await _load(session, sessions, state, settings, now, reason)
 
 
 async def load_claimed(
     session: Session, claimed: SessionState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
     """The next window of a session that was claimed before. Raises `StaleError` when that lease has been lost."""
-    state = await SessionRepository(session).lock(claimed)
+    sessions = SessionRepository(session)
+    state = await sessions.lock(claimed)
     if state is None:
         raise StaleError("session", claimed.session_id, "the lease on it was lost")
-    return await _load(session, state, settings, now, reason)
+    return await _load(session, sessions, state, settings, now, reason)
 
 
-async def _load(session: Session, state: SessionState, settings: Settings, now: datetime, reason: str) -> Loaded | None:
+async def _load(
+    session: Session, sessions: SessionRepository, state: SessionState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
     settings = settings.of_agent(state.agent_settings)
-    sessions, runs = SessionRepository(session), RunRepository(session)
+    runs = RunRepository(session)
     if state.excluded:
         await runs.abandon(state.agent_key, now, session_id=state.session_id)
         await sessions.release(state, due_at=None, due_reason=None)
@@ -76,22 +80,22 @@ async def _load(session: Session, state: SessionState, settings: Settings, now: 
         answered = None
     await runs.abandon(state.agent_key, now, but=answered.key.run_id if answered else None, session_id=state.session_id)
     if answered is not None:
-        window = await sessions.range(state, answered.to_number)
+        messages = await sessions.range(state, answered.to_number)
     else:
-        window = await sessions.window(state, settings.formation_window_messages, settings.formation_window_characters)
-    if not window:
+        most = settings.formation_window_messages, settings.formation_window_characters
+        messages = await sessions.window(state, *most)
+    if not messages:
         await sessions.release(state, due_at=None, due_reason=None)
         return None
-    persons = persons_of(state, window)
-    named = remembered(answered.seen) if answered is not None else named_targets(state, window, persons)
-    targets = await _filled(session, state, named, persons, settings)
+    window = window_of(state, messages, settings, answered.seen if answered else None)
+    targets = await _filled(session, state, window, settings)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
     if answered is not None:
         run = await runs.take_over(answered.key, state.fence)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        run = await _start(runs, state, window[-1].number, targets, shown, now)
-    return Loaded(state, run, tuple(window), targets, persons, shown, now, answered, reason)
+        run = await _start(runs, state, messages[-1].number, targets, shown, now)
+    return Loaded(state, run, window, targets, shown, now, answered, reason)
 
 
 async def _start(
@@ -112,22 +116,21 @@ async def _start(
     return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
 
 
-async def _filled(
-    session: Session, state: SessionState, named: Sequence[Target], persons: dict[str, str], settings: Settings
-) -> tuple[Target, ...]:
+async def _filled(session: Session, state: SessionState, window: Window, settings: Settings) -> tuple[Target, ...]:
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
     where nobody else reads along, and a group's only where all who speak are members.
     """
-    scopes = ScopeRepository(session)
-    found = await scopes.with_pending(state.agent_key, [target.owner for target in named], settings.pending_max)
+    scopes, persons = ScopeRepository(session), window.persons
+    owners = [target.owner for target in window.named]
+    found = await scopes.with_pending(state.agent_key, owners, settings.pending_max)
     known = {scope.owner: (scope, pending) for scope, pending in found}
     groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
     members = await scopes.members_among(state.agent_key, groups, list(persons)) if groups else {}
     alone = len(persons) == 1 and not state.group_ids
     targets = []
-    for target in named:
+    for target in window.named:
         scope, pending = known.get(target.owner, (None, ()))
         if scope is None:
             targets.append(target)
@@ -136,7 +139,8 @@ async def _filled(
         may_show = {"individual": alone, "group": present.issuperset(persons)}.get(target.kind, True)
         texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
         knows = _cut(texts, settings.scope_text_max_characters)
-        targets.append(replace(target, state=scope, knows=knows, members=present))
+        is_open = scope.is_active and (target.kind != "group" or bool(present))
+        targets.append(replace(target, state=scope, knows=knows, members=present, is_open=is_open))
     return tuple(targets)
 
 
@@ -161,7 +165,7 @@ async def _is_still_good(session: Session, state: SessionState, answered: Answer
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Extracted:
     """Asks the model, unless an answer lies stored from a worker that died, or nothing was said."""
-    if not loaded.spoken:
+    if not loaded.window.spoken:
         return Extracted(Extraction(), "", NO_CALL, "")
     if loaded.answered is not None:
         stored = loaded.answered
@@ -210,7 +214,8 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     await scopes.refresh_due(
         state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
     )
-    await sessions.advance(state, loaded.to_number, settings, now)
+    to_number = loaded.window.messages[-1].number
+    await sessions.advance(state, to_number, settings, now)
     if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
         await MessageRepository(session, 0.0, now).end_of_session(state)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
@@ -218,7 +223,7 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     await runs.succeed(loaded.run, now, **outcome)
     await runs.outlive(state.agent_key, state.dead_run_id)
     stored = await observations.by_keys(state.agent_key, saved.stored)
-    return Applied(stored, len(saved.known), dict(refused), more=state.last_number > loaded.to_number)
+    return Applied(stored, len(saved.known), dict(refused), more=state.last_number > to_number)
 
 
 async def _of_members(

@@ -41,8 +41,9 @@ def extract(turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: in
                 continue
             content = first_words(f"{turn.speaker} said: {sentence}", max_words)
             limit = max_items if scope.max_items is None else scope.max_items
-            if len(found[scope.alias]) < limit and normal_form(content) not in known[scope.alias]:
-                known[scope.alias].add(normal_form(content))
+            form = normal_form(content)
+            if len(found[scope.alias]) < limit and form not in known[scope.alias]:
+                known[scope.alias].add(form)
                 found[scope.alias].append({"content": content, "sources": [turn.n]})
     return answer_for(tuple(found))(found)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from math import ceil
 
 from memory_sql.config import Settings
 from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.db.repositories.sessions import BufferedMessage
-from memory_sql.domain.ids import owner_key
 from memory_sql.formation.answers import ExtractedObservation, Extraction
-from memory_sql.formation.window import Loaded, Target, item_limit, zone
+from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import with_dates
 from memory_sql.languages.text import clean, count_words, words_of
 from memory_sql.llm.notation import as_written
@@ -35,13 +35,16 @@ class _Sieve:
 
     def __init__(self, loaded: Loaded, settings: Settings) -> None:
         self._loaded = loaded
+        self._window = loaded.window
         self._settings = settings
         self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
-        # Once for all: an answer may hold ten thousand observations.
-        self._words = {message.number: frozenset(words_of(message.content or "")) for message in loaded.spoken}
-        self._most = item_limit(loaded, settings.observation_max_items)
         self._taken: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+
+    @cached_property
+    def _words(self) -> dict[int, frozenset[str]]:
+        """Of each message, once for all: an answer may hold ten thousand observations that name no source."""
+        return {message.number: frozenset(words_of(message.content or "")) for message in self._window.spoken}
 
     def draft(self, item: ExtractedObservation) -> Draft | None:
         content = self._screened(as_written(clean(item.content)[0].strip()))
@@ -58,7 +61,7 @@ class _Sieve:
             target = self._own_scope(sources)
         if target is None or not self._has_room(target, content):
             return None
-        return _draft(content, found, target, sources, self._loaded, self._settings)
+        return _draft(content, found, target, sources, self._loaded)
 
     def _screened(self, content: str) -> str:
         """Without secrets, also where messages are refused for them: a model may have put one together."""
@@ -71,21 +74,22 @@ class _Sieve:
     def _own_scope(self, sources: Sequence[BufferedMessage]) -> Target | None:
         """Of who said something personal: that doesn't go to others, wherever the model puts it."""
         self.refused["personal"] += 1
-        return self._open(_author(self._loaded, _authors(sources)))
+        return self._open(self._author(self._authors(sources)))
 
     def _has_room(self, target: Target, content: str) -> bool:
-        limits = target.offered
-        if self._taken[target.owner] >= (self._most if limits.max_items is None else limits.max_items):
+        own = target.state  # with limits of its own, where somebody set them
+        max_items = own.max_items if own is not None else None
+        if self._taken[target.owner] >= (self._window.max_items if max_items is None else max_items):
             self.refused["over_limit"] += 1
             return False
-        if count_words(content) > (limits.max_words or self._settings.observation_max_words):
+        if count_words(content) > ((own and own.item_words) or self._settings.observation_max_words):
             self.refused["long_but_kept"] += 1
         self._taken[target.owner] += 1
         return True
 
     def _sources(self, item: ExtractedObservation) -> tuple[BufferedMessage, ...]:
         """The messages that the model points at; where it points at none, those that share most words with the text."""
-        spoken = self._loaded.spoken
+        spoken = self._window.spoken
         named = [n for n in dict.fromkeys(item.sources) if 1 <= n <= len(spoken)]
         if len(named) < len(set(item.sources)):
             self.refused["unknown_source"] += 1
@@ -97,7 +101,7 @@ class _Sieve:
     def _echoed(self, text: str) -> tuple[BufferedMessage, ...]:
         """The agent's messages that hold most of the text's words."""
         most = ceil(len(set(words_of(text))) * ECHO_SHARE)
-        return self._closest(text, [m for m in self._loaded.spoken if m.role in AGENT_ROLES], most)
+        return self._closest(text, [m for m in self._window.spoken if m.role in AGENT_ROLES], most)
 
     def _closest(self, text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
         """The messages that share most words with the text; none where that is fewer than `least`."""
@@ -114,19 +118,29 @@ class _Sieve:
         """
         wanted = (item.scope or "").strip().casefold()
         users = {m.user_id for m in sources if m.user_id}
-        authors = _authors(sources)
+        authors = self._authors(sources)
         target = self._by_alias.get(wanted)
         if target is None:
             if wanted != "individual":
                 self.refused["unknown_scope" if wanted else "no_scope"] += 1
-            target = _author(self._loaded, authors)
+            target = self._author(authors)
         elif target.kind == "individual" and authors and target.owner not in authors:
             self.refused["not_the_author"] += 1
-            target = _author(self._loaded, authors)
-        elif not target.takes(users):
+            target = self._author(authors)
+        elif not _takes(target, users):
             self.refused["not_a_member"] += 1
-            target = _author(self._loaded, authors)
+            target = self._author(authors)
         return self._open(target)
+
+    def _authors(self, sources: Sequence[BufferedMessage]) -> set[str]:
+        """Whose scopes are those of the users who said this."""
+        return {self._window.owners[m.user_id] for m in sources if m.user_id}
+
+    def _author(self, authors: set[str]) -> Target | None:
+        individuals = [target for target in self._loaded.targets if target.kind == "individual"]
+        if not authors and len(individuals) == 1:
+            return individuals[0]
+        return next((target for target in individuals if authors == {target.owner}), None)
 
     def _open(self, target: Target | None) -> Target | None:
         if target is None or not target.is_open:
@@ -135,16 +149,9 @@ class _Sieve:
         return target
 
 
-def _authors(sources: Sequence[BufferedMessage]) -> set[str]:
-    """Whose scopes are those of the users who said this."""
-    return {owner_key("individual", m.user_id) for m in sources if m.user_id}
-
-
-def _author(loaded: Loaded, authors: set[str]) -> Target | None:
-    individuals = [target for target in loaded.targets if target.kind == "individual"]
-    if not authors and len(individuals) == 1:
-        return individuals[0]
-    return next((target for target in individuals if authors == {target.owner}), None)
+def _takes(target: Target, users: Collection[str]) -> bool:
+    """Whether what these users say may go there, as far as it is a matter of who they are."""
+    return target.kind != "group" or (bool(target.members) and target.members.issuperset(users))
 
 
 def _draft(
@@ -153,10 +160,9 @@ def _draft(
     target: Target,
     sources: Sequence[BufferedMessage],
     loaded: Loaded,
-    settings: Settings,
 ) -> Draft:
     said_at = max(m.said_at for m in sources)
-    dated = with_dates(content, said_at, zone(loaded, settings))
+    dated = with_dates(content, said_at, loaded.window.zone)
     session_id = loaded.session.session_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(

@@ -10,12 +10,13 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from memory_sql.formation import offline
 from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for
 from memory_sql.languages.text import one_line
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_line, minute_of
+from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_lines, minute_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class ExtractionTask:
         prompt, boundary = prompts.load("memory_sql.formation", "extraction"), secrets.token_hex(16)
         instructions, text = prompt.render(
             scopes="\n".join(map(_offer, self.scopes)),
-            memory="\n".join(_known(scope) for scope in self.scopes if scope.knows) or NOTHING_YET,
-            conversation="\n".join(map(_turn, self.turns)),
+            memory=as_lines([_known(scope) for scope in self.scopes if scope.knows]) or NOTHING_YET,
+            conversation=as_lines([_turn(turn) for turn in self.turns]),
             boundary=boundary,
             max_items=self.max_items,
             max_words=self.max_words,
@@ -66,10 +67,10 @@ def _concern(scope: OfferedScope) -> str:
     return KINDS[scope.kind]
 
 
-def _known(scope: OfferedScope) -> str:
-    return as_line({"scope": scope.alias, "known": list(scope.knows)})
+def _known(scope: OfferedScope) -> dict[str, Any]:
+    return {"scope": scope.alias, "known": list(scope.knows)}
 
 
-def _turn(turn: Turn) -> str:
+def _turn(turn: Turn) -> dict[str, Any]:
     who = {"role": turn.role, "speaker": turn.speaker} | ({"person": turn.person} if turn.person else {})
-    return as_line({"n": turn.n, **who, "at": minute_of(turn.said_at), "text": turn.text})
+    return {"n": turn.n, **who, "at": turn.said_at, "text": turn.text}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
@@ -24,7 +24,8 @@ from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 class Target:
     """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its.
 
-    `members` are those of the window's users who belong to it, of a group: only what they say goes there.
+    `members` are those of the window's users who belong to it, of a group: only what they say goes there, and without any
+    it isn't open.
     """
 
     alias: str
@@ -34,16 +35,7 @@ class Target:
     state: ScopeState | None = None
     knows: tuple[str, ...] = ()
     members: frozenset[str] = frozenset()
-
-    @property
-    def is_open(self) -> bool:
-        if self.kind == "group" and not self.members:
-            return False
-        return self.state is None or self.state.is_active
-
-    def takes(self, users: Collection[str]) -> bool:
-        """Whether what these users say may go there, as far as it is a matter of who they are."""
-        return self.kind != "group" or (bool(self.members) and self.members.issuperset(users))
+    is_open: bool = True
 
     @property
     def offered(self) -> OfferedScope:
@@ -61,87 +53,107 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Messages that are read together, and what follows from them alone.
+
+    `spoken` is what the model gets to read; where it is empty there is nothing to ask. `persons` names the users for this
+    call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the session's
+    calendar days begin. `max_items`: how many observations may come of it for a scope that has no limit of its own.
+    """
+
+    messages: tuple[BufferedMessage, ...]
+    spoken: tuple[BufferedMessage, ...]
+    persons: dict[str, str]
+    owners: dict[str, str]
+    named: tuple[Target, ...]
+    zone: ZoneInfo
+    max_items: int
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """`persons` names the users of the window for this call alone; `shown` are the epochs of what its prompt shows."""
+    """`targets` are those of the window, with what is in them; `shown` are the epochs of what the prompt shows."""
 
     session: SessionState
     run: RunKey
-    window: tuple[BufferedMessage, ...]
+    window: Window
     targets: tuple[Target, ...]
-    persons: dict[str, str]
     shown: dict[int, int]
     now: datetime
     answered: AnsweredRun | None
     reason: str
 
-    @property
-    def spoken(self) -> tuple[BufferedMessage, ...]:
-        """What the model gets to read; empty: there is nothing to ask it."""
-        return tuple(m for m in self.window if m.eligible and m.content and m.content.strip())
 
-    @property
-    def to_number(self) -> int:
-        return self.window[-1].number
+def window_of(
+    state: SessionState, messages: Sequence[BufferedMessage], settings: Settings, seen: Mapping[str, Any] | None
+) -> Window:
+    """`seen`: where a stored answer is gone on with, what its prompt showed."""
+    spoken = tuple(m for m in messages if m.eligible and m.content and m.content.strip())
+    users = list(dict.fromkeys(m.user_id for m in messages if m.user_id)) or [state.user_id]
+    persons = {user: f"P{n}" for n, user in enumerate(users, 1)}
+    owners = {user: owner_key("individual", user) for user in users}
+    named = _named(state, messages, persons, owners) if seen is None else _remembered(seen)
+    return Window(
+        tuple(messages),
+        spoken,
+        persons,
+        owners,
+        tuple(named),
+        zone_of(state.time_zone or settings.time_zone),
+        _max_items(spoken, settings.observation_max_items),
+    )
 
 
-def remembered(seen: dict[str, Any]) -> list[Target]:
+def _remembered(seen: Mapping[str, Any]) -> list[Target]:
     """The targets as the model knew them: by the same names, whatever the session has become since."""
-    return [Target(*target) for target in seen["targets"]]
+    return [Target(alias, kind, owner, name, is_open=kind != "group") for alias, kind, owner, name in seen["targets"]]
 
 
-def persons_of(state: SessionState, window: Sequence[BufferedMessage]) -> dict[str, str]:
-    """`user_id` → what the model calls them: names can be alike, wrong or hostile."""
-    users = list(dict.fromkeys(m.user_id for m in window if m.user_id)) or [state.user_id]
-    return {user: f"P{n}" for n, user in enumerate(users, 1)}
-
-
-def named_targets(state: SessionState, window: Sequence[BufferedMessage], persons: dict[str, str]) -> list[Target]:
-    """The scopes of this window by the names that the model will use: its users, the session's groups, everybody.
+def _named(
+    state: SessionState, messages: Sequence[BufferedMessage], persons: Mapping[str, str], owners: Mapping[str, str]
+) -> list[Target]:
+    """The scopes by the names that the model will use: the users', the session's groups', everybody's.
 
     A group isn't named by its id: that is the host's text, of any length, and has to be copied letter by letter.
     """
-    speakers = {m.user_id: m.speaker for m in window if m.user_id and m.speaker}
+    speakers = {m.user_id: m.speaker for m in messages if m.user_id and m.speaker}
     named: list[Target] = []
     for user, person in persons.items():
         alias = "individual" if len(persons) == 1 else f"individual_{person}"
-        named.append(Target(alias, "individual", owner_key("individual", user), speakers.get(user)))
+        named.append(Target(alias, "individual", owners[user], speakers.get(user)))
     for n, group in enumerate(state.group_ids, 1):
-        named.append(Target(f"group_{n}", "group", owner_key("group", group), group))
+        named.append(Target(f"group_{n}", "group", owner_key("group", group), group, is_open=False))
     return [*named, Target("collective", "collective", owner_key("collective"), None)]
 
 
+def _max_items(spoken: Sequence[BufferedMessage], most: int) -> int:
+    """How many observations may come of this for a scope, where `most` is the setting.
+
+    Grows with the logarithm of the length (R276): the setting up to 3,000 weighted characters, twice that from 12,000 on.
+    Unlike in the source it doesn't shrink below: one short message may hold much.
+    """
+    characters = sum(message.weight for message in spoken) * CHARACTERS_PER_TOKEN
+    return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))
+
+
 def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
-    several, here = len(loaded.persons) > 1, zone(loaded, settings)
+    window = loaded.window
+    several = len(window.persons) > 1
     turns = tuple(
         Turn(
             n,
             message.role,
             message.speaker or message.role,
-            message.said_at.astimezone(here),
+            message.said_at.astimezone(window.zone),
             message.content or "",
-            person=loaded.persons.get(message.user_id or "") if several else None,
+            person=window.persons.get(message.user_id or "") if several else None,
         )
-        for n, message in enumerate(loaded.spoken, 1)
+        for n, message in enumerate(window.spoken, 1)
     )
     return ExtractionTask(
         turns,
         tuple(target.offered for target in loaded.targets if target.is_open),
-        item_limit(loaded, settings.observation_max_items),
+        window.max_items,
         settings.observation_max_words,
-        loaded.now.astimezone(here),
+        loaded.now.astimezone(window.zone),
     )
-
-
-def zone(loaded: Loaded, settings: Settings) -> ZoneInfo:
-    """Where the session's calendar days begin."""
-    return zone_of(loaded.session.time_zone or settings.time_zone)
-
-
-def item_limit(loaded: Loaded, most: int) -> int:
-    """How many observations the window may give for a scope, where `most` is the setting.
-
-    Grows with the logarithm of the length (R276): the setting up to 3,000 weighted characters, twice that from 12,000 on.
-    Unlike in the source it doesn't shrink below: one short message may hold much.
-    """
-    characters = sum(message.weight for message in loaded.spoken) * CHARACTERS_PER_TOKEN
-    return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))

@@ -11,7 +11,6 @@ from memory_sql.consolidation import consolidation
 from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import DueColumn
 from memory_sql.domain.results import ConsolidateResult, RunDueResult
-from memory_sql.jobs.job import Step
 from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey, known_agent
 
 
@@ -19,6 +18,8 @@ class Consolidation(ScopeJob):
     due_column: ClassVar[DueColumn] = "due_at"
     due_reason = "threshold"
     called = "scope"
+    apply = staticmethod(consolidation.apply)
+    fail = staticmethod(consolidation.fail)
 
     async def load(
         self,
@@ -45,21 +46,10 @@ class Consolidation(ScopeJob):
     def keep(self, loaded: consolidation.Loaded, decided: consolidation.Decided, settings: Settings) -> None:
         """Not stored: a batch that is read again has grown, and is asked about anew."""
 
-    def apply(
-        self,
-        session: Session,
-        loaded: consolidation.Loaded,
-        decided: consolidation.Decided,
-        settings: Settings,
-        now: datetime,
-    ) -> Awaitable[consolidation.Applied]:
-        return consolidation.apply(session, loaded, decided, settings, now)
-
-    def fail(self, loaded: consolidation.Loaded, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: consolidation.fail(session, loaded, error, settings, now)
-
-    def give_back(self, held: HeldScope, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: consolidation.give_back(session, held.state, error, settings, now)
+    def give_back(
+        self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        return consolidation.give_back(session, held.state, error, settings, now)
 
     def result(
         self, loaded: consolidation.Loaded, decided: consolidation.Decided, applied: consolidation.Applied

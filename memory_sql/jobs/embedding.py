@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -13,7 +15,13 @@ from memory_sql.errors import ConfigurationError
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.retrieval import vectors
 
-AgentId = str | None  # None: of all agents
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whose observations: an agent's, or (None) everybody's. There is one model for all, so the process's settings count."""
+
+    agent_id: str | None
+    agent_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Embedding:
@@ -27,17 +35,17 @@ class Embedding:
     async def load(
         self,
         session: Session,
-        key: AgentId,
+        key: Wanted,
         settings: Settings,
         now: datetime,
         reason: str,
         so_far: Sequence[EmbedResult],
-    ) -> tuple[AgentId, Sequence[Unembedded] | None]:
+    ) -> tuple[Wanted, Sequence[Unembedded] | None]:
         """Raises `ConfigurationError` where there is a table that this model's vectors can't be stored in."""
         left = self._limit - _embedded(so_far)
         if left <= 0 or (not so_far and await self._has_no_table(session)):
             return key, None
-        return key, await vectors.load(session, self._model, key, left, settings, whole=self._whole) or None
+        return key, await vectors.load(session, self._model, key.agent_id, left, settings, whole=self._whole) or None
 
     async def _has_no_table(self, session: Session) -> bool:
         table = await find_vectors(session)
@@ -46,11 +54,7 @@ class Embedding:
             raise ConfigurationError(off)
         return off is not None
 
-    def settings(self, held: AgentId, settings: Settings) -> Settings:
-        """The process's: there is one model for all agents."""
-        return settings
-
-    async def extend(self, session: Session, held: AgentId, lease: timedelta) -> bool:
+    async def extend(self, session: Session, held: Wanted, lease: timedelta) -> bool:
         """There is no lease."""
         return False
 
@@ -70,17 +74,24 @@ class Embedding:
     ) -> Awaitable[int]:
         return vectors.apply(session, self._model, decided)
 
-    def fail(self, loaded: Sequence[Unembedded], error: BaseException, settings: Settings, now: datetime) -> None:
-        """Not recorded: what has no vector is found again, and the error is raised."""
+    async def fail(
+        self,
+        session: Session,
+        loaded: Sequence[Unembedded],
+        error: BaseException,
+        settings: Settings,
+        now: datetime,
+    ) -> None:
+        """Nothing is recorded: what has no vector is found again, and whoever asked sees the error."""
 
     def result(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, applied: int) -> tuple[EmbedResult, bool]:
         return EmbedResult(embedded=applied), applied > 0  # none: others are at the same
 
-    def total(self, held: AgentId, results: Sequence[EmbedResult]) -> EmbedResult:
+    def total(self, held: Wanted, results: Sequence[EmbedResult]) -> EmbedResult:
         embedded = _embedded(results)
         return EmbedResult(embedded=embedded, complete=embedded < self._limit)
 
-    def key(self, held: AgentId) -> AgentId:
+    def key(self, held: Wanted) -> Wanted:
         return held
 
 

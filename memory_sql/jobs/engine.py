@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
@@ -24,6 +24,7 @@ from memory_sql.retry import pause
 log = logging.getLogger("memory_sql")
 
 PERSIST_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+Subject = TypeVar("Subject")
 DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
@@ -64,15 +65,17 @@ class Engine:
     async def _run_batch(
         self, job: Job[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
     ) -> tuple[Result, bool]:
-        settings = job.settings(held, self._settings)
+        settings = self._settings.of_agent(held.agent_settings)
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
                 decided = await job.decide(loaded, settings)  # no connection is held here
-            await self._persist(job.keep(loaded, decided, settings))
+            keep = job.keep(loaded, decided, settings)
+            if keep is not None:
+                await self._persist(keep, self._database.statement)
             async with self._database.transaction() as unit:
                 applied = await job.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._persist(job.fail(loaded, error, settings, self._now())))
+            await asyncio.shield(self._record(job.fail, loaded, error, settings))
             raise
         return job.result(loaded, decided, applied)
 
@@ -101,8 +104,8 @@ class Engine:
             async with self._database.transaction() as unit:
                 return await job.load_claimed(unit, held, self._settings, now, job.due_reason)
         except BaseException as error:
-            own = job.settings(held, self._settings)
-            await asyncio.shield(self._persist(job.give_back(held, error, own, self._now())))
+            own = self._settings.of_agent(held.agent_settings)
+            await asyncio.shield(self._record(job.give_back, held, error, own))
             raise
 
     @asynccontextmanager
@@ -126,20 +129,25 @@ class Engine:
             beating.cancel()
             await asyncio.wait([beating])
 
-    async def _persist(self, step: Step | None) -> None:
-        """A step that must not be lost to a passing failure of the database: what it stores was paid for.
+    async def _record(
+        self,
+        write: Callable[[Session, Subject, BaseException, Settings, datetime], Awaitable[None]],
+        what: Subject,
+        error: BaseException,
+        settings: Settings,
+    ) -> None:
+        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
+        await self._persist(lambda unit: write(unit, what, error, settings, self._now()), self._database.transaction)
 
-        Where it can't be done at all, the lease runs out.
-        """
-        if step is None:
-            return
+    async def _persist(self, step: Step, unit_of_work: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
+        """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
         for again_in in PERSIST_AGAIN_SECONDS:
             with suppress(DatabaseError):
-                async with self._database.transaction() as unit:
+                async with unit_of_work() as unit:
                     await step(unit)
                 return
             await asyncio.sleep(again_in)
-        async with self._database.transaction() as unit:
+        async with unit_of_work() as unit:
             await step(unit)
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from memory_sql.config import Settings
@@ -23,11 +25,15 @@ class SessionKey(NamedTuple):
     session_id: str
 
 
+@dataclass(frozen=True)
 class Formation:
-    due_reason = "due"
+    llm: LanguageModel
 
-    def __init__(self, llm: LanguageModel) -> None:
-        self._llm = llm
+    due_reason = "due"
+    load_claimed = staticmethod(formation.load_claimed)
+    apply = staticmethod(formation.apply)
+    fail = staticmethod(formation.fail)
+    give_back = staticmethod(formation.give_back)
 
     def claim(
         self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
@@ -45,35 +51,16 @@ class Formation:
     ) -> Awaitable[tuple[SessionState, Loaded | None]]:
         return formation.load(session, key.agent_id, key.session_id, settings, now, reason)
 
-    def load_claimed(
-        self, session: Session, held: SessionState, settings: Settings, now: datetime, reason: str
-    ) -> Awaitable[Loaded | None]:
-        return formation.load_claimed(session, held, settings, now, reason)
-
-    def settings(self, held: SessionState, settings: Settings) -> Settings:
-        return settings.of_agent(held.agent_settings)
-
     def extend(self, session: Session, held: SessionState, lease: timedelta) -> Awaitable[bool]:
         return SessionRepository(session).extend(held, lease)
 
     def decide(self, loaded: Loaded, settings: Settings) -> Awaitable[Extracted]:
-        return formation.decide(self._llm, loaded, settings)
+        return formation.decide(self.llm, loaded, settings)
 
     def keep(self, loaded: Loaded, decided: Extracted, settings: Settings) -> Step | None:
         if loaded.answered is not None:  # by whoever died before it was applied
             return None
-        return lambda session: formation.keep(session, loaded, decided, settings)
-
-    def apply(
-        self, session: Session, loaded: Loaded, decided: Extracted, settings: Settings, now: datetime
-    ) -> Awaitable[formation.Applied]:
-        return formation.apply(session, loaded, decided, settings, now)
-
-    def fail(self, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: formation.fail(session, loaded, error, settings, now)
-
-    def give_back(self, held: SessionState, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: formation.give_back(session, held, error, settings, now)
+        return partial(formation.keep, loaded=loaded, answered=decided, settings=settings)
 
     def postpone(self, session: Session, held: SessionState, until: datetime) -> Awaitable[None]:
         return SessionRepository(session).postpone(held.agent_id, held.session_id, until)
@@ -82,7 +69,7 @@ class Formation:
         result = FormResult(
             session_id=loaded.session.session_id,
             run_ids=(loaded.run.run_id,),
-            messages=len(loaded.window),
+            messages=len(loaded.window.messages),
             observations=applied.observations,
             duplicates=applied.known,
             refused=applied.refused,

@@ -6,7 +6,7 @@ takes none. Whatever a kind's own steps are called with stands here once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -15,11 +15,18 @@ from memory_sql.db import Session
 from memory_sql.domain.results import RunDueResult
 
 Key = TypeVar("Key")  # what is worked on, as it is asked for
-Held = TypeVar("Held")  # the same, under a lease
+Held = TypeVar("Held", bound="OfAgent")  # the same, under a lease
 Loaded = TypeVar("Loaded")  # a batch of it
 Decided = TypeVar("Decided")
 Applied = TypeVar("Applied")
 Result = TypeVar("Result")
+
+
+class OfAgent(Protocol):
+    @property
+    def agent_settings(self) -> Mapping[str, Any]:
+        """Those that the agent has of its own; they go before the process's."""
+
 
 Step = Callable[[Session], Awaitable[object]]
 
@@ -35,9 +42,6 @@ class Job(Protocol[Key, Held, Loaded, Decided, Applied, Result]):
         Raises `BusyError` where somebody else has the lease, `NotFoundError`.
         """
 
-    def settings(self, held: Held, settings: Settings) -> Settings:
-        """Those of the process with those that the agent has of its own."""
-
     def extend(self, session: Session, held: Held, lease: timedelta) -> Awaitable[bool]:
         """False: the lease has passed to somebody else, or there is none."""
 
@@ -45,15 +49,17 @@ class Job(Protocol[Key, Held, Loaded, Decided, Applied, Result]):
         """Asks the model. No connection is held meanwhile."""
 
     def keep(self, loaded: Loaded, decided: Decided, settings: Settings) -> Step | None:
-        """Stores the answer before it is applied; None: it isn't stored."""
+        """One statement that stores the answer before it is applied; None: it isn't stored."""
 
     def apply(
         self, session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
     ) -> Awaitable[Applied]:
         """Stores what was decided; raises `StaleError` where what the model saw has changed."""
 
-    def fail(self, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Step | None:
-        """Records why, and gives the lease back; None: nothing is recorded."""
+    def fail(
+        self, session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        """Records why, gives the lease back and says when to try again."""
 
     def result(self, loaded: Loaded, decided: Decided, applied: Applied) -> tuple[Result, bool]:
         """What came of the batch, and whether there may be another."""
@@ -76,7 +82,9 @@ class DueJob(Job[Key, Held, Loaded, Decided, Applied, Result], Protocol):
     ) -> Awaitable[Loaded | None]:
         """As `load`, of what was claimed before; raises `StaleError` where that lease has been lost."""
 
-    def give_back(self, held: Held, error: BaseException, settings: Settings, now: datetime) -> Step:
+    def give_back(
+        self, session: Session, held: Held, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
         """The lease of what couldn't even be loaded, and when to try again."""
 
     def postpone(self, session: Session, held: Held, until: datetime) -> Awaitable[None]:

@@ -11,7 +11,6 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import DueColumn
 from memory_sql.domain.results import NO_CALL, PropagateResult, RunDueResult
 from memory_sql.domain.scopes import ScopeRef
-from memory_sql.jobs.job import Step
 from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey, known_agent
 from memory_sql.llm import LanguageModel
 from memory_sql.propagation import propagation
@@ -24,6 +23,7 @@ class Propagation(ScopeJob):
     due_column: ClassVar[DueColumn] = "propagate_at"
     due_reason = "due"
     called = "propagation of scope"
+    fail = staticmethod(propagation.fail)
 
     def __init__(self, llm: LanguageModel, *, dry_run: bool = False) -> None:
         super().__init__(llm)
@@ -63,11 +63,10 @@ class Propagation(ScopeJob):
         apply = propagation.show if self._dry_run else propagation.apply
         return apply(session, loaded, decided, settings, now)
 
-    def fail(self, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: propagation.fail(session, loaded, error, settings, now)
-
-    def give_back(self, held: HeldScope, error: BaseException, settings: Settings, now: datetime) -> Step:
-        return lambda session: propagation.give_back(session, held.state, error, settings, now)
+    def give_back(
+        self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        return propagation.give_back(session, held.state, error, settings, now)
 
     def result(self, loaded: Loaded, decided: Decided, applied: tuple[Verdict, ...]) -> tuple[PropagateResult, bool]:
         result = PropagateResult(

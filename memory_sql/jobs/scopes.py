@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.scopes import DueColumn, ScopeRepository, ScopeState
@@ -27,6 +26,10 @@ class HeldScope:
     agent_id: str
     state: ScopeState
 
+    @property
+    def agent_settings(self) -> Mapping[str, Any]:
+        return self.state.agent_settings
+
 
 class ScopeJob:
     """The part of a job that doesn't depend on what is done in the scope."""
@@ -40,9 +43,6 @@ class ScopeJob:
     async def claim(self, session: Session, agent_id: str | None, by: datetime, lease: timedelta) -> HeldScope | None:
         claimed = await ScopeRepository(session).claim_due(agent_id, by, lease, self.due_column)
         return None if claimed is None else HeldScope(*claimed)
-
-    def settings(self, held: HeldScope, settings: Settings) -> Settings:
-        return settings.of_agent(held.state.agent_settings)
 
     def extend(self, session: Session, held: HeldScope, lease: timedelta) -> Awaitable[bool]:
         return ScopeRepository(session).extend(held.state, lease)

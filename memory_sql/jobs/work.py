@@ -17,7 +17,7 @@ from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
 from memory_sql.jobs import dead
 from memory_sql.jobs.consolidation import Consolidation
-from memory_sql.jobs.embedding import Embedding
+from memory_sql.jobs.embedding import Embedding, Wanted
 from memory_sql.jobs.engine import DueWork, Engine
 from memory_sql.jobs.formation import Formation, SessionKey
 from memory_sql.jobs.job import AnyDueJob
@@ -117,7 +117,7 @@ class Work:
         model = self._embeddings()
         if model is None:
             return EmbedResult()
-        return await self._engine.run(Embedding(model, limit, whole=whole), agent_id, "due")
+        return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
 
     async def catch_up(self, agent_key: int | None = None) -> None:
         """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -34,9 +34,9 @@ def as_written(text: str) -> str:
     return text
 
 
-def as_line(value: Mapping[str, Any]) -> str:
-    """One JSON object in one line, in which nothing looks like markup."""
-    return json.dumps(value, ensure_ascii=False).translate(_MARKUP)
+def as_lines(values: Sequence[Mapping[str, Any]]) -> str:
+    """One JSON object a line, in which nothing looks like markup; moments are written as by `minute_of`."""
+    return "\n".join(json.dumps(value, ensure_ascii=False, default=minute_of).translate(_MARKUP) for value in values)
 
 
 def as_data(text: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import as_data, as_line, minute_of
+from memory_sql.llm.notation import as_data, as_lines, minute_of
 from memory_sql.propagation import offline
 from memory_sql.propagation.answers import Claim, OfferedTarget, PropagationAnswer
 
@@ -23,7 +24,7 @@ class PropagationTask:
         prompt, boundary = prompts.load("memory_sql.propagation", "propagation"), secrets.token_hex(16)
         instructions, text = prompt.render(
             targets="\n".join(map(_target, self.targets)),
-            claims="\n".join(map(_claim, self.claims)),
+            claims=as_lines([_claim(claim) for claim in self.claims]),
             boundary=boundary,
             now=minute_of(self.now),
             repair=f"A first answer could not be used: {wrong}. Answer again, in that form." if wrong else "",
@@ -41,8 +42,6 @@ def _target(target: OfferedTarget) -> str:
     return f"- {target.alias}: lessons that help anybody, in any group"
 
 
-def _claim(claim: Claim) -> str:
+def _claim(claim: Claim) -> dict[str, Any]:
     also = {"also": list(claim.also)} if claim.also else {}
-    return as_line(
-        {"n": claim.n, "to": list(claim.to), "observed_at": minute_of(claim.observed_at), "text": claim.text, **also}
-    )
+    return {"n": claim.n, "to": list(claim.to), "observed_at": claim.observed_at, "text": claim.text, **also}

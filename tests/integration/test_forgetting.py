@@ -280,7 +280,7 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.formation.formation.apply", die)
+    monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)
     for session_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
             await memory.form(**ADA, session_id=session_id)

@@ -111,23 +111,27 @@ class Engine:
     @asynccontextmanager
     async def _keeping(self, extend: Callable[[Session], Awaitable[bool]]) -> AsyncIterator[None]:
         """Extends a lease every third of it while the model works, so that a short lease can carry a long call."""
-
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(self._settings.lease_seconds / 3)
-                try:
-                    async with self._database.transaction() as unit:
-                        if not await extend(unit):
-                            return  # somebody else has it; what comes of the call will be refused
-                except DatabaseError:
-                    log.warning("a lease could not be extended; trying again")
-
-        beating = asyncio.create_task(beat())
+        beats = list[asyncio.Task[None]]()
+        first = asyncio.get_running_loop().call_later(  # most calls are over by then, and need no task
+            self._settings.lease_seconds / 3, lambda: beats.append(asyncio.create_task(self._extend_on(extend)))
+        )
         try:
             yield
         finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+            first.cancel()
+            for beating in beats:
+                beating.cancel()
+                await asyncio.wait([beating])
+
+    async def _extend_on(self, extend: Callable[[Session], Awaitable[bool]]) -> None:
+        while True:
+            try:
+                async with self._database.transaction() as unit:
+                    if not await extend(unit):
+                        return  # somebody else has it; what comes of the call will be refused
+            except DatabaseError:
+                log.warning("a lease could not be extended; trying again")
+            await asyncio.sleep(self._settings.lease_seconds / 3)
 
     async def _record(
         self,

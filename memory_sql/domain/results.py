@@ -37,6 +37,10 @@ class Usage:
         )
 
 
+NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
+"""Where no model was asked."""
+
+
 def _total(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
@@ -146,6 +150,15 @@ class RunDueResult(Value):
     propagated: tuple[PropagateResult, ...] = ()
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
+
+    def __add__(self, other: RunDueResult) -> RunDueResult:
+        return RunDueResult(
+            formed=self.formed + other.formed,
+            consolidated=self.consolidated + other.consolidated,
+            propagated=self.propagated + other.propagated,
+            embedded=self.embedded + other.embedded,
+            failed=self.failed | other.failed,
+        )
 
 
 class EmbedResult(Value):

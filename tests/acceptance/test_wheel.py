@@ -139,7 +139,7 @@ def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[s
         "migrations/versions/2026-11-22-1600_first_schema/SHA256SUMS",
         "db/sql/adding/add_messages.sql",
         "db/sql/views/v_observations.sql",
-        "llm/prompts/extraction.md",
+        "formation/prompt.md",
         "examples/team.jsonl",
     ],
 )

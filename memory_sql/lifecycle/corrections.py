@@ -25,7 +25,7 @@ from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeSt
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, Verification
-from memory_sql.domain.selection import ForgetTarget
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, InputError, NotFoundError, VersionError
 
 
@@ -38,6 +38,10 @@ class Asked:
     reason: str | None
     settings: Settings
     now: datetime
+
+    @property
+    def agent_id(self) -> str:
+        return str(self.principal["agent_id"])
 
     @property
     def service(self) -> Principal:
@@ -397,21 +401,19 @@ class Poisoned:
         return {one.key[0] for one in self.standings}
 
 
-async def quarantine(session: Session, asked: Asked, target: ForgetTarget) -> SetAside:
+async def quarantine(session: Session, asked: Asked, selection: Selection) -> SetAside:
     """Sets aside what is chosen, what says the same in its scope, and all that was made of either (rule 8).
 
     The texts are as they were before they took any of it in. That whose place it had taken stands again.
     """
-    if target.observation_id is not None:
-        await _find(session, asked, target.observation_id)
+    if selection.observation_id is not None:
+        await _find(session, asked, selection.observation_id)
     agent_key = await _agent(session, asked)
-    poisoned = await _locked(session, agent_key, lambda: _poisoned(session, agent_key, target))
+    poisoned = await _locked(session, agent_key, lambda: _poisoned(session, agent_key, selection))
     tainted: set[int] = set()
     while again := await _rewind(session, asked, agent_key, [one.key for one in poisoned.fresh], "quarantine"):
         tainted |= set(again)
-        poisoned = await _poisoned(
-            session, agent_key, target
-        )  # what gave way in a version stands again, as it had before
+        poisoned = await _poisoned(session, agent_key, selection)  # what a version had superseded is active again
     repository, fresh = CorrectionRepository(session, agent_key), poisoned.fresh
     changes = [Change(one, "quarantined", "quarantine", more=_because(one, poisoned.because)) for one in fresh]
     changes += [Change(one, "active", "quarantine") for one in poisoned.replaced]
@@ -431,9 +433,9 @@ def _because(one: Standing, because: Mapping[Key, Key]) -> dict[str, Any]:
     return more
 
 
-async def _poisoned(session: Session, agent_key: int, target: ForgetTarget) -> Poisoned:
+async def _poisoned(session: Session, agent_key: int, selection: Selection) -> Poisoned:
     repository = CorrectionRepository(session, agent_key)
-    chosen = await repository.standings(await ForgettingRepository(session, agent_key).selected(target))
+    chosen = await repository.standings(await ForgettingRepository(session, agent_key).selected(selection))
     because: dict[Key, Key] = {}
     for one in chosen:
         same = [twin.key for twin in await repository.twins([one.key], "active")]
@@ -548,17 +550,17 @@ class Releasable:
         return {one.key[0] for one in self.standings}
 
 
-async def release(session: Session, asked: Asked, target: ForgetTarget) -> SetAside:
+async def release(session: Session, asked: Asked, selection: Selection) -> SetAside:
     """Takes a quarantine back: what is chosen, what says the same, and what had gone with it is what it was before.
 
     Raises `InputError` where an active observation says the same by now.
     """
-    if target.observation_id is not None:
-        observation = await _find(session, asked, target.observation_id, quarantined=True)
+    if selection.observation_id is not None:
+        observation = await _find(session, asked, selection.observation_id, quarantined=True)
         if observation.status != "quarantined":
-            raise InputError(f"{target.observation_id} isn't quarantined")
+            raise InputError(f"{selection.observation_id} isn't quarantined")
     agent_key = await _agent(session, asked)
-    released = await _locked(session, agent_key, lambda: _releasable(session, agent_key, target))
+    released = await _locked(session, agent_key, lambda: _releasable(session, agent_key, selection))
     repository = CorrectionRepository(session, agent_key)
     changes = [await _released(repository, one, released.ledger.get(one.key, {})) for one in released.standings]
     if active := [change.before.key for change in changes if change.status == "active"]:
@@ -579,10 +581,10 @@ async def _released(repository: CorrectionRepository, one: Standing, ledger: Map
     return Change(one, before, "release", superseded_by=by if stands else None)
 
 
-async def _releasable(session: Session, agent_key: int, target: ForgetTarget) -> Releasable:
+async def _releasable(session: Session, agent_key: int, selection: Selection) -> Releasable:
     """What was made of several stays set aside while any of these is."""
     repository = CorrectionRepository(session, agent_key)
-    chosen = await repository.standings(await ForgettingRepository(session, agent_key).selected(target))
+    chosen = await repository.standings(await ForgettingRepository(session, agent_key).selected(selection))
     seeds = {one.key for one in chosen if one.status == "quarantined"}
     seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
     derived = await repository.derived(seeds)

@@ -19,9 +19,9 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.agents import share_agent
 from memory_sql.db.repositories.corrections import Key
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
-from memory_sql.db.repositories.people import share_agent
 from memory_sql.db.repositories.propagations import Candidate, Judgement, Person, PropagationRepository, Target
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState

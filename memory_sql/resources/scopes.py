@@ -16,9 +16,7 @@ from memory_sql.arguments import (
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-)
+from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository

@@ -44,11 +44,11 @@ async def fill(url: str, settings: Settings) -> None:
     llm.then(extracted(("Mia likes green tea.", "individual")), TEXT, TEXT)
     async with Memory(url, llm, settings) as memory:
         await memory.add([message("I like green tea.")], **MIA, session_id="monday", group_ids=["harbor"])
-        await memory.form(agent_id="ada", session_id="monday")
+        await memory.conversations.form(agent_id="ada", session_id="monday")
         scope = (await memory.observe("Mia lives in Kiel.", **MIA, fact_key="home")).scope.id
-        await memory.consolidate(agent_id="ada", scope_id=scope)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
         await memory.observe("Mia lives in Bremen.", **MIA, fact_key="home")
-        await memory.consolidate(agent_id="ada", scope_id=scope)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
         await memory.observe("The demo is in April.", agent_id="ada", group_id="harbor")
         await memory.observe("Jonas is left-handed.", agent_id="ada", user_id="jonas")
         await memory.observe("Bob knows Mia as well.", agent_id="bob", user_id="mia")

@@ -1,7 +1,7 @@
 """The mapped tables of schema `memory`, by aggregate; what a host may use of them is in `memory_sql.models`."""
 
 from memory_sql.db.models.agents import AgentRow, RetrievalRow
-from memory_sql.db.models.base import LANGUAGES, SCHEMA, Base
+from memory_sql.db.models.base import LANGUAGES, SCHEMA, Base, columns_of
 from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.models.people import HoldRow, UserAliasRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
@@ -29,4 +29,5 @@ __all__ = [
     "ScopeRow",
     "SessionRow",
     "UserAliasRow",
+    "columns_of",
 ]

@@ -9,6 +9,7 @@ own identifier) or `constant` (a word of ours).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +28,14 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
-from sqlalchemy.orm import DeclarativeBase, MappedColumn, Relationship, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    InstrumentedAttribute,
+    MappedColumn,
+    Relationship,
+    mapped_column,
+    relationship,
+)
 
 SCHEMA = "memory"
 
@@ -87,6 +95,12 @@ class Base(DeclarativeBase):
         list[int]: ARRAY(Integer),
         dict[str, Any]: JSONB,
     }
+
+
+def columns_of(row: type[Base], names: Iterable[str]) -> tuple[InstrumentedAttribute[Any], ...]:
+    """The columns of a table that are called so, in the order of the names; of a value, those that it shows as they are."""
+    stored = row.__table__.c
+    return tuple(getattr(row, name) for name in names if name in stored)
 
 
 def column(comment: str, *arguments: Any, **options: Any) -> MappedColumn[Any]:

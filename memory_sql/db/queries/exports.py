@@ -46,7 +46,7 @@ from memory_sql.db.models import (
     UserAliasRow,
 )
 from memory_sql.db.repositories.agents import agent_key_of
-from memory_sql.db.repositories.people import AliasRepository
+from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.scopes import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,

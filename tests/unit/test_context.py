@@ -6,7 +6,7 @@ from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
@@ -20,6 +20,7 @@ from memory_sql.domain.reading import Context, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 from memory_sql.languages.text import count_tokens
 from tests.factories import MONDAY
+from tests.sizes import examples
 
 STYLE = Style.of(Settings())
 
@@ -244,7 +245,7 @@ def at_turn(scopes: Sequence[ScopeText], turn: Turn, style: Style) -> Context:
     return render(scopes, hits, MONDAY + later, style, reason="asked" if hits else None, messages=messages)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(worlds(), turns(), STYLES)
 def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText], turn: Turn, style: Style) -> None:
     context = at_turn(scopes, turn, style)
@@ -262,7 +263,7 @@ def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText],
     assert at_turn(scopes, turn, style) == context
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(worlds(), turns(), turns(), STYLES, st.lists(PROSE.filter(str.strip), max_size=4))
 def test_stable_characters_are_the_same_until_memory_changes(
     scopes: list[ScopeText], turn: Turn, other: Turn, style: Style, new: list[str]

@@ -16,10 +16,11 @@ from functools import partial
 from memory_sql.config import Settings
 from memory_sql.db import Session, savepoint
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import PHYSICAL, Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection

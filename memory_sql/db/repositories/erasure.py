@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, or_, select, text, tuple_, update
+from sqlalchemy import Select, and_, cast, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import REGCONFIG
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
-from memory_sql.db.engine import asyncpg_url, named_errors
 from memory_sql.db.models import (
     AgentRow,
     Base,
@@ -28,20 +26,9 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
-from memory_sql.db.vectors import TABLE, find_vectors
 from memory_sql.domain.ids import owner_key, parse_observation_id
 from memory_sql.domain.results import Receipt
 from memory_sql.domain.selection import Selection
-
-# What lies in old row versions and index entries goes with these. Each runs outside a transaction.
-WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
-PHYSICAL = (
-    *(
-        f"VACUUM (ANALYZE) memory.{table}"
-        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "sessions")
-    ),
-    *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +87,6 @@ class Closure:
             "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
             "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
         }
-
-
-async def vacuum(url: str) -> None:
-    """Frees the space of what was forgotten; others may go on reading and writing meanwhile."""
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    try:
-        with named_errors():
-            async with engine.connect() as connection:
-                for statement in PHYSICAL:
-                    await connection.execute(text(statement))
-                if await find_vectors(connection) is not None:
-                    await connection.execute(text(f"VACUUM (ANALYZE) memory.{TABLE}"))
-    finally:
-        await engine.dispose()
 
 
 class ForgettingRepository:

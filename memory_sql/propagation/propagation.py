@@ -19,8 +19,8 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.agents import share_agent
 from memory_sql.db.repositories.corrections import Key
-from memory_sql.db.repositories.people import share_agent
 from memory_sql.db.repositories.propagations import Candidate, Judgement, PropagationRepository, Target
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState

@@ -15,8 +15,7 @@ from memory_sql import embedded
 from memory_sql.arguments import id_of, optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
-from memory_sql.db.repositories.agents import agent_key_of, find_agent
-from memory_sql.db.repositories.people import lock_agent
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, lock_agent
 from memory_sql.db.repositories.retrievals import add_retrievals
 from memory_sql.domain.ids import Id, aware
 from memory_sql.domain.reading import Asked

@@ -34,6 +34,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB, TSVECTOR
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
 
+from memory_sql.privacy import SENSITIVITIES
+
 SCHEMA = "memory"
 
 # Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
@@ -461,7 +463,7 @@ class ObservationRow(Base):
         CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
         one_of("lane", "absorb", "buffer"),
         one_of("source_kind", "formation", "observe", "propagation", "import"),
-        one_of("sensitivity", "public", "private", "sensitive"),
+        one_of("sensitivity", *SENSITIVITIES),
         one_of("language", *LANGUAGES),
         Index(
             "observations_fact_key_idx",

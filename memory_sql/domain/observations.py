@@ -15,11 +15,9 @@ from memory_sql.domain.ids import Value, observation_id, parse_observation_id
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
+from memory_sql.privacy import Sensitivity as Sensitivity
 
 SourceKind = Literal["formation", "observe", "propagation", "import"]
-
-
-Sensitivity = Literal["public", "private", "sensitive"]
 
 
 Verification = Literal["unverified", "confirmed", "disputed"]

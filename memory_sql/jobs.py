@@ -24,7 +24,8 @@ from memory_sql.db.repositories.scopes import DueColumn, ScopeRepository, ScopeS
 from memory_sql.db.repositories.sessions import SessionRepository, SessionState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vectors import find_vectors
-from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, RunDueResult
+from memory_sql.domain.ids import parse_scope_id
+from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import (
     BudgetError,
@@ -257,6 +258,12 @@ class Work:
             log.info("scope %s is to be written anew later: %s", scope_id, type(error).__name__)
             return False
         return True
+
+    async def rebuilt(self, agent_id: str, receipt: Receipt) -> Receipt:
+        """The receipt of a forgetting after its texts have been rewritten, as far as that could be done."""
+        done = [scope_id for scope_id in receipt.withheld if await self.rebuild(agent_id, parse_scope_id(scope_id))]
+        withheld = tuple(scope_id for scope_id in receipt.withheld if scope_id not in done)
+        return receipt.model_copy(update={"rebuilt": tuple(done), "withheld": withheld})
 
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
         await self.catch_up()

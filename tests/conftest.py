@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
@@ -19,6 +16,9 @@ from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
 from tests.fakes import Scripted
+from tests.recycling import Databases
+from tests.recycling import administer as administer  # what makes databases finds these here
+from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -47,18 +47,6 @@ def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
     choice = choose(pytestconfig.getoption("--server"), os.environ, docker_answers)
     with serve(choice, os.environ) as url:
         yield url
-
-
-async def administer(url: str, *statements: str) -> None:
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        for statement in statements:
-            await connection.execute(text(statement))
-    await engine.dispose()
-
-
-def named(url: str, database: str) -> str:
-    return asyncpg_url(url).set(database=database).render_as_string(hide_password=False)
 
 
 @pytest.fixture(scope="session")
@@ -110,31 +98,41 @@ def as_login(url: str, roles: Roles) -> str:
     return parts.render_as_string(hide_password=False)
 
 
+@pytest.fixture(scope="session")
+async def walled_databases(server_url: str, walled_template: str) -> AsyncIterator[Databases]:
+    databases = Databases(server_url, walled_template)
+    yield databases
+    await databases.close()
+
+
 @pytest.fixture
-async def walled_database(server_url: str, walled_template: str) -> AsyncIterator[str]:
-    """The URL, for a superuser, of a migrated database of this test's own with roles and walls."""
-    name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {walled_template}")
-    yield named(server_url, name)
-    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+async def walled_database(walled_databases: Databases) -> AsyncIterator[str]:
+    """The URL, for a superuser, of a migrated database with roles and walls that nobody else uses meanwhile."""
+    url = await walled_databases.take()
+    yield url
+    await walled_databases.give_back(url)
 
 
 @pytest.fixture(scope="session")
-def chosen_template(request: pytest.FixtureRequest) -> str:
+async def databases(server_url: str, template: str) -> AsyncIterator[Databases]:
+    databases = Databases(server_url, template)
+    yield databases
+    await databases.close()
+
+
+@pytest.fixture(scope="session")
+def chosen_databases(request: pytest.FixtureRequest) -> Databases:
     walled = request.config.getoption("--walled")
-    return str(request.getfixturevalue("walled_template" if walled else "template"))
+    chosen: Databases = request.getfixturevalue("walled_databases" if walled else "databases")
+    return chosen
 
 
 @pytest.fixture
-async def database_url(
-    pytestconfig: pytest.Config, server_url: str, chosen_template: str, roles: Roles
-) -> AsyncIterator[str]:
-    """The URL of a migrated database of this test's own."""
-    name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {chosen_template}")
-    url = named(server_url, name)
+async def database_url(pytestconfig: pytest.Config, chosen_databases: Databases, roles: Roles) -> AsyncIterator[str]:
+    """The URL of a migrated database that nobody else uses meanwhile and that holds nothing yet."""
+    url = await chosen_databases.take()
     yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
-    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+    await chosen_databases.give_back(url)
 
 
 @pytest.fixture

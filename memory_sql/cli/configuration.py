@@ -58,7 +58,7 @@ async def _change(memory: Memory, agent: str, changes: dict[str, Any]) -> dict[s
     """What the agent has of its own afterwards."""
     if changes:
         return await memory.configure(agent_id=agent, **changes)
-    return await memory.agent_settings(agent_id=agent)
+    return await memory.admin.settings(agent_id=agent)
 
 
 def _pair(text: str) -> tuple[str, str]:

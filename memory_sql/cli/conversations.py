@@ -81,7 +81,7 @@ async def _add_files(
 ) -> list[bool]:
     """For each file whether something failed."""
     if form:
-        _ = memory.llm  # if there is none, that had better be known before anything is stored
+        memory.require_llm()  # if there is none, that had better be known before anything is stored
     return [await _add_file(memory, file, agent, form, as_json) for file in files]
 
 
@@ -105,7 +105,7 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
 
 async def _finish(memory: Memory, agent: str, sessions: Sequence[str]) -> RunDueResult:
     """A file holds conversations that are over: forms them, then does what has become due."""
-    unformed = set(await memory.unformed_sessions(agent_id=agent))
+    unformed = set(await memory.conversations.unformed(agent_id=agent))
     formed, failed = await form_each(memory, agent, [session for session in sessions if session in unformed])
     due = await memory.run_due(agent_id=agent)
     return due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
@@ -116,18 +116,18 @@ async def form_each(memory: Memory, agent: str, sessions: Sequence[str]) -> tupl
     return await _each(
         "forming sessions",
         sessions,
-        lambda s: memory.form(agent_id=agent, session_id=s),
+        lambda s: memory.conversations.form(agent_id=agent, session_id=s),
         lambda s: f"session {s} of agent {agent}",
     )
 
 
 async def consolidate_each(
-    memory: Memory, agent: str, scopes: Sequence[int]
+    memory: Memory, agent: str, scopes: Sequence[str]
 ) -> tuple[list[ConsolidateResult], dict[str, str]]:
     return await _each(
         "consolidating scopes",
         scopes,
-        lambda s: memory.consolidate(agent_id=agent, scope_id=s),
+        lambda s: memory.scopes.consolidate(agent_id=agent, scope_id=s),
         lambda s: f"scope {s} of agent {agent}",
     )
 
@@ -227,7 +227,7 @@ def form(
     """
 
     async def work(memory: Memory) -> tuple[list[FormResult], dict[str, str]]:
-        sessions = [session] if session else await memory.unformed_sessions(agent_id=agent)
+        sessions = [session] if session else await memory.conversations.unformed(agent_id=agent)
         return await form_each(memory, agent, sessions)
 
     formed, failed = run(url, data, work)

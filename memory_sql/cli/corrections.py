@@ -9,6 +9,9 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, Url, User, run
+from memory_sql.domain.observations import SourceKind
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside
@@ -52,7 +55,7 @@ def correct(
     done = run(
         url,
         data,
-        lambda memory: memory.update(
+        lambda memory: memory.observations.update(
             observation, agent_id=agent, user_id=user, text=text, if_version=if_version, actor=actor, reason=reason
         ),
     )
@@ -83,7 +86,7 @@ def supersede(
         "actor": actor,
         "reason": reason,
     }
-    done = run(url, data, lambda memory: memory.supersede(old, new, **asked))
+    done = run(url, data, lambda memory: memory.observations.supersede(old, new, **asked))
     output.one(done, _state_line, as_json)
 
 
@@ -110,7 +113,7 @@ def reinstate(
         "actor": actor,
         "reason": reason,
     }
-    output.one(run(url, data, lambda memory: memory.reinstate(observation, **asked)), _state_line, as_json)
+    output.one(run(url, data, lambda memory: memory.observations.reinstate(observation, **asked)), _state_line, as_json)
 
 
 def confirm(
@@ -136,7 +139,7 @@ def confirm(
         "actor": actor,
         "reason": reason,
     }
-    output.one(run(url, data, lambda memory: memory.confirm(observation, **asked)), _state_line, as_json)
+    output.one(run(url, data, lambda memory: memory.observations.confirm(observation, **asked)), _state_line, as_json)
 
 
 def dispute(
@@ -162,7 +165,7 @@ def dispute(
         "actor": actor,
         "reason": reason,
     }
-    output.one(run(url, data, lambda memory: memory.dispute(observation, **asked)), _state_line, as_json)
+    output.one(run(url, data, lambda memory: memory.observations.dispute(observation, **asked)), _state_line, as_json)
 
 
 def mark(
@@ -192,7 +195,7 @@ def mark(
     done = run(
         url,
         data,
-        lambda memory: memory.mark(
+        lambda memory: memory.observations.mark(
             observation, agent_id=agent, user_id=user, private=private,
             sensitivity=cast("Sensitivity | None", sensitivity),  # checked by Memory
             if_version=if_version, actor=actor, reason=reason,
@@ -225,9 +228,9 @@ def quarantine(
 
     Neither shown nor told any more; nothing is deleted.
     """
+    chosen = _chosen(observation, from_user, from_session, tag, query, source, run_id)
     asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "actor": actor, "reason": reason}
-    asked |= _chosen(from_user, from_session, tag, query, source, run_id)
-    done = run(url, data, lambda memory: memory.quarantine(observation, **asked))
+    done = run(url, data, lambda memory: memory.observations.quarantine(chosen, **asked))
     output.one(done, partial(_set_aside_text, "set aside"), as_json)
 
 
@@ -252,29 +255,32 @@ def unquarantine(
     \b
     memory-sql unquarantine o12-3 --agent ada --user mia
     """
+    chosen = _chosen(observation, from_user, from_session, tag, query, source, run_id)
     asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "actor": actor, "reason": reason}
-    asked |= _chosen(from_user, from_session, tag, query, source, run_id)
-    done = run(url, data, lambda memory: memory.release(observation, **asked))
+    done = run(url, data, lambda memory: memory.observations.unquarantine(chosen, **asked))
     output.one(done, partial(_set_aside_text, "released"), as_json)
 
 
 def _chosen(
+    observation: str | None,
     from_user: str | None,
     from_session: str | None,
     tag: str | None,
     query: str | None,
     source: str | None,
     run_id: int | None,
-) -> dict[str, Any]:
-    given = {
-        "from_user_id": from_user,
-        "from_session_id": from_session,
-        "tag": tag,
-        "query": query,
-        "source": source,
-        "run_id": run_id,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+) -> Selection | str:
+    given = (from_user, from_session, tag, query, source, run_id)
+    if (observation is not None) == any(value is not None for value in given):
+        raise InputError("say either an observation and --user, or where what is meant comes from")
+    return observation or Selection(
+        user_id=from_user,
+        session_id=from_session,
+        tag=tag,
+        query=query,
+        source=cast("SourceKind | None", source),
+        run_id=run_id,
+    )
 
 
 def _state_line(observation: Observation) -> str:
@@ -295,5 +301,5 @@ def _set_aside_text(what: str, done: SetAside) -> str:
     return f"{output.many(len(done.observations), 'observation')} {what}{ids}{_withheld(done.withheld)}"
 
 
-def _withheld(scopes: tuple[int, ...]) -> str:
+def _withheld(scopes: tuple[str, ...]) -> str:
     return f"; to be told anew: {', '.join(f's{scope_id}' for scope_id in scopes)}" if scopes else ""

@@ -168,7 +168,7 @@ async def _tell(memory: Memory, page: Page, clock: Clock, file: ConversationFile
     question = file.conversations[-1].messages[-1].content
     await _ask(memory, page, question, file, story)
     await _context(memory, page, story)
-    story.stats = await memory.stats(agent_id=AGENT)
+    story.stats = await memory.admin.stats(agent_id=AGENT)
     return story
 
 
@@ -241,7 +241,7 @@ async def _observations(memory: Memory, users: Iterable[str]) -> list[Observatio
 
     found: dict[tuple[int, int], Observation] = {}
     for user in users:
-        for observation in await memory.list(agent_id=AGENT, user_id=user, limit=1000):
+        for observation in await memory.observations.list(agent_id=AGENT, user_id=user, limit=1000):
             found[parse_observation_id(observation.id)] = observation
     return [found[key] for key in sorted(found)]
 
@@ -275,7 +275,7 @@ async def _consolidate(memory: Memory, page: Page, file: ConversationFile, story
 
 
 async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
-    found = [s for user in _users(file) for s in await memory.scopes(agent_id=AGENT, user_id=user)]
+    found = [s for user in _users(file) for s in await memory.scopes.list(agent_id=AGENT, user_id=user)]
     return list({scope.ref.id: scope for scope in found}.values())
 
 
@@ -305,7 +305,7 @@ async def _context(memory: Memory, page: Page, story: Story) -> None:
         f"What goes into the prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)"
     )
     page.say(context.xml, indent="     ", hanging="  ")
-    visible = await memory.list(agent_id=AGENT, user_id=ASKS, limit=1000)
+    visible = await memory.observations.list(agent_id=AGENT, user_id=ASKS, limit=1000)
     leaked = [o.id for o in visible if PRIVATE_MESSAGES & set(o.source.message_ids)]
     own = await memory.context(agent_id=AGENT, user_id=PRIVATE_OF)
     story.private = not leaked and PRIVATE_WORD not in context.xml.casefold()

@@ -10,6 +10,7 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.options import Agent, AsJson, Data, Url, run
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,14 +60,15 @@ def forget(
     Texts that held it are written anew from what is left; until then they are withheld. What legal holds cover is kept.
     """
 
+    selection = Selection(
+        user_id=user, session_id=session, group_id=group, message_id=message, observation_id=observation,
+        fact_key=fact_key, tag=tag, query=query, source=cast("SourceKind | None", source), run_id=run_id,
+        everything=everything,
+    )  # fmt: skip
+
     async def work(memory: Memory) -> Receipt:
         async def forget(*, dry_run: bool) -> Receipt:
-            return await memory.forget(
-                agent_id=agent, user_id=user, session_id=session, group_id=group, message_id=message,
-                observation_id=observation, fact_key=fact_key, tag=tag, query=query,
-                source=cast("SourceKind | None", source),  # checked by Memory
-                run_id=run_id, everything=everything, dry_run=dry_run, reason=reason, actor=actor,
-            )  # fmt: skip
+            return await memory.forget(selection, agent_id=agent, dry_run=dry_run, reason=reason, actor=actor)
 
         if dry_run:
             return await forget(dry_run=True)
@@ -102,7 +104,7 @@ def _receipt_text(receipt: Receipt) -> str:
     if any(receipt.held.values()):
         lines.append(f"kept by legal holds: {', '.join(f'{count:,} {name}' for name, count in receipt.held.items())}")
     if receipt.withheld:
-        scopes = " ".join(f"s{scope_id}" for scope_id in receipt.withheld)
+        scopes = " ".join(receipt.withheld)
         lines.append(f"{'to be written anew' if receipt.dry_run else 'withheld until written anew'}: {scopes}")
     if receipt.rebuilt:
         lines.append(f"written anew: {many(len(receipt.rebuilt), 'text')}")
@@ -137,6 +139,6 @@ def restore_check(
         file = journal or memory.settings.forget_journal
         if file is None:
             raise InputError("which journal? say --journal, or set forget_journal")
-        return await memory.forget_again(file, unsure=unsure)
+        return await memory.admin.restore_check(file, unsure=unsure)
 
     output.rows(run(url, data, work), _receipt_text, as_json, "nothing was forgotten since this backup was made")

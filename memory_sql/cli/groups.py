@@ -169,7 +169,7 @@ def list_groups(
 
 def _group_text(group: Group) -> str:
     called = f" ({output.flat(group.display_name)})" if group.display_name not in (None, group.group_id) else ""
-    return f"{group.group_id}{called}  s{group.scope_id}, {output.many(group.members, 'member')}"
+    return f"{group.group_id}{called}  {group.scope_id}, {output.many(group.members, 'member')}"
 
 
 def _member_text(member: Member) -> str:
@@ -184,5 +184,5 @@ def _departure_text(left: Departure) -> str:
     if left.retracted:
         told.append(f"retracted: {', '.join(left.retracted)}")
     if left.withheld:
-        told.append(f"to be told anew: {', '.join(f's{scope}' for scope in left.withheld)}")
+        told.append(f"to be told anew: {', '.join(left.withheld)}")
     return "\n".join(told)

@@ -9,7 +9,7 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.conversations import consolidate_each, end
-from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, moment, run, scope_number
+from memory_sql.cli.options import Agent, AnyUser, AsJson, Data, ScopeId, Url, moment, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def consolidate(
     Without --scope-id: every scope that the user may see and in which something is pending. A text that fails its
     checks isn't used; the old one stays and the exit code is 1.
     """
-    if scope_id is None and user is None:
-        raise InputError("which scopes? say --user, or --scope-id")
 
     async def work(memory: Memory) -> tuple[list[ConsolidateResult], dict[str, str]]:
         if scope_id is not None:
-            return await consolidate_each(memory, agent, [scope_number(scope_id)])
-        scopes = await memory.scopes(agent_id=agent, user_id=user)
+            return await consolidate_each(memory, agent, [scope_id])
+        if user is None:
+            raise InputError("which scopes? say --user, or --scope-id")
+        scopes = await memory.scopes.list(agent_id=agent, user_id=user)
         return await consolidate_each(memory, agent, [scope.ref.id for scope in scopes if scope.pending])
 
     consolidated, failed = run(url, data, work)
@@ -108,7 +108,7 @@ def consolidate(
 
 
 def _consolidated_text(result: ConsolidateResult) -> str:
-    head = f"s{result.scope.id}  {result.scope}"
+    head = f"{result.scope.id}  {result.scope}"
     if result.version is None:
         return f"{head}  nothing is pending"
     absorbed = output.many(result.absorbed, "observation")

@@ -68,14 +68,6 @@ def run(
     return asyncio.run(with_memory())
 
 
-def scope_number(value: str) -> int:
-    """`12` and `s12` are scope 12; raises `InputError`."""
-    digits = value.removeprefix("s")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
-        raise InputError("a scope id must look like 12 or s12")
-    return int(digits)
-
-
 def moment(option: str, text: str | None) -> datetime | None:
     """Raises `InputError` for what isn't a time with a zone."""
     try:

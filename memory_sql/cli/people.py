@@ -43,7 +43,7 @@ def export(
     """
 
     async def work(memory: Memory) -> ExportHeader:
-        async with aclosing(memory.export(agent_id=agent, user_id=user)) as lines:
+        async with aclosing(memory.people.export(agent_id=agent, user_id=user)) as lines:
             if file is None:
                 return await _write(lines, output.json_line)
             with _whole(file) as to:
@@ -107,7 +107,7 @@ def merge_users(
     alias = run(
         url,
         data,
-        lambda memory: memory.merge_users(agent_id=agent, user_id=user, into_user_id=into, actor=actor, reason=reason),
+        lambda memory: memory.people.merge(agent_id=agent, user_id=user, into_user_id=into, actor=actor, reason=reason),
     )
     output.one(alias, _alias_text, as_json)
 
@@ -127,7 +127,7 @@ def unmerge_users(
     memory-sql unmerge-users --agent ada --user visitor-17
     """
     alias = run(
-        url, data, lambda memory: memory.unmerge_users(agent_id=agent, user_id=user, actor=actor, reason=reason)
+        url, data, lambda memory: memory.people.unmerge(agent_id=agent, user_id=user, actor=actor, reason=reason)
     )
     output.one(alias, _alias_text, as_json)
 
@@ -138,7 +138,7 @@ def aliases(agent: Agent, user: Person, url: Url = None, data: Data = None, as_j
     \b
     memory-sql aliases --agent ada --user mia
     """
-    found = run(url, data, lambda memory: memory.aliases(agent_id=agent, user_id=user))
+    found = run(url, data, lambda memory: memory.people.aliases(agent_id=agent, user_id=user))
     output.rows(found, _alias_text, as_json, "nobody stands for this user")
 
 
@@ -169,7 +169,7 @@ def rename(
     renamed = run(
         url,
         data,
-        lambda memory: memory.rename(agent_id=agent, kind=kind, old=old, new=new, actor=actor, reason=reason),
+        lambda memory: memory.people.rename(agent_id=agent, kind=kind, old=old, new=new, actor=actor, reason=reason),
     )
     output.one(renamed, _renamed_text, as_json)
 
@@ -202,11 +202,11 @@ def hold(
     """
 
     async def work(memory: Memory) -> Hold:
-        held = await memory.hold(
+        held = await memory.holds.place(
             agent_id=agent, user_id=user, session_id=session, group_id=group, observation_id=observation,
             actor=actor, reason=reason,
         )  # fmt: skip
-        return next(one for one in await memory.holds(agent_id=agent) if one.hold_id == held)
+        return next(one for one in await memory.holds.list(agent_id=agent) if one.hold_id == held)
 
     output.one(run(url, data, work), _hold_text, as_json)
 
@@ -223,7 +223,7 @@ def holds(
     \b
     memory-sql holds --agent ada
     """
-    found = run(url, data, lambda memory: memory.holds(agent_id=agent, released=released))
+    found = run(url, data, lambda memory: memory.holds.list(agent_id=agent, released=released))
     output.rows(found, _hold_text, as_json, "nothing is held")
 
 
@@ -241,7 +241,7 @@ def release(
     \b
     memory-sql release 3 --agent ada
     """
-    ended = run(url, data, lambda memory: memory.release_hold(hold_id, agent_id=agent, actor=actor, reason=reason))
+    ended = run(url, data, lambda memory: memory.holds.release(hold_id, agent_id=agent, actor=actor, reason=reason))
     output.one(ended, _hold_text, as_json)
 
 

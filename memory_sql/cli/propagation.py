@@ -8,7 +8,7 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.conversations import end
-from memory_sql.cli.options import Agent, AsJson, Data, Limit, ScopeId, Url, run, scope_number
+from memory_sql.cli.options import Agent, AsJson, Data, Limit, ScopeId, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def propagate(
     Of one scope, else of every scope that has something to judge. Only what is in a scope's text is judged, and once. Where
     the model fails nothing has gone anywhere, other scopes go on, and the exit code is 1.
     """
-    number = None if scope_id is None else scope_number(scope_id)
-    done = run(url, data, lambda memory: memory.propagate(agent_id=agent, scope_id=number, dry_run=dry_run))
+    done = run(url, data, lambda memory: memory.scopes.propagate(agent_id=agent, scope_id=scope_id, dry_run=dry_run))
     output.one(done, _propagated_text, as_json)
     end(done.failed)
 
@@ -66,13 +65,13 @@ def held_claims(agent: Agent, limit: Limit = 100, url: Url = None, data: Data = 
     \b
     memory-sql held-claims --agent ada
     """
-    found = run(url, data, lambda memory: memory.held_claims(agent_id=agent, limit=limit))
+    found = run(url, data, lambda memory: memory.work.held_claims(agent_id=agent, limit=limit))
     output.rows(found, _held_line, as_json, "nothing is held")
 
 
 def _held_line(held: HeldClaim) -> str:
     h = held
-    return f"{h.source}  from s{h.target_scope_id}, {output.minute(h.judged_at)}  {output.flat(h.content)}"
+    return f"{h.source}  from {h.target_scope_id}, {output.minute(h.judged_at)}  {output.flat(h.content)}"
 
 
 def review(
@@ -97,12 +96,12 @@ def review(
     """
     if release is None:
         raise InputError("say either --release or --refuse")
-    number = scope_number(scope_id)
+    number = scope_id
     run(
         url,
         data,
-        lambda memory: memory.review(
-            observation, agent_id=agent, target_scope_id=number, release=release, actor=actor, reason=reason
+        lambda memory: memory.work.review(
+            observation, agent_id=agent, target_scope_id=number, share=release, actor=actor, reason=reason
         ),
     )
     done = {"observation": observation, "scope_id": number, "outcome": "released" if release else "refused"}

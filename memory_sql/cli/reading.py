@@ -23,7 +23,6 @@ from memory_sql.cli.options import (
     User,
     moment,
     run,
-    scope_number,
 )
 from memory_sql.errors import InputError, NotFoundError
 
@@ -233,14 +232,14 @@ def scopes(
     \b
     memory-sql scopes --agent ada --user mia
     """
-    found = run(url, data, lambda memory: memory.scopes(agent_id=agent, user_id=user, session_id=session))
+    found = run(url, data, lambda memory: memory.scopes.list(agent_id=agent, user_id=user, session_id=session))
     output.rows(found, scope_line, as_json, f"no scope of {agent} yet that {user} may see")
 
 
 def scope_line(scope: Scope) -> str:
     text = f"text v{scope.version} of {output.minute(scope.consolidated_at)}" if scope.version else "no text yet"
     return (
-        f"s{scope.ref.id}  {scope.ref}  {output.many(scope.observations, 'observation')}, {scope.pending:,} pending, "
+        f"{scope.ref.id}  {scope.ref}  {output.many(scope.observations, 'observation')}, {scope.pending:,} pending, "
         f"{text}{'' if scope.is_active else ', switched off'}"
     )
 
@@ -260,11 +259,11 @@ def list_observations(
     \b
     memory-sql list --agent ada --user mia --limit 10
     """
-    scope = None if scope_id is None else scope_number(scope_id)
+    scope = None if scope_id is None else scope_id
     found = run(
         url,
         data,
-        lambda memory: memory.list(
+        lambda memory: memory.observations.list(
             agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
         ),
     )
@@ -296,8 +295,8 @@ def messages(
 
     async def read(memory: Memory) -> Sequence[RetainedMessage]:
         if of is not None:
-            return await memory.sources(of, agent_id=agent, user_id=user, limit=limit)
-        return await memory.messages(agent_id=agent, user_id=user, session_id=session, limit=limit)
+            return await memory.observations.sources(of, agent_id=agent, user_id=user, limit=limit)
+        return await memory.conversations.messages(agent_id=agent, user_id=user, session_id=session, limit=limit)
 
     output.rows(run(url, data, read), message_line, as_json, "no messages")
 
@@ -323,19 +322,18 @@ def show(
     memory-sql show s12 --agent ada --user mia
     """
     if key.startswith("s"):
-        number = scope_number(key)
-        scope = run(url, data, lambda memory: _scope(memory, agent, user, number))
+        scope = run(url, data, lambda memory: _scope(memory, agent, user, key))
         output.one(scope, _scope_text, as_json)
     else:
-        observation = run(url, data, lambda memory: memory.get(key, agent_id=agent, user_id=user))
+        observation = run(url, data, lambda memory: memory.observations.get(key, agent_id=agent, user_id=user))
         output.one(observation, _observation_text, as_json)
 
 
-async def _scope(memory: Memory, agent: str, user: str, number: int) -> Scope:
-    for scope in await memory.scopes(agent_id=agent, user_id=user):
-        if scope.ref.id == number:
+async def _scope(memory: Memory, agent: str, user: str, scope_id: str) -> Scope:
+    for scope in await memory.scopes.list(agent_id=agent, user_id=user):
+        if scope.ref.id == scope_id:
             return scope
-    raise NotFoundError("scope", f"s{number}")
+    raise NotFoundError("scope", scope_id)
 
 
 def _scope_text(scope: Scope) -> str:
@@ -377,11 +375,11 @@ def history(
     \b
     memory-sql history --agent ada --user mia --scope-id s12
     """
-    scope = None if scope_id is None else scope_number(scope_id)
+    scope = None if scope_id is None else scope_id
     found = run(
         url,
         data,
-        lambda memory: memory.history(
+        lambda memory: memory.scopes.history(
             agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
         ),
     )
@@ -392,7 +390,7 @@ def version_text(version: Consolidation) -> str:
     v = version
     absorbed = f"observations {v.from_seq + 1}–{v.to_seq}" if v.to_seq > v.from_seq else "no new observations"
     head = (
-        f"s{v.scope.id} v{v.version}  {v.scope}  {output.minute(v.created_at)}  {v.words} words of {absorbed}, "
+        f"{v.scope.id} v{v.version}  {v.scope}  {output.minute(v.created_at)}  {v.words} words of {absorbed}, "
         f"{v.reason} ({v.model or 'no model'}){'' if v.live else ', undone'}"
     )
     return f"{head}\n{output.indented(v.content)}"
@@ -422,14 +420,13 @@ def diff(
 
     Sentence by sentence: - is gone, + has come. Version 0 is before there was a text.
     """
-    number = scope_number(scope)
     found = run(
         url,
         data,
-        lambda memory: memory.diff(
+        lambda memory: memory.scopes.diff(
             agent_id=agent,
             user_id=user,
-            scope_id=number,
+            scope_id=scope,
             from_version=_version("--from", from_version),
             to_version=_version("--to", to_version),
         ),
@@ -444,7 +441,7 @@ def _version(option: str, text: str | None) -> int | datetime | None:
 
 
 def diff_text(diff: Diff) -> str:
-    head = [f"--- s{diff.scope.id} v{diff.from_version}", f"+++ s{diff.scope.id} v{diff.to_version}"]
+    head = [f"--- {diff.scope.id} v{diff.from_version}", f"+++ {diff.scope.id} v{diff.to_version}"]
     mark = {"kept": " ", "removed": "-", "added": "+"}
     lines = [f"{mark[sentence.change]} {output.flat(sentence.text)}" for sentence in diff.sentences]
     what = {"absorbed": diff.absorbed, "given back": diff.given_back}
@@ -457,7 +454,7 @@ def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = Fa
     \b
     memory-sql stats --agent ada
     """
-    found = run(url, data, lambda memory: memory.stats(agent_id=agent))
+    found = run(url, data, lambda memory: memory.admin.stats(agent_id=agent))
     output.one(found, stats_text, as_json)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run, scope_number
+from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def maintain(
     of each agent. What hasn't been formed yet stays until it has been, and what a legal hold covers until it is released.
     What exceeds a scope's budgets goes where the agent's setting retention is budget, as with `trim`.
     """
-    done = run(url, data, lambda memory: memory.maintain(agent_id=agent, limit=limit))
+    done = run(url, data, lambda memory: memory.work.maintain(agent_id=agent, limit=limit))
     output.one(done, _maintained_text, as_json)
 
 
@@ -155,7 +155,7 @@ def status(
     """
 
     async def work(memory: Memory) -> tuple[Backlog, list[DeadRun]]:
-        return await memory.backlog(agent_id=agent), [*await memory.dead_runs(agent_id=agent, limit=limit)]
+        return await memory.work.backlog(agent_id=agent), [*await memory.work.dead(agent_id=agent, limit=limit)]
 
     backlog, dead = run(url, data, work)
     if as_json:
@@ -180,7 +180,7 @@ def _backlog_text(backlog: Backlog) -> str:
 
 def _dead_line(dead: DeadRun) -> str:
     d = dead
-    target = f"session {d.session_id}" if d.session_id is not None else f"scope s{d.scope_id}"
+    target = f"session {d.session_id}" if d.session_id is not None else f"scope {d.scope_id}"
     reason = d.error_code if not d.error else f"{d.error_code}: {d.error}"
     return output.plain(
         f"run {d.run_id}  {d.agent_id}  {target}  {output.minute(d.finished_at)}  {output.flat(reason)}"
@@ -195,7 +195,7 @@ def retry(run_id: RunId, agent: Agent, url: Url = None, data: Data = None, as_js
 
     For when its cause is mended: another model, another prompt. A worker will do it.
     """
-    run(url, data, lambda memory: memory.retry(agent_id=agent, run_id=run_id))
+    run(url, data, lambda memory: memory.work.retry(agent_id=agent, run_id=run_id))
     output.one({"run_id": run_id, "state": "due"}, lambda r: f"run {r['run_id']}: due again", as_json)
 
 
@@ -217,7 +217,7 @@ def discard(
     """
     if not yes:
         raise InputError("what the run was to read will not be remembered; say --yes if that is meant")
-    run(url, data, lambda memory: memory.discard(agent_id=agent, run_id=run_id))
+    run(url, data, lambda memory: memory.work.discard(agent_id=agent, run_id=run_id))
     output.one({"run_id": run_id, "state": "discarded"}, lambda r: f"run {r['run_id']}: discarded", as_json)
 
 
@@ -236,13 +236,13 @@ def undo(
     The text before it is back, under a new version; what it absorbed is pending again, and not due before the scope
     learns something new.
     """
-    number = scope_number(scope_id)
-    undone = run(url, data, lambda memory: memory.undo(agent_id=agent, scope_id=number))
+    number = scope_id
+    undone = run(url, data, lambda memory: memory.scopes.undo(agent_id=agent, scope_id=number))
     output.one(undone, _undone_text, as_json)
 
 
 def _undone_text(undone: ConsolidateResult) -> str:
-    head = f"s{undone.scope.id}  {undone.scope}  v{undone.version}"
+    head = f"{undone.scope.id}  {undone.scope}  v{undone.version}"
     return f"{head}\n{output.indented(undone.content)}" if undone.content else f"{head}, no text"
 
 
@@ -263,7 +263,7 @@ def trim(
     Nothing is deleted: what goes isn't shown any more. What is pinned, disputed or under a legal hold stays; where that alone
     is more than the budget the exit code is 1.
     """
-    trimmed = run(url, data, lambda memory: memory.trim(agent_id=agent, dry_run=dry_run))
+    trimmed = run(url, data, lambda memory: memory.work.trim(agent_id=agent, dry_run=dry_run))
     output.one(trimmed, _trimmed_text, as_json)
     for scope_id in trimmed.over:
         output.complain(f"scope s{scope_id} exceeds its budget by what is protected")
@@ -286,7 +286,7 @@ def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     Reads in one snapshot, writes nothing, and can run every few minutes. One line for each thing that is wrong, and the
     exit code 1; nothing wrong, nothing on standard output but a word for people.
     """
-    violations = run(url, data, lambda memory: memory.verify())
+    violations = run(url, data, lambda memory: memory.admin.verify())
     output.rows(violations, _violation_line, as_json, "everything holds")
     if violations:
         raise typer.Exit(1)

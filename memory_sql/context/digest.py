@@ -152,7 +152,7 @@ def by_score(hits: Sequence[Hit]) -> list[Candidate]:
 
 
 def _newest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    by_id = sorted(candidates, key=lambda one: (one.scope.id, one.seq))
+    by_id = sorted(candidates, key=lambda one: (one.scope.key, one.seq))
     return sorted(by_id, key=lambda one: one.observed_at, reverse=True)
 
 

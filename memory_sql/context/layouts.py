@@ -124,7 +124,7 @@ def _piece(xml: str, element: str, blocks: Sequence[Block], stable: int = 0) -> 
     for block in blocks:
         if block.scope is not None and block.role == "text":
             version = block.version if version is None else version
-            sources.append(f"s{block.scope.id}v{block.version}")
+            sources.append(f"{block.scope.id}v{block.version}")
         lines += block.lines
     sources += [line.id for line in lines]
     part = ContextPart(
@@ -194,9 +194,9 @@ def _legacy(blocks: Sequence[Block]) -> list[Piece]:
 
 def _by_scope(blocks: Iterable[Block]) -> list[list[Block]]:
     """Of each scope its text and its lines; scopes with a text first."""
-    scopes: dict[int, list[Block]] = {}
+    scopes: dict[str, list[Block]] = {}
     for block in sorted(blocks, key=lambda block: block.role != "text"):
-        scopes.setdefault(block.scope.id if block.scope else 0, []).append(block)
+        scopes.setdefault(block.scope.id if block.scope else "", []).append(block)
     return list(scopes.values())
 
 

@@ -80,7 +80,7 @@ def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
             scope.ref.kind == "individual" and not scope.ref.name,
             scope.ref.owner_id or "",
             scope.ref.name or "",
-            scope.ref.id,
+            scope.ref.key,
         ),
     )
 
@@ -208,7 +208,7 @@ def _disputed(scope: ScopeText, now: datetime) -> Iterator[Block]:
     told = [item for item in scope.disputed if item not in scope.pending]
     if told and scope.consolidation:
         lines = [
-            ContextLine(observation_id(scope.ref.id, item.seq), f"- {text} ({age(item.observed_at, now)})")
+            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({age(item.observed_at, now)})")
             for item, text in zip(told, _escaped([item.content for item in told]), strict=True)
         ]
         times = tuple(item.observed_at for item in told)
@@ -289,7 +289,7 @@ def _lines(
     scope: ScopeText, items: Sequence[PendingObservation], told: Callable[[datetime, datetime], str], now: datetime
 ) -> tuple[ContextLine, ...]:
     disputed = {item.seq for item in scope.disputed}
-    scope_id, lines = scope.ref.id, []
+    scope_id, lines = scope.ref.key, []
     for item, text in zip(items, _escaped([item.content for item in items]), strict=True):
         note = _note(told(item.observed_at, now), disputed=item.seq in disputed)
         lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))

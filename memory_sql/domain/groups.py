@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from memory_sql.domain.ids import Value
+from memory_sql.domain.ids import ScopeId, Value, parse_scope_id
 
 MemberSource = Literal["host", "import", "inferred"]
 
@@ -14,10 +14,14 @@ class Group(Value):
     """A group of an agent's users, who share the memory of its scope. `members` counts those who belong to it now."""
 
     group_id: str
-    scope_id: int
+    scope_id: ScopeId
     display_name: str | None
     members: int
     created_at: datetime
+
+    @property
+    def scope_key(self) -> int:
+        return parse_scope_id(self.scope_id)
 
 
 class Member(Value):
@@ -44,4 +48,4 @@ class Departure(Value):
     archived: tuple[str, ...] = ()
     retracted: tuple[str, ...] = ()
     held: int = 0
-    withheld: tuple[int, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()

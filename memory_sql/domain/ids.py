@@ -79,6 +79,7 @@ def _id_or_none(value: object) -> str | None:
     return None if value is None else host_id(value)
 
 
+Id = str | int | UUID  # of the host
 HostId = Annotated[str, BeforeValidator(host_id)]
 
 
@@ -89,11 +90,31 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_SCOPE_ID = re.compile(r"s([1-9]\d{0,17})")
 _OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")
 
 
-def observation_id(scope_id: int, seq: int) -> str:
-    return f"o{scope_id}-{seq}"
+def scope_id(key: int) -> str:
+    return f"s{key}"
+
+
+def parse_scope_id(value: str) -> int:
+    """Its key; raises `InvalidIdError`."""
+    found = _SCOPE_ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidIdError("scope_id", "must look like s12")
+    return int(found[1])
+
+
+def _written_scope(value: object) -> object:
+    return scope_id(value) if isinstance(value, int) else value
+
+
+ScopeId = Annotated[str, BeforeValidator(_written_scope)]  # made of a key, or as it is written: s12
+
+
+def observation_id(scope_key: int, seq: int) -> str:
+    return f"o{scope_key}-{seq}"
 
 
 def parse_observation_id(value: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from memory_sql.config import BUDGET_KINDS
-from memory_sql.domain.ids import Value, observation_id, parse_observation_id
+from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
@@ -90,7 +90,7 @@ class Candidate:
 
     @property
     def id(self) -> str:
-        return observation_id(self.scope.id, self.seq)
+        return observation_id(self.scope.key, self.seq)
 
     @property
     def budget_kind(self) -> str:
@@ -123,14 +123,14 @@ class Marked(Value):
 
     observation: Observation
     retracted: tuple[str, ...] = ()
-    withheld: tuple[int, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()
 
 
 class SetAside(Value):
     """The ids of what a quarantine set aside, or a release brought back, and the scopes that are to be told anew."""
 
     observations: tuple[str, ...]
-    withheld: tuple[int, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()
 
 
 def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from memory_sql.domain.ids import Value
+from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.scopes import ScopeRef
@@ -100,7 +100,7 @@ class Judged(Value):
 
     source: str
     target: str
-    target_scope_id: int | None = None
+    target_scope_id: ScopeId | None = None
     outcome: PropagationOutcome
     reason: str
     text: str | None = None
@@ -131,7 +131,7 @@ class HeldClaim(Value):
 
     source: str
     content: str
-    target_scope_id: int
+    target_scope_id: ScopeId
     judged_at: datetime
 
 
@@ -193,7 +193,7 @@ class DeadRun(Value):
     agent_id: str
     kind: str
     session_id: str | None
-    scope_id: int | None
+    scope_id: ScopeId | None
     error_code: str
     error: str | None
     finished_at: datetime
@@ -237,8 +237,8 @@ class Receipt(Value):
     observations: tuple[str, ...]
     counts: dict[str, int]
     held: dict[str, int]
-    rebuilt: tuple[int, ...] = ()
-    withheld: tuple[int, ...] = ()
+    rebuilt: tuple[ScopeId, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()
     physical: Physical
 
 
@@ -249,14 +249,22 @@ class Trimmed(Value):
     """
 
     evicted: dict[str, int] = Field(default_factory=dict)
-    scopes: tuple[int, ...] = ()
-    over: tuple[int, ...] = ()
+    scopes: tuple[ScopeId, ...] = ()
+    over: tuple[ScopeId, ...] = ()
     dry_run: bool = False
 
     @property
     def observations(self) -> int:
         """How many were evicted."""
         return sum(self.evicted.values())
+
+
+class AgentSummary(Value):
+    """An agent, and the settings that it has of its own."""
+
+    id: str
+    created_at: datetime
+    settings: dict[str, Any]
 
 
 class Stats(Value):

@@ -6,13 +6,13 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from memory_sql.domain.ids import Value
+from memory_sql.domain.ids import Id, Value, host_id
 from memory_sql.domain.observations import SourceKind
 from memory_sql.errors import InputError
 
 
-class ForgetTarget(Value):
-    """What is to be forgotten: a user, a session or a group as a whole, the whole agent, or some observations.
+class Selection(Value):
+    """What is to be forgotten, or set aside: a user, a session or a group as a whole, the whole agent, or some observations.
 
     A message by `message_id` and its session, with what was made of it. `observation_id`, `fact_key`, `tag`, `query` (all
     its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given at
@@ -30,14 +30,35 @@ class ForgetTarget(Value):
     source: SourceKind | None = None
     run_id: int | None = None
     everything: bool = False
-    actor: str | None = None
-    reason: str | None = None
 
-    @classmethod
-    def of(cls, **given: Any) -> Self:
+    def __init__(
+        self,
+        *,
+        user_id: Id | None = None,
+        session_id: Id | None = None,
+        group_id: Id | None = None,
+        message_id: Id | None = None,
+        observation_id: str | None = None,
+        fact_key: str | None = None,
+        tag: str | None = None,
+        query: str | None = None,
+        source: SourceKind | None = None,
+        run_id: int | None = None,
+        everything: bool = False,
+    ) -> None:
         """Raises `InputError`."""
+        ids = {"user_id": user_id, "session_id": session_id, "group_id": group_id, "message_id": message_id}
+        given: dict[str, Any] = {
+            "observation_id": observation_id,
+            "fact_key": fact_key,
+            "tag": tag,
+            "query": query,
+            "source": source,
+            "run_id": run_id,
+            "everything": everything,
+        }
         try:
-            return cls(**given)
+            super().__init__(**given, **{k: None if v is None else host_id(v, k) for k, v in ids.items()})
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -21,8 +21,9 @@ from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Physical, Receipt
-from memory_sql.domain.selection import ForgetTarget
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.journal import Entry
 
 NOTHING = Closure((), (), (), 0, 0)
@@ -47,27 +48,27 @@ class Found:
         return {*other.sessions} <= {*self.sessions} and {*other.scopes} <= {*self.scopes}
 
 
-async def find(session: Session, agent_key: int, target: ForgetTarget) -> Found:
+async def find(session: Session, agent_key: int, selection: Selection) -> Found:
     """All that would go. Raises `NotFoundError` for an observation that isn't there."""
     repository = ForgettingRepository(session, agent_key)
-    seeds = await repository.seeds(target)
-    if target.observation_id is not None and not seeds.observations:
-        raise NotFoundError("observation", target.observation_id)
+    seeds = await repository.seeds(selection)
+    if selection.observation_id is not None and not seeds.observations:
+        raise NotFoundError("observation", selection.observation_id)
     return Found(seeds, await repository.closure(seeds))
 
 
-async def preview(session: Session, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime) -> Receipt:
-    if target.everything:
+async def preview(session: Session, agent_key: int, selection: Selection, settings: Settings, now: datetime) -> Receipt:
+    if selection.everything:
         counts = await ForgettingRepository(session, agent_key).count_agent()
-        return _receipt(target, NOTHING, counts, (), settings, now, dry_run=True)
-    found = await find(session, agent_key, target)
+        return _receipt(selection, NOTHING, counts, (), settings, now, dry_run=True)
+    found = await find(session, agent_key, selection)
     tainted = await ForgettingRepository(session, agent_key).first_tainted(found.seeds.scopes, found.closure)
     counts = {
         "observations": len(found.closure.observations),
         "evidence": len(found.closure.evidence),
         "messages": len(found.closure.messages),
     }
-    return _receipt(target, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
+    return _receipt(selection, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +79,20 @@ class Forgotten:
     entry: Entry
 
 
-async def take_out(
-    session: Session, agent_id: str, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
-) -> Forgotten:
-    """Forgets it; `withheld` of the receipt are the scopes that are due to be told anew."""
-    found = await _locked(session, agent_key, partial(find, target=target))
-    receipt = _receipt(target, found.closure, {}, (), settings, now)
-    return await _erase(session, agent_id, agent_key, found, receipt, settings, target.actor, target.reason)
+async def forget(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Forgotten:
+    """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
+
+    Raises `NotFoundError` for an observation that isn't there, `HeldError` for a whole agent of which anything is held.
+    """
+    if selection.everything:
+        receipt = _receipt(selection, NOTHING, {}, (), asked.settings, asked.now)
+        return await _erase_agent(session, asked, agent_key, receipt)
+    found = await _locked(session, agent_key, partial(find, selection=selection))
+    receipt = _receipt(selection, found.closure, {}, (), asked.settings, asked.now)
+    return await _erase(session, asked, agent_key, found, receipt)
 
 
-async def _erase(
-    session: Session,
-    agent_id: str,
-    agent_key: int,
-    found: Found,
-    receipt: Receipt,
-    settings: Settings,
-    actor: str | None,
-    reason: str | None,
-) -> Forgotten:
+async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
     repository, scopes, now = ForgettingRepository(session, agent_key), ScopeRepository(session), receipt.at
     states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
@@ -106,10 +102,10 @@ async def _erase(
     for state in states.values():
         await StateRepository(session).stand_again(state, now)
     withheld = await repository.await_rebuild(list(tainted))
-    await scopes.refresh_due(agent_key, found.scopes, settings.consolidation_threshold, now)
-    receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(withheld)})
-    await repository.record(receipt, actor=actor, reason=reason)
-    return Forgotten(receipt, _entry(receipt, agent_id, found))
+    await scopes.refresh_due(agent_key, found.scopes, asked.settings.consolidation_threshold, now)
+    receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(f"s{key}" for key in withheld)})
+    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    return Forgotten(receipt, _entry(receipt, asked.agent_id, found))
 
 
 async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
@@ -130,33 +126,23 @@ async def _locked(session: Session, agent_key: int, look: Callable[[Session, int
         found = again
 
 
-async def take_out_agent(
-    session: Session, agent_id: str, agent_key: int, target: ForgetTarget, settings: Settings, now: datetime
-) -> Forgotten:
-    """Forgets all of an agent. Raises `HeldError` while anything of it is held."""
-    receipt = _receipt(target, NOTHING, {}, (), settings, now)
-    return await _erase_agent(session, agent_id, agent_key, receipt, target)
-
-
-async def _erase_agent(
-    session: Session, agent_id: str, agent_key: int, receipt: Receipt, target: ForgetTarget
-) -> Forgotten:
+async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
     repository = ForgettingRepository(session, agent_key)
     if held := await repository.open_holds():
         raise HeldError(held)
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
-    await repository.record(receipt, actor=target.actor, reason=target.reason)
-    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=agent_id, everything=True))
+    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True))
 
 
-async def again(session: Session, agent_key: int, entry: Entry, settings: Settings, now: datetime) -> Receipt | None:
+async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) -> Receipt | None:
     """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
     if await ForgettingRepository(session, agent_key).is_recorded(entry.id):
         return None
-    target = ForgetTarget(everything=True, reason="restored from a backup")
+    receipt = _receipt(Selection(everything=True), NOTHING, {}, (), asked.settings, asked.now)
+    receipt = receipt.model_copy(update={"id": entry.id})
     if entry.everything:
-        receipt = _receipt(target, NOTHING, {}, (), settings, now).model_copy(update={"id": entry.id})
-        return (await _erase_agent(session, entry.agent_id, agent_key, receipt, target)).receipt
+        return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     messages = tuple((session_id, n) for session_id, numbers in entry.messages.items() for n in numbers)
     seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
 
@@ -164,10 +150,9 @@ async def again(session: Session, agent_key: int, entry: Entry, settings: Settin
         return Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
 
     found = await _locked(session, agent_key, look)
-    receipt = _receipt(target, found.closure, {}, (), settings, now).model_copy(
-        update={"id": entry.id, "target": {"journal": True}}
-    )
-    return (await _erase(session, entry.agent_id, agent_key, found, receipt, settings, None, target.reason)).receipt
+    went = _receipt(Selection(everything=True), found.closure, {}, (), asked.settings, asked.now)
+    receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
+    return (await _erase(session, asked, agent_key, found, receipt)).receipt
 
 
 def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
@@ -186,7 +171,7 @@ def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
 
 
 def _receipt(
-    target: ForgetTarget,
+    selection: Selection,
     closure: Closure,
     counts: dict[str, int],
     withheld: tuple[int, ...],
@@ -198,7 +183,7 @@ def _receipt(
     return Receipt(
         id=str(uuid.uuid4()),
         at=now,
-        target=target.named,
+        target=selection.named,
         dry_run=dry_run,
         observations=tuple(observation_id(*key) for key in closure.observations),
         counts=counts,

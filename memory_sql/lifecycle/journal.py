@@ -10,11 +10,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from memory_sql.db import Session
+from memory_sql.db.engine import on_commit
 from memory_sql.domain.ids import Value
 from memory_sql.errors import ConfigurationError
 
@@ -30,6 +33,23 @@ class Entry(Value):
     scopes: tuple[int, ...] = ()
     observations: tuple[tuple[int, int], ...] = ()
     messages: Mapping[str, tuple[int, ...]] = {}
+
+
+def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:
+    """What goes before the commit of this transaction, and after it that it went.
+
+    In a host's transaction (`joined`) both after the commit: the host may still roll back.
+    """
+    if joined:
+        on_commit(unit, partial(_both, path, entry))
+        return
+    plan(path, entry)
+    on_commit(unit, partial(done, path, entry.id))
+
+
+def _both(path: Path, entry: Entry) -> None:
+    plan(path, entry)
+    done(path, entry.id)
 
 
 def plan(path: Path, entry: Entry) -> None:

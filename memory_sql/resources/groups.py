@@ -1,53 +1,44 @@
 """Groups of an agent as a host manages them: who belongs to them, and what becomes of what somebody who leaves has said.
 
-`Groups` opens transactions as `Memory` does, whose `groups` it is. Nothing here asks a model.
+Nothing here asks a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import get_args
 
 from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
-from memory_sql.config import Settings
-from memory_sql.db import Database, Session
+from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.people import AliasRepository, lock_agent, record
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.groups import Departure, Group, Member, MemberSource
-from memory_sql.domain.ids import ID_MAX_CHARACTERS, owner_key
+from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key
 from memory_sql.errors import InputError, NotFoundError, TooLargeError
 from memory_sql.languages.text import one_line
 from memory_sql.lifecycle import corrections
+from memory_sql.resources.runtime import Face, asked_of
 
 
-class Groups:
-    """`now` is the clock. A call with `session=` joins the host's transaction, which the host commits.
+class Groups(Face):
+    """A call with `session=` joins the host's transaction, which the host commits.
 
     What changes something takes an `actor` and a `reason`, and is an event. A group that isn't there raises
     `NotFoundError`.
     """
 
-    def __init__(self, database: Database, settings: Settings, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._settings = settings
-        self._now = now
-
-    @property
-    def _lock_timeout(self) -> timedelta:
-        return timedelta(seconds=self._settings.lock_timeout_seconds)
-
     async def create(
         self,
-        group_id: object,
+        group_id: Id,
         *,
-        agent_id: object,
+        agent_id: Id,
         display_name: str | None = None,
-        actor: object | None = None,
+        actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
@@ -65,20 +56,20 @@ class Groups:
             await ScopeRepository(unit).lock_or_make(known.key, [wanted], (), language, now)
             made = await _found(groups, group)
             detail = {"action": "create", "group_id": group}
-            await record(unit, known.key, "group", now, actor=by, reason=why, scope_id=made.scope_id, detail=detail)
+            await record(unit, known.key, "group", now, actor=by, reason=why, scope_id=made.scope_key, detail=detail)
         return made
 
     async def rename(
         self,
-        group_id: object,
+        group_id: Id,
         display_name: str,
         *,
-        agent_id: object,
-        actor: object | None = None,
+        agent_id: Id,
+        actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group, called so from now on, also in the context. Its id stays; `Memory.rename` changes that."""
+        """The group, called so from now on, also in the context. Its id stays; `people.rename` changes that."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -88,19 +79,19 @@ class Groups:
             before = await _found(groups, group)
             if before.display_name == called:
                 return before
-            await groups.name(before.scope_id, called)
+            await groups.name(before.scope_key, called)
             detail = {"action": "name", "group_id": group}
-            await record(unit, agent_key, "group", now, actor=by, reason=why, scope_id=before.scope_id, detail=detail)
+            await record(unit, agent_key, "group", now, actor=by, reason=why, scope_id=before.scope_key, detail=detail)
         return before.model_copy(update={"display_name": called})
 
     async def add_member(
         self,
-        group_id: object,
-        user_id: object,
+        group_id: Id,
+        user_id: Id,
         *,
-        agent_id: object,
+        agent_id: Id,
         source: MemberSource = "host",
-        actor: object | None = None,
+        actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> Member:
@@ -113,7 +104,7 @@ class Groups:
             agent_key = await _agent_key(unit, agent, group)
             await lock_agent(unit, agent_key)
             groups = GroupRepository(unit, agent_key)
-            scope_id = (await _found(groups, group)).scope_id
+            scope_id = (await _found(groups, group)).scope_key
             if (existing := await groups.member(scope_id, user)) is not None:
                 return existing
             await groups.join(scope_id, user, source, now)
@@ -125,12 +116,12 @@ class Groups:
 
     async def remove_member(
         self,
-        group_id: object,
-        user_id: object,
+        group_id: Id,
+        user_id: Id,
         *,
-        agent_id: object,
+        agent_id: Id,
         keep: bool = False,
-        actor: object | None = None,
+        actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> Departure:
@@ -142,9 +133,8 @@ class Groups:
         same, save that `left_at` is when they did. Raises `NotFoundError` for who never was a member.
         """
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
-        by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
-        nobody = {"agent_id": agent, "user_id": None, "session_id": None}
-        asked = corrections.Asked(nobody, by, why, self._settings, now)
+        now = self._now()
+        asked = asked_of(agent, actor, reason, self._settings, now)
         async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
             agent_key = await _agent_key(unit, agent, group)
             await lock_agent(unit, agent_key)
@@ -160,7 +150,7 @@ class Groups:
             if is_member or await choose():
                 archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose)
                 detail = {"action": "leave", "group_id": group, "user_id": user, **_told(archived)}
-                about = {"actor": by, "reason": why, "scope_id": scope_ids[0], "detail": detail}
+                about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
                 await record(unit, agent_key, "membership", now, **about)
             if is_member:
                 await groups.leave(scope_ids[0], users, now)
@@ -178,18 +168,16 @@ class Groups:
         )
 
     async def members(
-        self, group_id: object, *, agent_id: object, as_of: datetime | None = None, session: Session | None = None
+        self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None
     ) -> Sequence[Member]:
         """Who belongs to the group, in the order of their ids; `as_of`: who did at a past moment."""
         agent, group = id_of("agent_id", agent_id), id_of("group_id", group_id)
         past = moment_of("as_of", as_of)
         async with self._database.transaction(session, service(agent)) as unit:
             groups = GroupRepository(unit, await _agent_key(unit, agent, group))
-            return await groups.members((await _found(groups, group)).scope_id, past)
+            return await groups.members((await _found(groups, group)).scope_key, past)
 
-    async def list(
-        self, *, agent_id: object, user_id: object | None = None, session: Session | None = None
-    ) -> Sequence[Group]:
+    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> Sequence[Group]:
         """The agent's groups in the order of their ids; of a user, those that they belong to by any id that they go by."""
         agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
         async with self._database.transaction(session, service(agent)) as unit:

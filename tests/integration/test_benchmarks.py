@@ -62,7 +62,7 @@ async def test_turns_are_added_as_messages_of_their_sessions(dataset: Dataset, m
         agent_id=OWN_AGENT, user_id="conv-1", session_id="conv-1/1",
     )  # fmt: skip
     assert (again.accepted, again.duplicates) == (0, 1)
-    assert (await memory.stats(agent_id=OWN_AGENT)).messages == 3
+    assert (await memory.admin.stats(agent_id=OWN_AGENT)).messages == 3
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ async def test_crowd_is_as_the_library_would_have_left_it(server_url: str) -> No
         crowd = await Crowd.of(connection)
         people = [*await crowd.add("user", 2, 30), *await crowd.add("giant", 1, 60)]
         await connection.close()
-        assert list(await memory.verify()) == []
-        scopes = await memory.scopes(agent_id=AGENT, user_id=people[1].user_id)
-        assert [(s.ref.id, s.observations, s.pending) for s in scopes] == [(people[1].scope_id, 30, 5)]
+        assert list(await memory.admin.verify()) == []
+        scopes = await memory.scopes.list(agent_id=AGENT, user_id=people[1].user_id)
+        assert [(s.ref.key, s.observations, s.pending) for s in scopes] == [(people[1].scope_id, 30, 5)]
         found = await memory.search(commonest(4), agent_id=AGENT, user_id=people[2].user_id)
-        assert {hit.observation.scope.id for hit in found.results} == {people[2].scope_id}
+        assert {hit.observation.scope.key for hit in found.results} == {people[2].scope_id}
 
 
 async def test_wire_counts_what_a_client_sends(server_url: str) -> None:

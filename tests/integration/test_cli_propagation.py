@@ -150,8 +150,8 @@ async def burst(url: str) -> Observation:
         for user in ("n1", "n2", "n3"):
             await memory.groups.add_member("eden", user, **AGENT)
             said = await memory.observe("The billing service pays refunds within one day.", **AGENT, user_id=user)
-            await memory.consolidate(**AGENT, scope_id=said.scope.id)
-        result = await memory.propagate(**AGENT)
+            await memory.scopes.consolidate(**AGENT, scope_id=said.scope.id)
+        result = await memory.scopes.propagate(**AGENT)
         assert {item.outcome for item in result.judged} == {"held"}
         return said
 
@@ -181,19 +181,19 @@ def test_held_claims_are_listed_and_released_or_refused(run: Run, database_url: 
 async def test_review_is_an_event_with_who_did_it_and_why_in_the_hosts_transaction(database_url: str) -> None:
     await burst(database_url)
     async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
-        held, *_ = await memory.held_claims(**AGENT)
+        held, *_ = await memory.work.held_claims(**AGENT)
         asked: dict[str, Any] = {**AGENT, "target_scope_id": held.target_scope_id, "release": True}
         async with memory.database.transaction() as session:
-            await memory.review(held.source, **asked, actor="desk", reason="True.", session=session)
-            assert len(await memory.held_claims(**AGENT, session=session)) == 2
+            await memory.work.review(held.source, **asked, actor="desk", reason="True.", session=session)
+            assert len(await memory.work.held_claims(**AGENT, session=session)) == 2
             await session.rollback()
-        assert len(await memory.held_claims(**AGENT)) == 3
-        await memory.review(held.source, **asked, actor="desk", reason="True.")
+        assert len(await memory.work.held_claims(**AGENT)) == 3
+        await memory.work.review(held.source, **asked, actor="desk", reason="True.")
         assert await rows(memory, "SELECT actor, reason, detail ->> 'to' FROM memory.events WHERE kind = 'review'") == [
             ("desk", "True.", "released")
         ]
         with pytest.raises(NotFoundError):
-            await memory.review(held.source, **{**asked, "agent_id": "bob"})
+            await memory.work.review(held.source, **{**asked, "agent_id": "bob"})
 
 
 async def test_failed_propagation_is_counted_among_what_is_tried_again(database_url: str) -> None:
@@ -203,16 +203,16 @@ async def test_failed_propagation_is_counted_among_what_is_tried_again(database_
         for user in ("gene", "mia"):
             await memory.groups.add_member("eden", user, **AGENT)
         said = await memory.observe(DEADLINE, **AGENT, user_id="gene")
-        await memory.consolidate(**AGENT, scope_id=said.scope.id)
+        await memory.scopes.consolidate(**AGENT, scope_id=said.scope.id)
         parrot.failing = UnavailableError("rate_limit", "slow down")
         done = await memory.run_due()
         assert list(done.failed) == [f"propagation of scope {said.scope.id} of agent ada"]
-        backlog = await memory.backlog(**AGENT)
+        backlog = await memory.work.backlog(**AGENT)
         assert (backlog.due_propagations, backlog.retrying, backlog.oldest_due_at) == (0, 1, None)
         clock.now += timedelta(hours=1)
-        backlog = await memory.backlog()
+        backlog = await memory.work.backlog()
         assert (backlog.due_propagations, backlog.retrying) == (1, 0)
-        assert (await memory.backlog(agent_id="bob")).due_propagations == 0
+        assert (await memory.work.backlog(agent_id="bob")).due_propagations == 0
         parrot.failing = None
         await memory.run_due()
-        assert (await memory.backlog()).due_propagations == 0
+        assert (await memory.work.backlog()).due_propagations == 0

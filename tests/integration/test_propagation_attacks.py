@@ -71,7 +71,7 @@ class Yard:
         return [shown for shown in self.prompts if any(text in said for said in shown.said)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module")
 async def yard(server_url: str, template: str) -> Any:
     """One database in which every attack was said by somebody, after which all that was due was done on both levels."""
     name = f"{template}_attacks"
@@ -86,7 +86,7 @@ async def yard(server_url: str, template: str) -> Any:
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
         await settle(memory)
         yield Yard(memory, [shown(request) for request in parrot.requests])
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -159,7 +159,6 @@ def is_innocent(attack: Attack) -> bool:
     return bool(attack.passes) or clean(attack.text)[0].strip() in CLEANED
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
 async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
     """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other."""
@@ -195,7 +194,6 @@ async def context_of(memory: Memory, user: str) -> str:
     return "\n".join(root.itertext())
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
     """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
     assert await known(yard.memory, "c") == [FACT]
@@ -213,7 +211,6 @@ async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: 
         assert content.strip() == ""
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard) -> None:
     """But for the time, the boundary and the names of scopes nothing around the marks differs from prompt to prompt."""
     for purpose, most in (("extraction", 1), ("consolidation", 3), ("propagation", len(ATTACKS))):

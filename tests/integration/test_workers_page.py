@@ -54,7 +54,7 @@ async def memory(environment: str, settings: Settings) -> Any:
 async def is_formed(memory: Memory) -> None:
     async with asyncio.timeout(SECONDS):
         while True:
-            if await memory.list(agent_id="ada", user_id="mia"):
+            if await memory.observations.list(agent_id="ada", user_id="mia"):
                 return
             await asyncio.sleep(0.01)
 
@@ -80,7 +80,7 @@ async def test_procrastinate_runs_it_when_asked_and_piles_up_nothing(memory: Mem
         await app.run_worker_async(wait=False, install_signal_handlers=False, listen_notify=False)
         jobs = await app.job_manager.list_jobs_async()
     assert {job.status for job in jobs} == {"succeeded"}  # its clock may have added one
-    assert await memory.list(agent_id="ada", user_id="mia")
+    assert await memory.observations.list(agent_id="ada", user_id="mia")
 
 
 async def test_application_works_while_it_lives(memory: Memory) -> None:

@@ -40,7 +40,7 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.repositories.retrievals import read_retrievals
 from memory_sql.db.repositories.scopes import pending_observations
-from memory_sql.domain.results import Stats
+from memory_sql.domain.results import AgentSummary, Stats
 from memory_sql.errors import InputError
 
 
@@ -60,6 +60,12 @@ async def find_agent(session: AsyncSession, agent_id: str) -> Agent | None:
     found = await session.execute(select(AgentRow.agent_key, AgentRow.settings).where(AgentRow.agent_id == agent_id))
     row = found.one_or_none()
     return None if row is None else Agent(*row)
+
+
+async def list_agents(session: AsyncSession) -> list[AgentSummary]:
+    """In the order of their ids."""
+    rows = await session.execute(select(AgentRow).order_by(AgentRow.agent_id))
+    return [AgentSummary(id=row.agent_id, created_at=row.created_at, settings=row.settings) for row in rows.scalars()]
 
 
 async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> Agent:

@@ -40,7 +40,7 @@ class History:
     spans: tuple[Span, ...]
 
     def is_of(self, table: Any) -> Any:
-        return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.id)
+        return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.key)
 
 
 class ConsolidationRepository:

@@ -30,7 +30,7 @@ from memory_sql.db.models import (
 from memory_sql.db.vectors import TABLE, find_vectors
 from memory_sql.domain.ids import owner_key, parse_observation_id
 from memory_sql.domain.results import Receipt
-from memory_sql.domain.selection import ForgetTarget
+from memory_sql.domain.selection import Selection
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.
 WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
@@ -120,29 +120,31 @@ class ForgettingRepository:
         self._session = session
         self._agent_key = agent_key
 
-    async def seeds(self, target: ForgetTarget) -> Seeds:
+    async def seeds(self, selection: Selection) -> Seeds:
         """Where to begin; empty where there is nothing of the kind."""
-        if target.message_id is not None:
-            return Seeds(messages=await self._message(target))
-        if target.selects_observations:
-            return Seeds(observations=await self.selected(target))
-        if target.user_id is not None:
-            return await self._person(target.user_id)
-        if target.group_id is not None:
-            scopes = await self._scopes([owner_key("group", target.group_id)])
-            return Seeds(sessions=await self._of_group_alone(target.group_id), scopes=scopes)
-        assert target.session_id is not None  # checked by ForgetTarget
+        if selection.message_id is not None:
+            return Seeds(messages=await self._message(selection))
+        if selection.selects_observations:
+            return Seeds(observations=await self.selected(selection))
+        if selection.user_id is not None:
+            return await self._person(selection.user_id)
+        if selection.group_id is not None:
+            scopes = await self._scopes([owner_key("group", selection.group_id)])
+            return Seeds(sessions=await self._of_group_alone(selection.group_id), scopes=scopes)
+        assert selection.session_id is not None  # checked by Selection
         return Seeds(
-            sessions=(target.session_id,),
-            scopes=await self._scopes([owner_key("session", target.session_id)]),
-            observations=await self._stated_in(target.session_id),
+            sessions=(selection.session_id,),
+            scopes=await self._scopes([owner_key("session", selection.session_id)]),
+            observations=await self._stated_in(selection.session_id),
         )
 
-    async def _message(self, target: ForgetTarget) -> tuple[tuple[str, int], ...]:
+    async def _message(self, selection: Selection) -> tuple[tuple[str, int], ...]:
         m = MessageRow
         found = await self._session.execute(
             select(m.session_id, m.number).where(
-                m.agent_key == self._agent_key, m.session_id == target.session_id, m.message_id == target.message_id
+                m.agent_key == self._agent_key,
+                m.session_id == selection.session_id,
+                m.message_id == selection.message_id,
             )
         )
         return tuple((row.session_id, row.number) for row in found)
@@ -208,40 +210,40 @@ class ForgettingRepository:
             )
         )
 
-    async def selected(self, target: ForgetTarget) -> tuple[tuple[int, int], ...]:
+    async def selected(self, selection: Selection) -> tuple[tuple[int, int], ...]:
         """The observations with all that the target names, in the order of their keys."""
         o, s, e = ObservationRow, ScopeRow, EvidenceRow
         found = select(o.scope_id, o.seq).join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
-        if target.observation_id is not None:
-            scope_id, seq = parse_observation_id(target.observation_id)
+        if selection.observation_id is not None:
+            scope_id, seq = parse_observation_id(selection.observation_id)
             found = found.where(o.scope_id == scope_id, o.seq == seq)
-        if target.fact_key is not None:
-            found = found.where(o.fact_key == target.fact_key)
-        if target.tag is not None:
-            found = found.where(o.tags.op("@>")(cast([target.tag], ARRAY(Text))))
-        if target.source is not None:
-            found = found.where(o.source_kind == target.source)
-        if target.run_id is not None:
-            found = found.where(o.run_id == target.run_id)
-        if target.query is not None:
+        if selection.fact_key is not None:
+            found = found.where(o.fact_key == selection.fact_key)
+        if selection.tag is not None:
+            found = found.where(o.tags.op("@>")(cast([selection.tag], ARRAY(Text))))
+        if selection.source is not None:
+            found = found.where(o.source_kind == selection.source)
+        if selection.run_id is not None:
+            found = found.where(o.run_id == selection.run_id)
+        if selection.query is not None:
             words = func.websearch_to_tsquery
             found = found.where(
                 or_(
-                    o.search.op("@@")(words(cast(o.language, REGCONFIG), target.query)),
-                    o.search.op("@@")(words(cast("simple", REGCONFIG), target.query)),
+                    o.search.op("@@")(words(cast(o.language, REGCONFIG), selection.query)),
+                    o.search.op("@@")(words(cast("simple", REGCONFIG), selection.query)),
                 )
             )
-        if target.user_id is not None:
-            users = await self._ids_of(target.user_id)
+        if selection.user_id is not None:
+            users = await self._ids_of(selection.user_id)
             said = select(e.evidence_id).where(
                 e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.user_id.in_(users)
             )
             owned = s.owner.in_([owner_key("individual", user) for user in users])
             found = found.where(or_(owned, exists(said)))
-        if target.group_id is not None:
-            found = found.where(s.owner == owner_key("group", target.group_id))
-        if target.session_id is not None:
-            found = found.where(o.session_id == target.session_id)
+        if selection.group_id is not None:
+            found = found.where(s.owner == owner_key("group", selection.group_id))
+        if selection.session_id is not None:
+            found = found.where(o.session_id == selection.session_id)
         return await self._keys(found)
 
     async def _keys(self, found: Select[Any, Any]) -> tuple[tuple[int, int], ...]:

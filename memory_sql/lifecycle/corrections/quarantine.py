@@ -11,7 +11,7 @@ from memory_sql.db.repositories.corrections import Change, CorrectionRepository,
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import SetAside
-from memory_sql.domain.selection import ForgetTarget
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.replacing import refuse_twins
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
@@ -53,15 +53,15 @@ def successor_of(one: Standing) -> dict[str, int]:
     return {} if one.superseded_by is None else {"superseded_by": one.superseded_by}
 
 
-async def quarantine(session: Session, asked: Asked, target: ForgetTarget) -> SetAside:
+async def quarantine(session: Session, asked: Asked, selection: Selection) -> SetAside:
     """Quarantines what is chosen, what says the same in its scope, and all that was made of either (rule 8).
 
     The texts go back to before they took in any of it. What any of it had superseded is active again.
     """
-    if target.observation_id is not None:
-        await find(session, asked, target.observation_id)
+    if selection.observation_id is not None:
+        await find(session, asked, selection.observation_id)
     agent_key = await agent_key_for(session, asked)
-    poisoned, tainted = await _rewound(session, asked, agent_key, target)
+    poisoned, tainted = await _rewound(session, asked, agent_key, selection)
     repository = CorrectionRepository(session, agent_key)
     await repository.change(poisoned.changes, asked.entry)
     await repository.raise_epochs(poisoned.scopes)
@@ -69,19 +69,21 @@ async def quarantine(session: Session, asked: Asked, target: ForgetTarget) -> Se
     return _set_aside(poisoned.fresh, withheld)
 
 
-async def _rewound(session: Session, asked: Asked, agent_key: int, target: ForgetTarget) -> tuple[Poisoned, set[int]]:
+async def _rewound(session: Session, asked: Asked, agent_key: int, selection: Selection) -> tuple[Poisoned, set[int]]:
     """What goes, once no text holds any of it, and the scopes whose texts did."""
-    poisoned = await locked(session, agent_key, lambda: _poisoned(session, agent_key, target))
+    poisoned = await locked(session, agent_key, lambda: _poisoned(session, agent_key, selection))
     tainted: set[int] = set()
     while again := await rewind(session, asked, agent_key, [one.key for one in poisoned.fresh], "quarantine"):
         tainted |= set(again)
-        poisoned = await _poisoned(session, agent_key, target)  # rewinding makes active what a version had superseded
+        poisoned = await _poisoned(
+            session, agent_key, selection
+        )  # rewinding makes active what a version had superseded
     return poisoned, tainted
 
 
-async def _poisoned(session: Session, agent_key: int, target: ForgetTarget) -> Poisoned:
+async def _poisoned(session: Session, agent_key: int, selection: Selection) -> Poisoned:
     repository = CorrectionRepository(session, agent_key)
-    chosen = {one.key for one in await _chosen(session, agent_key, target)}
+    chosen = {one.key for one in await _chosen(session, agent_key, selection)}
     because: dict[Key, Key] = {}
     for key in sorted(chosen):
         because |= {one: key for one in await _made_of(repository, key) if one not in because and one not in chosen}
@@ -90,8 +92,8 @@ async def _poisoned(session: Session, agent_key: int, target: ForgetTarget) -> P
     return Poisoned(because, tuple(standings), tuple(replaced))
 
 
-async def _chosen(session: Session, agent_key: int, target: ForgetTarget) -> list[Standing]:
-    selected = await ForgettingRepository(session, agent_key).selected(target)
+async def _chosen(session: Session, agent_key: int, selection: Selection) -> list[Standing]:
+    selected = await ForgettingRepository(session, agent_key).selected(selection)
     return await CorrectionRepository(session, agent_key).standings(selected)
 
 
@@ -120,14 +122,14 @@ class Releasable:
         return {one.key[0] for one in self.standings}
 
 
-async def release(session: Session, asked: Asked, target: ForgetTarget) -> SetAside:
+async def release(session: Session, asked: Asked, selection: Selection) -> SetAside:
     """Ends a quarantine: what is chosen, what says the same, and what was quarantined with it has its old status again.
 
     Raises `InputError` where an active observation says the same by now.
     """
-    await _check_quarantined(session, asked, target)
+    await _check_quarantined(session, asked, selection)
     agent_key = await agent_key_for(session, asked)
-    releasable = await locked(session, agent_key, lambda: _releasable(session, agent_key, target))
+    releasable = await locked(session, agent_key, lambda: _releasable(session, agent_key, selection))
     repository = CorrectionRepository(session, agent_key)
     changes = [await _released(repository, one, releasable.ledger.get(one.key, {})) for one in releasable.standings]
     if active := [change.before.key for change in changes if change.status == "active"]:
@@ -137,16 +139,16 @@ async def release(session: Session, asked: Asked, target: ForgetTarget) -> SetAs
     return _set_aside(releasable.standings, withheld)
 
 
-async def _check_quarantined(session: Session, asked: Asked, target: ForgetTarget) -> None:
-    if target.observation_id is not None:
-        observation = await find(session, asked, target.observation_id, quarantined=True)
+async def _check_quarantined(session: Session, asked: Asked, selection: Selection) -> None:
+    if selection.observation_id is not None:
+        observation = await find(session, asked, selection.observation_id, quarantined=True)
         if observation.status != "quarantined":
-            raise InputError(f"{target.observation_id} isn't quarantined")
+            raise InputError(f"{selection.observation_id} isn't quarantined")
 
 
-async def _releasable(session: Session, agent_key: int, target: ForgetTarget) -> Releasable:
+async def _releasable(session: Session, agent_key: int, selection: Selection) -> Releasable:
     repository = CorrectionRepository(session, agent_key)
-    seeds = {one.key for one in await _chosen(session, agent_key, target) if one.status == "quarantined"}
+    seeds = {one.key for one in await _chosen(session, agent_key, selection) if one.status == "quarantined"}
     seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
     derived = await repository.derived(seeds)
     ledger = await repository.quarantines([*seeds, *derived])

@@ -30,9 +30,13 @@ class Asked:
     now: datetime
 
     @property
+    def agent_id(self) -> str:
+        return str(self.principal["agent_id"])
+
+    @property
     def service(self) -> Principal:
         """The library works for the agent; each statement itself asks for what the user may see."""
-        return service(self.principal["agent_id"])
+        return service(self.agent_id)
 
     @property
     def entry(self) -> Entry:
@@ -63,9 +67,9 @@ class Locked:
 
 async def agent_key_for(session: Session, asked: Asked) -> int:
     """Raises `NotFoundError`."""
-    agent_key = await agent_key_of(session, asked.principal["agent_id"])
+    agent_key = await agent_key_of(session, asked.agent_id)
     if agent_key is None:
-        raise NotFoundError("agent", asked.principal["agent_id"])
+        raise NotFoundError("agent", asked.agent_id)
     return agent_key
 
 

@@ -1,0 +1,199 @@
+"""Databases that are emptied after a test and given to the next one, instead of being made and dropped for each.
+
+What has to be emptied is read from the catalogue, what the migrations put there from a database that nobody has used.
+A test that changed anything but rows is recognised by the system catalogues, which tell of every table, function,
+grant and statistic: its database is dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+from memory_sql.db.engine import asyncpg_url
+
+# Of a database that a test has dropped, renamed or closed to us.
+GONE = (
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    OSError,
+)
+SCHEMA = "memory"
+PATIENCE_MS = 10_000  # for a session to end
+_numbers = itertools.count(1)
+
+TABLES = """
+SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY tablename
+"""
+SEQUENCES = """
+SELECT sequencename, coalesce(last_value, start_value), last_value IS NOT NULL
+FROM pg_sequences WHERE schemaname = $1 ORDER BY sequencename
+"""
+USED = """
+SELECT c.relname FROM pg_class c
+WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
+"""
+# Settings and grants of the database itself stand in catalogues of the whole server, where other databases have theirs.
+SHARED_CATALOGUES = """
+SELECT 'setting', setrole::text, xmin::text FROM pg_db_role_setting
+WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+UNION ALL SELECT 'database', datname, xmin::text FROM pg_database WHERE datname = current_database()
+"""
+CATALOGUES = """
+SELECT oid::regclass::text FROM pg_class
+WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared ORDER BY oid
+"""
+END_OTHERS = """
+SELECT pid, pid = ANY ($1::int[]) OR pg_terminate_backend(pid, $2)
+FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+# The planner takes a table that VACUUM has seen empty for one that stays so; of a new one it expects some pages.
+FRESH = "UPDATE pg_class SET reltuples = -1 WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND reltuples = 0"
+
+
+def named(url: str, database: str) -> str:
+    return asyncpg_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+async def connect(url: str) -> Any:
+    return await asyncpg.connect(asyncpg_url(url).set(drivername="postgresql").render_as_string(hide_password=False))
+
+
+async def administer(url: str, *statements: str) -> None:
+    connection = await connect(url)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def copy(server_url: str, source: str, name: str) -> str:
+    """The URL of a new database with what another holds, whose sessions are ended: Postgres copies only what is idle."""
+    end = "SELECT pg_terminate_backend(pid, {}) FROM pg_stat_activity WHERE datname = '{}'"
+    await administer(server_url, end.format(PATIENCE_MS, source), f"CREATE DATABASE {name} TEMPLATE {source}")
+    return named(server_url, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the migrations leave in the schema: its tables with their rows, and how far its sequences have counted."""
+
+    tables: Sequence[str]
+    rows: dict[str, bytes]
+    sequences: Sequence[tuple[str, int, bool]]
+
+    @classmethod
+    async def read(cls, connection: Any) -> Contents:
+        tables = [name for (name,) in await connection.fetch(TABLES, SCHEMA)]
+        rows = {}
+        for table in tables:
+            copied = BytesIO()
+            await connection.copy_from_table(table, schema_name=SCHEMA, output=copied)
+            rows[table] = copied.getvalue()
+        sequences = [tuple(row) for row in await connection.fetch(SEQUENCES, SCHEMA)]
+        return cls(tables, {table: copied for table, copied in rows.items() if copied}, sequences)
+
+    async def restore(self, connection: Any) -> None:
+        """As replica: nothing fires, and no key asks for an order."""
+        emptying = "".join(f'DELETE FROM {SCHEMA}."{table}";' for table in self.tables)
+        counting = "".join(
+            f"SELECT setval('{SCHEMA}.\"{name}\"', {value}, {str(called).lower()});"
+            for name, value, called in self.sequences
+        )
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL session_replication_role = replica; {emptying} {counting}")
+            for table, copied in self.rows.items():
+                await connection.copy_to_table(table, schema_name=SCHEMA, source=BytesIO(copied))
+        used = [f'{SCHEMA}."{table}"' for (table,) in await connection.fetch(USED, SCHEMA)]
+        if used:
+            await connection.execute(f"VACUUM {', '.join(used)}")
+            await connection.execute(FRESH, SCHEMA)
+
+
+Fingerprint = frozenset[tuple[str, ...]]
+
+
+async def fingerprint(connection: Any) -> Fingerprint:
+    """The size and the newest change of each system catalogue: it differs when anything but rows has changed."""
+    names = [name for (name,) in await connection.fetch(CATALOGUES)]
+    each = (f"SELECT '{name}', count(*)::text, max(xmin::text::bigint)::text FROM {name}" for name in names)
+    rows = await connection.fetch(" UNION ALL ".join([*each, SHARED_CATALOGUES]))
+    return frozenset(tuple(row) for row in rows)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A database, a connection of the superuser's to it, and its catalogues as they were when it was clean."""
+
+    url: str
+    connection: Any
+    clean: Fingerprint
+
+
+@dataclass(slots=True)
+class Databases:
+    """The databases of one worker that are copies of one template; made when none is free."""
+
+    server_url: str
+    template: str
+    contents: Contents | None = None
+    free: list[Kept] = field(default_factory=list)
+    taken: dict[str, Kept] = field(default_factory=dict)
+    dropped: int = 0
+
+    async def take(self) -> str:
+        """The URL, for a superuser, of a database that holds what the migrations leave and that nobody else uses."""
+        kept = self.free.pop() if self.free else await self._make()
+        self.taken[kept.url] = kept
+        return kept.url
+
+    async def give_back(self, url: str, spared: Collection[int] = ()) -> bool:
+        """Whether it was kept. Every session but those of the `spared` processes is ended."""
+        kept = self.taken.pop(url)
+        if await self._cleaned(kept, spared):
+            self.free.append(kept)
+            return True
+        self.dropped += 1
+        await self._drop(kept)
+        return False
+
+    async def close(self) -> None:
+        while self.free:
+            await self._drop(self.free.pop())
+
+    async def _make(self) -> Kept:
+        name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
+        await administer(self.server_url, f"CREATE DATABASE {name} TEMPLATE {self.template}")
+        url = named(self.server_url, name)
+        connection = await connect(url)
+        self.contents = self.contents or await Contents.read(connection)
+        return Kept(url, connection, await fingerprint(connection))
+
+    async def _cleaned(self, kept: Kept, spared: Collection[int]) -> bool:
+        """False for one that a test has changed or has left in a state in which it can't be cleaned."""
+        assert self.contents is not None
+        try:
+            if kept.connection.is_closed():  # a test has ended all sessions
+                kept.connection = await connect(kept.url)
+            ended = await kept.connection.fetch(END_OTHERS, list(spared), PATIENCE_MS)
+            if not all(gone for _, gone in ended) or await fingerprint(kept.connection) != kept.clean:
+                return False
+            await self.contents.restore(kept.connection)
+            kept.clean = await fingerprint(kept.connection)
+        except GONE:
+            return False
+        return True
+
+    async def _drop(self, kept: Kept) -> None:
+        kept.connection.terminate()
+        name = asyncpg_url(kept.url).database
+        await administer(self.server_url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")

@@ -75,7 +75,7 @@ async def stated(memory: Memory, content: str, user: str | None = "mia") -> Obse
 
 async def tell(memory: Memory) -> None:
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def told(memory: Memory, owner: str = "g:crew") -> str | None:
@@ -109,9 +109,9 @@ async def spread(memory: Memory, child: Observation, source: Observation) -> Non
         memory,
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq FROM memory.agents",
-        scope_id=child.scope.id,
+        scope_id=child.scope.key,
         seq=int(child.id.partition("-")[2]),
-        from_scope=source.scope.id,
+        from_scope=source.scope.key,
         from_seq=int(source.id.partition("-")[2]),
     )
 

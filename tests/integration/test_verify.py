@@ -122,7 +122,7 @@ class Life:
 
     async def learn(self) -> AsyncIterator[str]:
         observation = await self.memory.observe("Two.", **MIA)
-        self.mine = {**ADA, "scope_id": observation.scope.id}
+        self.mine = {**ADA, "scope_id": observation.scope.key}
         await self.memory.observe("Three.", **MIA)
         yield "due"
         await self.set_status(-2, "archived")
@@ -166,12 +166,12 @@ class Life:
 
     async def contradict(self) -> AsyncIterator[str]:
         for said in ("Low tide is at six.", "Correction: it is at seven.", "The tide turns."):
-            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.id
+            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.key
         await self.memory.run_due()
         yield "one gave way"
-        assert (await self.memory.scopes.undo(**ADA, scope_id=tides)).reinstated == 1
+        assert (await self.memory.scopes.undo(**ADA, scope_id=f"s{tides}")).reinstated == 1
         yield "and counts again"
-        assert (await self.memory.scopes.consolidate(**ADA, scope_id=tides)).superseded == 1
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{tides}")).superseded == 1
         yield "and gave way again"
 
     async def fail(self) -> AsyncIterator[str]:
@@ -196,12 +196,12 @@ class Life:
             yield "silence"
         for n in range(3):
             await self.memory.observe(f"poison {n}", **ADA, collective=True)
-            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.id
+            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.key
         async for _ in self.days():
             yield "found and set aside"
-        (run_id,) = [run.run_id for run in await self.memory.work.dead() if run.scope_id == harbor]
+        (run_id,) = [run.run_id for run in await self.memory.work.dead() if run.scope_id == f"s{harbor}"]
         self.llm.cured, self.llm.meanwhile = True, partial(self.memory.work.retry, **ADA, run_id=run_id)
-        assert (await self.memory.scopes.consolidate(**ADA, scope_id=harbor)).absorbed == 3
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{harbor}")).absorbed == 3
         self.llm.cured = False
         yield "one brought back while others were read"
         await self.memory.observe("News.", **ADA, group_id="harbor")
@@ -729,7 +729,7 @@ async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None
         await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
         found = await memory.admin.verify()
     assert [(v.invariant, v.agent_id, v.key) for v in found] == [
-        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.id}"),
+        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.key}"),
         ("triggers_are_enabled", None, "trigger observations_never_change of observations"),
     ]
     assert found[0].detail == "last_seq 0, newest observation 1, done_seq 0, held_seq 0"

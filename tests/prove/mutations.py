@@ -223,7 +223,10 @@ MUTATIONS = (
         (Change("for item in draft.evidence]\n", "for item in draft.evidence if not known]\n"),),
     ),
     # Rule 11: due
-    Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),)),
+    Mutation(
+        "11: what is observed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),),
+    ),
     Mutation(
         "11: what is formed makes nothing due",
         (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),

@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-recall prove format constraints clean
+.PHONY: help demo test check docs bench bench-recall prove format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,7 @@ help:
 	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
 	@echo "make test         install with the development tools, and run the tests"
 	@echo "make check        ruff, mypy, import-linter"
+	@echo "make docs         write the reference pages from the code"
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-recall DATA=DIR   ask the questions of DIR, of this library and of others (benchmarks/recall)"
 	@echo "make prove        run the slow proofs (races, kills, sizes)"
@@ -39,6 +40,9 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.generate
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-recall: $(VENV)/.installed-dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -109,6 +110,43 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 
     with _reachable(url, data) as target:
         output.one({"revision": migrate.check(target)}, lambda r: f"{r['revision']}: up to date", as_json)
+
+
+@db.command()
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deletes everything that is remembered, and makes the schema again.
+
+    \b
+    memory-sql db reset
+
+    For a schema that an unreleased version has made. Drops the schema `memory` with all that lies in it, and foreign
+    keys and views of yours that refer to it. Where there are roles (`memory-sql db roles`), make them again afterwards.
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        if not yes:
+            _ask_to_reset()
+        migrate.reset(target)
+        _tell(migrate.current(target), as_json)
+
+
+def _ask_to_reset() -> None:
+    from memory_sql.errors import InputError
+
+    if not _somebody_is_there():
+        raise InputError("nothing was deleted: say --yes where nobody can be asked")
+    if not typer.confirm("Delete everything that this database remembers?", err=True):
+        raise InputError("nothing was deleted")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
 
 
 @db.command()

@@ -200,7 +200,7 @@ class DeadRun(Value):
 
 
 class Violation(Value):
-    """Something that must hold at any moment, and doesn't. `invariant` names the file of its query in `db/invariants`.
+    """Something that must hold at any moment, and doesn't. `invariant` names the file of its query in `db/sql/invariants`.
 
     `key` names the thing; `detail` has numbers, never remembered text. `agent_id` None: it is the database's as a whole.
     """

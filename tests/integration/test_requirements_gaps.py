@@ -367,6 +367,10 @@ async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Mem
 
 def test_schema_needs_no_extension() -> None:
     """R031, R086, R137: what every Postgres ships is enough."""
-    files = [*MIGRATIONS.rglob("*.py"), *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql")]
+    files = [
+        *MIGRATIONS.rglob("*.py"),
+        *MIGRATIONS.rglob("*.sql"),
+        *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql"),
+    ]
     assert files
     assert not [path for path in files if "create extension" in path.read_text("utf-8").lower()]

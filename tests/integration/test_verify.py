@@ -802,7 +802,7 @@ async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(d
 
 def test_files_begin_with_what_must_hold() -> None:
     for name in verify.invariants():
-        sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
+        sql = (files("memory_sql.db") / "sql" / "invariants" / f"{name}.sql").read_text("utf-8")
         assert sql.startswith("-- ")
         assert not sql.rstrip().endswith(";")
         assert max(len(line) for line in sql.splitlines() if not line.startswith("--")) <= 120

@@ -127,7 +127,7 @@ class Marked(Value):
 
 
 class SetAside(Value):
-    """The ids of what a quarantine set aside, or a release brought back, and the scopes that are to be told anew."""
+    """The ids of what was quarantined, or released from it; `withheld`: the scopes whose texts wait to be rewritten."""
 
     observations: tuple[str, ...]
     withheld: tuple[ScopeId, ...] = ()

@@ -284,7 +284,7 @@ class Stats(Value):
     """Counts for one agent. `tokens` are what the provider counted, over all recorded runs. `propagated` are observations
     that were made of those of narrower scopes; `held`, claims that wait for a person.
 
-    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large,
     and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
     and how many of the observations have one.
     """

@@ -422,7 +422,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await repository.derived([one.key, *same]))", "same"),),
+        (Change("(*same, *await repository.derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

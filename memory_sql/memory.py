@@ -175,7 +175,6 @@ class Memory:
         self._clock = partial(_moment, clock) if clock else partial(datetime.now, UTC)
         self._opened = AsyncExitStack()
         self._database: Database | None = None
-        self._replica: Database | None = None
         self._opened_reads: Reads | None = None
 
     async def open(self) -> Self:
@@ -204,7 +203,7 @@ class Memory:
             opening.push_async_callback(counters.close)
             semantics = Semantics(replica or database, self.settings, lambda: self.embeddings)
             self._opened_reads = Reads(replica or database, self.settings, semantics, counters)
-            self._database, self._replica, self._opened = database, replica, opening.pop_all()
+            self._database, self._opened = database, opening.pop_all()
         return self
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
@@ -214,7 +213,7 @@ class Memory:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        self._database = self._replica = self._own_llm = self._embeddings = self._opened_reads = None
+        self._database = self._own_llm = self._embeddings = self._opened_reads = None
 
     async def __aenter__(self) -> Self:
         return await self.open()

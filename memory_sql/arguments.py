@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.classification import masked_value
 from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat, Secrets
 from memory_sql.domain import (
     ForgetTarget,
@@ -18,8 +17,9 @@ from memory_sql.domain import (
     parse_observation_id,
 )
 from memory_sql.errors import InputError, TooLargeError
+from memory_sql.languages.text import clean
 from memory_sql.people import HoldKind
-from memory_sql.text import clean
+from memory_sql.privacy.classify import masked_value
 
 REASON_MAX_CHARACTERS = 1000
 Value = TypeVar("Value", str, list[str], dict[str, Any])

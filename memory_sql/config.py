@@ -33,8 +33,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from memory_sql.dates import zone_of
 from memory_sql.errors import ConfigurationError, InputError
+from memory_sql.languages.dates import zone_of
 
 CONFIG_FILE = "memory-sql.toml"
 UNKNOWN_NAMES = 2

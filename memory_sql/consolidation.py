@@ -26,10 +26,10 @@ from memory_sql.db.scopes import ScopeRepository, ScopeState
 from memory_sql.db.states import StateRepository
 from memory_sql.domain import Contradiction, PendingObservation, Usage
 from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
+from memory_sql.languages.text import clean, count_words, one_line
 from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.tasks import ConsolidationTask, NamedContradiction, NumberedText, as_written
 from memory_sql.retry import Verdict, is_unusable, judge, pause
-from memory_sql.text import clean, count_words, one_line
 
 ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes

@@ -22,8 +22,8 @@ from memory_sql.domain import (
     observation_id,
 )
 from memory_sql.fitting import Fitted, fit
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, count_tokens, one_line, shortened
 from memory_sql.layouts import LAYOUTS, Block, attribute, escape
-from memory_sql.text import CHARACTERS_PER_TOKEN, count_tokens, one_line, shortened
 
 ELEMENTS = {
     "collective": ("CollectiveMemory", None),

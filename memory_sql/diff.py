@@ -11,7 +11,7 @@ from memory_sql.db import Session
 from memory_sql.db.consolidations import ConsolidationRepository, Span
 from memory_sql.domain import Diff, Sentence, observation_id
 from memory_sql.errors import NotFoundError
-from memory_sql.text import sentences
+from memory_sql.languages.text import sentences
 
 
 async def between(

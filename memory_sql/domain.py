@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from memory_sql.config import BUDGET_KINDS
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
-from memory_sql.text import clean, one_line
+from memory_sql.languages.text import clean, one_line
 
 ID_MAX_CHARACTERS = 255
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from memory_sql.languages.text import sentence_ends
 from memory_sql.layouts import TRUNCATED, Block, Layout, escape
-from memory_sql.text import sentence_ends
 
 TEXTS_SHARE = 0.75  # of a budget that the texts alone exceed
 

@@ -21,7 +21,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.scopes import NewScope, ScopeRepository
 from memory_sql.domain import ID_MAX_CHARACTERS, Departure, Group, Member, MemberSource, owner_key
 from memory_sql.errors import InputError, NotFoundError, TooLargeError
-from memory_sql.text import one_line
+from memory_sql.languages.text import one_line
 
 
 class Groups:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from memory_sql.config import ContextFormat
 from memory_sql.domain import ContextLine, ContextPart, ScopeRef
-from memory_sql.text import count_tokens
+from memory_sql.languages.text import count_tokens
 
 NOTHING = "<MemoryContext/>"
 TRUNCATED = ' truncated="true"'

@@ -31,11 +31,8 @@ from memory_sql import (
     digest,
     embedded,
     forgetting,
-    intake,
     journal,
     maintenance,
-    ranking,
-    retrieval,
     vectors,
 )
 from memory_sql.arguments import (
@@ -68,7 +65,6 @@ from memory_sql.config import (
     checked_for_agent,
 )
 from memory_sql.counters import Counters, words_fall_short
-from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import (
     Agent,
@@ -145,13 +141,17 @@ from memory_sql.errors import (
     NotFoundError,
     SchemaError,
 )
+from memory_sql.formation import intake
 from memory_sql.groups import Groups
+from memory_sql.languages.dates import with_dates, zone_of
+from memory_sql.languages.text import one_line
+from memory_sql.languages.words import search_extra
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
 from memory_sql.people import RENAME_KINDS, Alias, ExportLine, Hold, Renamed, RenameKind
-from memory_sql.text import one_line
-from memory_sql.words import search_extra
+from memory_sql.retrieval.decide import Fired, should_retrieve
+from memory_sql.retrieval.query import Query, Weights, parse
 from memory_sql.work import DueKind, DueWork, Work
 
 log = logging.getLogger("memory_sql")
@@ -1270,15 +1270,15 @@ class Memory:
             has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
             style = context.Style.of(settings, layout, budget_of(budget_tokens))
             scopes = context.shown(layer.scopes, style)
-            fired = retrieval.Fired("asked") if retrieve and has_xml else None
+            fired = Fired("asked") if retrieve and has_xml else None
             if retrieve is None and asked and has_xml:
                 names = context.names_of(scopes)
-                fired = retrieval.should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
+                fired = should_retrieve(asked, context.words_of(scopes), names, settings.unknown_names)
             began = time.perf_counter()
             top_k = settings.context_top_k if fired else 0
             searches = has_digest and retrieve is not False
             keywords = digest.keyword_limit(settings) if searches else 0
-            query = ranking.Query()
+            query = Query()
             if fired or searches:  # of the session itself the host has the messages
                 query = replace(_query_of(asked, settings, now), outside=principal["session_id"])
             sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
@@ -1325,7 +1325,7 @@ class Memory:
         principal: Principal,
         wanted: Wanted | None,
         settings: Settings,
-        query: ranking.Query,
+        query: Query,
         sought: Sought,
     ) -> Found:
         """What a turn's message finds, and what a digest begins with, if one is wanted."""
@@ -1401,7 +1401,7 @@ class Memory:
         principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
         limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
         now = past or self.now()
-        asked = ranking.parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
+        asked = parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
         meant = await self._meaning(asked.text if asked else "", semantic)
         sought = Sought(
             now=self.now(),
@@ -1441,8 +1441,8 @@ class Memory:
         return await queries.vector(text)
 
     @property
-    def _weights(self) -> ranking.Weights:
-        return ranking.Weights(recency=self.settings.recency)
+    def _weights(self) -> Weights:
+        return Weights(recency=self.settings.recency)
 
     def _count(
         self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
@@ -1591,9 +1591,9 @@ class Memory:
         return aware(self._clock(), "clock")
 
 
-def _query_of(message: str, settings: Settings, now: datetime) -> ranking.Query:
+def _query_of(message: str, settings: Settings, now: datetime) -> Query:
     """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
-    return ranking.parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
+    return parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
 def _revealed(url: SecretStr | None) -> str | None:

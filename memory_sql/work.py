@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, get_args
 
-from memory_sql import consolidation, formation, propagation, vectors
+from memory_sql import consolidation, vectors
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.agents import agent_key_of, find_agent
@@ -36,9 +36,11 @@ from memory_sql.errors import (
     NotFoundError,
     StaleError,
 )
+from memory_sql.formation import formation
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.dialogue import NO_CALL
 from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.propagation import propagation
 from memory_sql.retry import pause
 
 log = logging.getLogger("memory_sql")

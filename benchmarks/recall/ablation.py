@@ -1,7 +1,7 @@
 """What each part of our ranking is worth: the same questions with one weight at a time taken out.
 
-The weights are a frozen dataclass, `memory_sql.ranking.Weights`, which the search statement's function takes as `weights`.
-Which fields there are isn't known here.
+The weights are a frozen dataclass, `memory_sql.retrieval.query.Weights`, which the search statement's function takes as
+`weights`. Which fields there are isn't known here.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ def variants(weights: Any, chosen: Sequence[str] = (ALL,)) -> Iterator[tuple[str
 def default_weights() -> Any:
     """Raises `AblationError` where this release has none."""
     try:
-        return import_module("memory_sql.ranking").Weights()
+        return import_module("memory_sql.retrieval.query").Weights()
     except (ModuleNotFoundError, AttributeError) as error:
-        raise AblationError("this release's ranking has no weights to take out (memory_sql.ranking.Weights)") from error
+        raise AblationError(
+            "this release's ranking has no weights to take out (memory_sql.retrieval.query.Weights)"
+        ) from error
 
 
 def check(chosen: Sequence[str]) -> None:

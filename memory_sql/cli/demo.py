@@ -186,7 +186,7 @@ async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence
 
 def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
     """What made the session due, or what it waits for."""
-    from memory_sql.intake import signal_in
+    from memory_sql.formation.intake import signal_in
 
     signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
     match result.trigger:

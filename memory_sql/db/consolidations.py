@@ -16,7 +16,7 @@ from memory_sql.db.scopes import ScopeState, in_scope, is_visible, leased, scope
 from memory_sql.db.states import StateRepository
 from memory_sql.db.tables import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Consolidation, Contradiction, ScopeRef
-from memory_sql.text import count_words
+from memory_sql.languages.text import count_words
 
 
 @dataclass(frozen=True, slots=True)

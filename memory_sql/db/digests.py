@@ -36,7 +36,7 @@ from memory_sql.db.scopes import scope_ref
 from memory_sql.db.search import MATCHES, Sought, found_in, given, search
 from memory_sql.db.tables import ObservationRow, ScopeRow
 from memory_sql.domain import Candidate, Hit, MessageHit
-from memory_sql.ranking import Query, Weights
+from memory_sql.retrieval.query import Query, Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.classification import classify
-from memory_sql.dates import Days
 from memory_sql.db.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.db.tables import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain import Observation, Source, observation_id
-from memory_sql.text import HASH_VERSION, content_hash
-from memory_sql.words import search_extra
+from memory_sql.languages.dates import Days
+from memory_sql.languages.text import HASH_VERSION, content_hash
+from memory_sql.languages.words import search_extra
+from memory_sql.privacy.classify import classify
 
 SENSITIVITIES = ("public", "private", "sensitive")  # each more private than the one before
 

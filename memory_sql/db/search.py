@@ -18,7 +18,7 @@ from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double,
 from memory_sql.db.engine import Reader
 from memory_sql.db.observations import OBSERVATION, to_observation
 from memory_sql.domain import Explanation, Hit, MessageHit, RetainedMessage
-from memory_sql.ranking import Query, Weights
+from memory_sql.retrieval.query import Query, Weights
 
 # What memory.search returns: the columns of an observation as they are read everywhere, then its own.
 COLUMNS = (

@@ -20,7 +20,7 @@ from sqlalchemy.types import TypeEngine
 
 from memory_sql.db.tables import AgentRow, ObservationRow
 from memory_sql.domain import Violation, observation_id
-from memory_sql.text import HASH_VERSION, content_hash
+from memory_sql.languages.text import HASH_VERSION, content_hash
 
 HASHES = "hashes_match_texts"
 MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from memory_sql.errors import UnavailableError
+from memory_sql.languages.text import count_words, normal_form, one_line, words_of
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.propagating import Claim, Decision, PropagationAnswer, PropagationTask
 from memory_sql.llm.tasks import (
@@ -25,7 +26,6 @@ from memory_sql.llm.tasks import (
     Turn,
     answer_for,
 )
-from memory_sql.text import count_words, normal_form, one_line, words_of
 
 T = TypeVar("T", bound=BaseModel | str)
 

@@ -27,9 +27,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from memory_sql.languages.text import one_line
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import SaidInProse
-from memory_sql.text import one_line
 
 T = TypeVar("T")
 

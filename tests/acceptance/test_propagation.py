@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from memory_sql.classification import classify
 from memory_sql.config import Settings
 from memory_sql.llm.openai import OpenAI
 from memory_sql.memory import Memory
+from memory_sql.privacy.classify import classify
 from tests.database import rows
 from tests.factories import message
 from tests.loopback import Loopback, answering, loopback

@@ -79,7 +79,7 @@ async def test_ablation_asks_the_search_of_memory_without_one_weight(
         return await original(*arguments, **named) if weights.words else ([], [])
 
     monkeypatch.setattr(memory_module, "search", search)
-    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))
+    monkeypatch.setitem(sys.modules, "memory_sql.retrieval.query", SimpleNamespace(Weights=Weights))
     (found,) = await ablate("ours", ["all"], dataset, server_url)
     assert (found.field, found.value, found.neutral) == ("words", 1.5, 0)
     assert {change.points for change in found.changes.values()} == {-100}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
+from memory_sql.formation import formation
 from memory_sql.llm import Request
 from memory_sql.llm.dialogue import Extracted
 from memory_sql.llm.tasks import ExtractionTask

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import Settings
 from memory_sql.domain import Observation
 from memory_sql.errors import InputError
+from memory_sql.languages.text import count_tokens
 from memory_sql.memory import Memory
-from memory_sql.text import count_tokens
 from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, message

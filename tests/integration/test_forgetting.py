@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import formation, journal
+from memory_sql import journal
 from memory_sql.config import Settings
 from memory_sql.db.tables import Base
 from memory_sql.domain import Observation, Receipt
@@ -27,6 +27,7 @@ from memory_sql.errors import (
     StaleError,
     UnavailableError,
 )
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from tests.conftest import administer, named
 from tests.database import rows, statements
@@ -278,7 +279,7 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.formation.apply", die)
+    monkeypatch.setattr("memory_sql.formation.formation.apply", die)
     for session_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
             await memory.form(**ADA, session_id=session_id)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.errors import (
     BusyError,
@@ -15,6 +14,7 @@ from memory_sql.errors import (
     TruncatedError,
     UnavailableError,
 )
+from memory_sql.formation import formation
 from memory_sql.llm import Request
 from memory_sql.llm.dialogue import Extracted
 from memory_sql.llm.tasks import ExtractionTask

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.domain import Departure, Observation
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import message

@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from memory_sql.config import Settings
+from memory_sql.languages.text import clean
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import NOTHING_YET, ExtractionTask, Turn
 from memory_sql.memory import Memory
-from memory_sql.text import clean
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named
 from tests.database import rows

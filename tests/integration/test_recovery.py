@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import text
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.domain import DeadRun
@@ -22,6 +21,7 @@ from memory_sql.errors import (
     StaleError,
     UnavailableError,
 )
+from memory_sql.formation import formation
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.llm.dialogue import Extracted

@@ -13,7 +13,7 @@ from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
 from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
-from memory_sql.retrieval import should_retrieve
+from memory_sql.retrieval.decide import should_retrieve
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from memory_sql import consolidation, formation
+from memory_sql import consolidation
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
+from memory_sql.formation import formation
 from memory_sql.llm import Request
 from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory

@@ -8,7 +8,7 @@ from sqlalchemy import text as _text
 
 from memory_sql.config import Settings
 from memory_sql.memory import Memory
-from memory_sql.ranking import Weights
+from memory_sql.retrieval.query import Weights
 from tests.database import rows, statements
 from tests.factories import MONDAY
 from tests.fakes import Scripted, listing

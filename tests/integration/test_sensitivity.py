@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from memory_sql.people import ExportedObservation
 from tests.database import rows, statements

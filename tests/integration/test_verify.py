@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db import verify
 from memory_sql.db.tables import Base
 from memory_sql.domain import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
+from memory_sql.formation import formation
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.llm.propagating import PropagationTask

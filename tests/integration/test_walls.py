@@ -27,7 +27,7 @@ from memory_sql.db.search import COLUMNS
 from memory_sql.db.tables import Base
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
 from memory_sql.memory import Memory
-from memory_sql.ranking import Weights, parse
+from memory_sql.retrieval.query import Weights, parse
 from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements

@@ -224,7 +224,10 @@ MUTATIONS = (
     ),
     # Rule 11: due
     Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/memory.py"),)),
-    Mutation("11: what is formed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/formation.py"),)),
+    Mutation(
+        "11: what is formed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),
+    ),
     Mutation(
         "11: a version does not say what is due after it",
         (never_called("scopes.refresh_due", "memory_sql/consolidation.py"),),
@@ -325,7 +328,7 @@ MUTATIONS = (
     # Propagation: what rules say of it, and of the answer
     Mutation(
         "propagation: nothing is screened before a model sees it",
-        (Change("reason = screening.withheld(source.content, names=self.names)", "reason = None"),),
+        (Change("reason = rules.withheld(source.content, names=self.names)", "reason = None"),),
         PROPAGATION,
     ),
     Mutation(

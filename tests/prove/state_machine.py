@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import text
 
-from memory_sql import consolidation, formation
+from memory_sql import consolidation
 from memory_sql.config import Settings
 from memory_sql.errors import BusyError, NotFoundError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from tests.prove.models import Copying
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memory_sql.classification import CATEGORIES, classify, mask, masked_value
+from memory_sql.privacy.classify import CATEGORIES, classify, mask, masked_value
 
 HERE = Path(__file__).parent
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEow9ab+/\n-----END RSA PRIVATE KEY-----"

@@ -24,8 +24,8 @@ from memory_sql.domain import (
     Source,
 )
 from memory_sql.fitting import shares
+from memory_sql.languages.text import count_tokens
 from memory_sql.layouts import attribute, escape
-from memory_sql.text import count_tokens
 from tests.factories import MONDAY
 
 STYLE = Style.of(Settings())

@@ -28,7 +28,7 @@ from memory_sql.digest import (
 )
 from memory_sql.domain import Candidate, Digest, Hit, Observation, ScopeRef, Source
 from memory_sql.errors import InputError
-from memory_sql.text import characters_of, count_tokens
+from memory_sql.languages.text import characters_of, count_tokens
 from tests.factories import MONDAY
 
 PLAIN = Settings()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memory_sql.domain import Message
-from memory_sql.intake import signal_in, weigh
+from memory_sql.formation.intake import signal_in, weigh
 
 
 def said(text: str, role: str = "user") -> Message:

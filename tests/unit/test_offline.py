@@ -1,3 +1,4 @@
+from memory_sql.languages.text import count_words
 from memory_sql.llm import Request
 from memory_sql.llm.offline import NAME, NOTICE, Offline, consolidate, extract
 from memory_sql.llm.tasks import (
@@ -9,7 +10,6 @@ from memory_sql.llm.tasks import (
     OfferedScope,
     Turn,
 )
-from memory_sql.text import count_words
 from tests.factories import MONDAY
 
 MIA = OfferedScope("individual_P1", "individual")

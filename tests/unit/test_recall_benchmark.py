@@ -176,11 +176,11 @@ async def test_weights_that_are_not_there_are_said_before_anything_is_measured(
         raise AssertionError("nothing is to be measured")
 
     monkeypatch.setattr(command, "server", measured_all_the_same)
-    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))
+    monkeypatch.setitem(sys.modules, "memory_sql.retrieval.query", SimpleNamespace(Weights=Weights))
     options = command.arguments(["--data", "x", "--system", "ours", "--ablate", "langauge"])
     with pytest.raises(AblationError, match="langauge"):
         await command.run(options, dataset)
-    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "memory_sql.retrieval.query", SimpleNamespace())
     with pytest.raises(AblationError, match="no weights"):
         await command.run(options, dataset)
 

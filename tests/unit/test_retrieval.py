@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memory_sql.phrases import LANGUAGES
 from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
-from memory_sql.retrieval import REASONS, Fired, should_retrieve
+from memory_sql.retrieval.decide import REASONS, Fired, should_retrieve
 
 HERE = Path(__file__).parent
 FOR_MEMORY = (HERE / "messages_for_memory.txt").read_text("utf-8").splitlines()

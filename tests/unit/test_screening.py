@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.screening import ALIKE, LEAKS, MAX_CHARACTERS, REASONS, leaks, same_claim, withheld
-from memory_sql.text import sentences
+from memory_sql.languages.text import sentences
+from memory_sql.propagation.rules import ALIKE, LEAKS, MAX_CHARACTERS, REASONS, leaks, same_claim, withheld
 from tests.attacks import ATTACKS, Attack
 from tests.private_facts import CONVERSATIONS, conversations
 from tests.unit.alike import ALIKE_PAIRS, UNLIKE_PAIRS

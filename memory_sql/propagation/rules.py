@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
+from memory_sql.languages.words import fold
 from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
 from memory_sql.screening_words import (
     CHATTING,
@@ -54,7 +55,6 @@ from memory_sql.screening_words import (
     WITHOUT_LIMIT,
     WORK,
 )
-from memory_sql.words import fold
 
 MAX_WORDS = 60
 MAX_CHARACTERS = 500

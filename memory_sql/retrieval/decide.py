@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Literal
 
 from memory_sql.config import UNKNOWN_NAMES
+from memory_sql.languages.text import words_of
 from memory_sql.phrases import LANGUAGES, Language
 from memory_sql.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
-from memory_sql.text import words_of
 
 Reason = Literal[
     "asked",

@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_sql.classification import mask
 from memory_sql.config import Secrets
 from memory_sql.domain import Message
 from memory_sql.errors import InvalidMessageError
-from memory_sql.text import CHARACTERS_PER_TOKEN
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN
+from memory_sql.privacy.classify import mask
 
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
 SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said

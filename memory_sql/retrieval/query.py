@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
-from memory_sql.dates import DateFound, Days, find_dates, merged
-from memory_sql.words import Term, terms_of, words_in
+from memory_sql.languages.dates import DateFound, Days, find_dates, merged
+from memory_sql.languages.words import Term, terms_of, words_in
 
 MAX_CHARACTERS = 512
 MAX_TERMS = 32

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from memory_sql import personal_words as personal
-from memory_sql import secret_rules as rules
+from memory_sql.privacy import secrets as rules
 
 CATEGORIES = ("contact", "credential", "financial", "health", "identity", "intimate", "location")
 SENSITIVE = frozenset({"credential", "financial", "health", "identity", "intimate"})

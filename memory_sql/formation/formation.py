@@ -16,9 +16,7 @@ from math import ceil, log
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memory_sql.classification import Classification, classify, mask, masked_value
 from memory_sql.config import Settings
-from memory_sql.dates import with_dates, zone_of
 from memory_sql.db import Session
 from memory_sql.db.messages import MessageRepository
 from memory_sql.db.observations import Draft, Evidence, ObservationRepository, Saved
@@ -27,6 +25,8 @@ from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.sessions import BufferedMessage, SessionRepository, SessionState
 from memory_sql.domain import ScopeKind, owner_key
 from memory_sql.errors import BusyError, StaleError
+from memory_sql.languages.dates import with_dates, zone_of
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.llm.dialogue import NO_CALL, Extracted, extract
@@ -39,8 +39,8 @@ from memory_sql.llm.tasks import (
     answer_for,
     as_written,
 )
+from memory_sql.privacy.classify import Classification, classify, mask, masked_value
 from memory_sql.retry import judge
-from memory_sql.text import CHARACTERS_PER_TOKEN, clean, count_words, words_of
 
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's

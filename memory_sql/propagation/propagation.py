@@ -1,6 +1,6 @@
 """What a scope has learnt → wider scopes: individual → group → collective, one level at a time, never from a text.
 
-`load` takes the scope's lease and reads what `memory.shareable` lets through; rules (`screening`) withhold from the model
+`load` takes the scope's lease and reads what `memory.shareable` lets through; `rules` withhold from the model
 what isn't plainly a statement about shared matters. `decide` asks the model about the rest in one call; its word counts
 only against a claim, and what it has rewritten is screened again. `apply` looks once more, under the locks of all scopes
 concerned, whether everything may still be shared, and stores observations with their lineage. What was decided is
@@ -17,9 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from memory_sql import classification, screening
 from memory_sql.config import Settings
-from memory_sql.dates import Dated, with_dates, zone_of
 from memory_sql.db import Session
 from memory_sql.db.corrections import Key
 from memory_sql.db.observations import Draft, ObservationRepository
@@ -30,12 +28,15 @@ from memory_sql.db.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.states import StateRepository
 from memory_sql.domain import Judged, PropagationOutcome, Usage, observation_id
 from memory_sql.errors import AnswerError, BusyError, NotFoundError, StaleError, TruncatedError
+from memory_sql.languages.dates import Dated, with_dates, zone_of
+from memory_sql.languages.text import clean, content_hash, one_line
 from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.dialogue import NO_CALL
 from memory_sql.llm.propagating import Claim, Decision, OfferedTarget, PropagationTask
 from memory_sql.llm.tasks import as_written
+from memory_sql.privacy.classify import classify
+from memory_sql.propagation import rules
 from memory_sql.retry import is_unusable, judge
-from memory_sql.text import clean, content_hash, one_line
 
 ASKED = "asked"  # somebody waits for it and is told of a failure
 ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
@@ -229,7 +230,7 @@ class _Court:
     async def look_at(self, source: Candidate) -> tuple[Offer, Verdict | None]:
         """The claim with what supports it, and what is decided on it already."""
         offer = Offer(source, self.target)
-        reason = screening.withheld(source.content, names=self.names)
+        reason = rules.withheld(source.content, names=self.names)
         if reason is not None:
             return offer, Verdict(offer, "refused", reason)
         if self.target.kind == "group":
@@ -288,8 +289,8 @@ class _Court:
         return tuple(
             other
             for other in found
-            if screening.same_claim(source.content, other.content) >= screening.ALIKE
-            and screening.withheld(other.content, names=self.names) is None
+            if rules.same_claim(source.content, other.content) >= rules.ALIKE
+            and rules.withheld(other.content, names=self.names) is None
         )
 
 
@@ -361,10 +362,8 @@ def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: 
         return Verdict(offer, "refused", decision.refusal)
     text = one_line(clean(as_written(decision.text))[0])
     may_name = offer.target.group_id in settings.propagation_names_in
-    leak = screening.leaks(
-        text, names=loaded.names, sources=[item.content for item in offer.sources], may_name=may_name
-    )
-    if leak is None and classification.classify(text).categories:
+    leak = rules.leaks(text, names=loaded.names, sources=[item.content for item in offer.sources], may_name=may_name)
+    if leak is None and classify(text).categories:
         leak = "classified"
     if leak is not None:
         return Verdict(offer, "refused", leak)

@@ -35,7 +35,7 @@ from memory_sql.llm.dialogue import NO_CALL
 from memory_sql.llm.propagating import Claim, Decision, OfferedTarget, PropagationTask
 from memory_sql.llm.tasks import as_written
 from memory_sql.privacy.classify import classify
-from memory_sql.propagation import rules
+from memory_sql.propagation import likeness, rules
 from memory_sql.retry import is_unusable, judge
 
 ASKED = "asked"  # somebody waits for it and is told of a failure
@@ -289,7 +289,7 @@ class _Court:
         return tuple(
             other
             for other in found
-            if rules.same_claim(source.content, other.content) >= rules.ALIKE
+            if likeness.same_claim(source.content, other.content) >= likeness.ALIKE
             and rules.withheld(other.content, names=self.names) is None
         )
 

@@ -137,6 +137,8 @@ def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[s
         "db/functions/add_messages.sql",
         "db/views/v_observations.sql",
         "llm/prompts/extraction.md",
+        "languages/german.toml",
+        "languages/english/sharing.toml",
         "examples/team.jsonl",
     ],
 )

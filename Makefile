@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-recall prove format constraints clean
+.PHONY: help demo test slow check docs schema bench bench-recall prove format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,8 +15,11 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
 
 help:
 	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
-	@echo "make test         install with the development tools, and run the tests"
+	@echo "make test         install with the development tools, and run the tests but the slow ones"
+	@echo "make slow         run the slow tests; .ci/run runs both"
 	@echo "make check        ruff, mypy, import-linter"
+	@echo "make docs         write the reference pages from the code"
+	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-recall DATA=DIR   ask the questions of DIR, of this library and of others (benchmarks/recall)"
 	@echo "make prove        run the slow proofs (races, kills, sizes)"
@@ -27,8 +30,13 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/memory-sql demo
 
+PYTEST := $(BIN)/python -m pytest
+
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -n auto
+	@$(PYTEST) -n auto --dist worksteal -m "not slow and not prove"
+
+slow: $(VENV)/.installed-dev
+	@$(PYTEST) -n auto --dist worksteal -m "slow and not prove"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -36,9 +44,15 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+schema: $(VENV)/.installed-dev
+	@$(BIN)/python migrations/freeze.py
+
 bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.generate
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-recall: $(VENV)/.installed-dev
@@ -46,7 +60,7 @@ bench-recall: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m benchmarks.recall --data "$(DATA)" $(ARGS)
 
 prove: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -m prove
+	@$(PYTEST) -m prove --hypothesis-profile=full
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

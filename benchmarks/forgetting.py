@@ -27,9 +27,9 @@ async def fill(memory: Memory, size: int) -> float:
     started = time.perf_counter()
     scope_id = ""
     for n in range(size):
-        scope_id = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope.id
+        scope_id = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope.key
         if n % (size // 50) == 0:
-            await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+            await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     stored = time.perf_counter() - started
     for n in range(size // 10):
         await memory.observe(sentence(n), **ADA, user_id="mia", group_id="crew")

@@ -62,7 +62,8 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 def commands(inside: Any = None, *names: str) -> Iterator[tuple[str, ...]]:
     """The names of every command, with its group's in front."""
-    for name, command in (inside or get_command(app)).commands.items():
+    group: Any = inside or get_command(app)
+    for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, *names, name)
         else:

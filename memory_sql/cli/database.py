@@ -104,6 +104,39 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deletes everything that is remembered, and creates the schema again.
+
+    \b
+    memory-sql db reset
+
+    For a schema that an unreleased version has made. Drops the schema `memory` with everything in it, and foreign keys and
+    views of yours that refer to it. Where there are roles, run `memory-sql db roles` again afterwards.
+    """
+    from memory_sql.db import migrate
+
+    with _reachable(url, data) as target:
+        if not yes:
+            _ask_to_reset()
+        migrate.reset(target)
+        _print(migrate.current(target), as_json)
+
+
+def _ask_to_reset() -> None:
+    from memory_sql.errors import InputError
+
+    if not output.can_ask():
+        raise InputError("nothing was deleted: say --yes where nobody can be asked")
+    if not typer.confirm("Delete everything that this database remembers?", err=True):
+        raise InputError("nothing was deleted")
+
+
+@app.command()
 def roles(
     owner: Annotated[str, typer.Option("--owner", metavar="ROLE", help="Owns the tables.")] = "memory_owner",
     app: Annotated[str, typer.Option("--app", metavar="ROLE", help="What the application runs as.")] = "memory_app",
@@ -283,8 +316,8 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """
     import asyncio
 
-    from memory_sql.db.repositories import erasure
+    from memory_sql.db.vacuum import PHYSICAL, vacuum
 
     with _reachable(url, data) as target:
-        asyncio.run(erasure.vacuum(target))
-    output.one({"statements": erasure.PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
+        asyncio.run(vacuum(target))
+    output.one({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)

@@ -80,17 +80,13 @@ def forget(
 
 
 def _ask(planned: Receipt) -> None:
-    if not _somebody_is_there():
+    if not output.can_ask():
         raise InputError(
             "nothing was forgotten: say --yes where nobody can be asked, or --dry-run to see what would be forgotten"
         )
     print(receipt_text(planned), file=sys.stderr)
     if not typer.confirm("Forget this?", err=True):
         raise InputError("nothing was forgotten")
-
-
-def _somebody_is_there() -> bool:
-    return sys.stdin.isatty()
 
 
 def receipt_text(receipt: Receipt) -> str:

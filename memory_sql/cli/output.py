@@ -55,6 +55,11 @@ def complain_of(failed: Mapping[str, str]) -> None:
         complain(f"{what}: {reason}")
 
 
+def can_ask() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty()
+
+
 def plain(text: str) -> str:
     """Without control characters, which could drive the terminal; each becomes U+FFFD."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

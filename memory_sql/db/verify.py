@@ -1,6 +1,6 @@
 """The invariants: what holds at any moment, also under load, asked as queries that must return no row.
 
-Each is a file of `invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
+Each is a file of `sql/invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
 All of them see the same moment: one transaction, repeatable read, read only.
 """
 
@@ -54,7 +54,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 @cache
 def invariants() -> dict[str, TextClause]:
     """Their queries by name, in order: agent_id (null: of the database as a whole), key and detail of each violation."""
-    found = (file for file in (files(__package__) / "invariants").iterdir() if file.name.endswith(".sql"))
+    found = (file for file in (files(__package__) / "sql" / "invariants").iterdir() if file.name.endswith(".sql"))
     return {file.name.removesuffix(".sql"): _query(file.read_text("utf-8")) for file in sorted(found, key=str)}
 
 

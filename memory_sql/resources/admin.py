@@ -15,13 +15,8 @@ from memory_sql.config import (
     VECTORS_OBSERVATIONS,
 )
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-    find_agent,
-    list_agents,
-    read_stats,
-)
-from memory_sql.db.repositories.retrievals import large_scopes
+from memory_sql.db.queries.stats import large_scopes, read_stats
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_agents
 from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
@@ -46,7 +41,7 @@ class Admin(Face):
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
-        model = await self._runtime.find_vectors()
+        model = await self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, (self._now() - timedelta(days=RETRIEVAL_DAYS)).date())
             agent_key = await agent_key_of(unit, agent)
@@ -56,7 +51,7 @@ class Admin(Face):
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        told = vectors.notice(model, self._runtime.vectors_off, filled, stats.observations)
+        told = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
         return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     async def verify(self) -> Sequence[Violation]:

@@ -15,12 +15,7 @@ from memory_sql.arguments import (
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
-from memory_sql.db.repositories.agents import (
-    Agent,
-    agent_key_of,
-    find_agent,
-    next_by_budget,
-)
+from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import CorrectionRepository, Entry
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository
@@ -170,7 +165,7 @@ class Work(Face):
         vectors have other dimensions than the model's.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        await self._runtime.find_vectors()
+        await self._runtime.reads.semantics.find()
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:

@@ -56,7 +56,7 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
         memory,
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         " SELECT o.agent_key, o.scope_id, o.seq, :scope, :seq FROM memory.observations o WHERE content LIKE 'Somebody%'",
-        scope=first.scope.id,
+        scope=first.scope.key,
         seq=int(first.id.partition("-")[2]),
     )
 

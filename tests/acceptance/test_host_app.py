@@ -266,6 +266,19 @@ async def test_documented_sql_moves_a_database_from_one_way_to_the_other(deploye
         await asyncio.to_thread(deploy, way, url)  # finds nothing to do
 
 
+async def test_documented_commands_start_over_where_the_hosts_alembic_keeps_the_schema(branch: str) -> None:
+    async with Memory(branch, Scripted()) as memory:
+        await memory.observe("Sails alone.", **MIA)
+    await execute(branch, "DROP FUNCTION memory.schema_fingerprint()")
+    assert "unreleased version" in await refused(branch)
+    (section,) = re.findall(r"### Starting over\n(.*?)\n##", DEPLOYING.read_text("utf-8"), re.DOTALL)
+    await execute(branch, *re.findall(r'psql -c "(.+)"', section))
+    assert "alembic upgrade heads" in section
+    await alembic("branch", "upgrade", "heads", url=branch)
+    async with Memory(branch, Scripted()) as memory:
+        assert await memory.observations.list(**MIA) == []
+
+
 @pytest.mark.parametrize("way", ["apart", "branch"])
 async def test_readme_of_the_example_says_how(empty_database: str, way: str) -> None:
     readme = (HOST_APP / "README.md").read_text("utf-8")

@@ -210,7 +210,7 @@ async def test_changes_of_a_text(filled: str, told: Memory) -> None:
     first, second = sorted(
         (v for v in (await all_versions(told)).values() if v.scope.owner_id == "mia"), key=lambda v: v.version
     )
-    scope = first.scope.id
+    scope = first.scope.key
     assert [(row["version"], row["words_before"], row["words"]) for row in rows] == [
         (1, 0, first.words),
         (2, first.words, second.words),
@@ -359,7 +359,7 @@ async def assert_views_agree_with(memory: Memory, url: str, **absorbed_by: int |
     await assert_grain(url)
     await assert_v_observations_agrees_with(memory, url, absorbed_by)
     await assert_v_scope_timeline_agrees_with(memory, url)
-    waiting = {scope.ref.id: scope.pending for scope in (await all_scopes(memory)).values() if scope.pending}
+    waiting = {scope.ref.key: scope.pending for scope in (await all_scopes(memory)).values() if scope.pending}
     assert {row["scope_id"]: row["pending"] for row in await rows_of(url, "v_pending")} == waiting
 
 
@@ -379,7 +379,7 @@ async def assert_v_observations_agrees_with(memory: Memory, url: str, absorbed_b
 
 def covering(versions: Iterable[Consolidation], row: Row) -> int | None:
     """The live version whose range holds the observation."""
-    found = [v for v in versions if v.scope.id == row["scope_id"] and v.live and v.from_seq < row["seq"] <= v.to_seq]
+    found = [v for v in versions if v.scope.key == row["scope_id"] and v.live and v.from_seq < row["seq"] <= v.to_seq]
     assert len(found) <= 1
     return found[0].version if found else None
 

@@ -69,20 +69,20 @@ async def test_past_is_shown_as_it_was(memory: Memory, diary: Diary) -> None:
     """Promise 6: through observations, texts, undoing, giving way and passing over."""
     await diary.turn(memory)
     tea = await memory.observe("tea", **MIA)
-    scope_id = tea.scope.id
+    scope_id = tea.scope.key
     await diary.turn(memory)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("coffee", **MIA)
     await diary.turn(memory)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
-    await memory.scopes.undo(**ADA, scope_id=scope_id)
+    await memory.scopes.undo(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
-    await memory.scopes.undo(**ADA, scope_id=scope_id)
+    await memory.scopes.undo(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("rum", **MIA)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("water", **ADA, collective=True)
     await diary.turn(memory)
@@ -91,11 +91,11 @@ async def test_past_is_shown_as_it_was(memory: Memory, diary: Diary) -> None:
     await diary.turn(memory)
     await memory.observations.quarantine(gin.id, **MIA)
     await diary.turn(memory)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)  # passes over what is set aside
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")  # passes over what is set aside
     await diary.turn(memory)
     await memory.observations.unquarantine(gin.id, **MIA)
     await diary.turn(memory)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)  # which is an extra of this one
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")  # which is an extra of this one
     await diary.turn(memory)
     await memory.observations.update(ale.id, **MIA, text="coffee and stout")
     await diary.turn(memory)

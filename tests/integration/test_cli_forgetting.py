@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.db.repositories import erasure as physical
+from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
 from tests.factories import message
@@ -63,7 +63,7 @@ def test_nobody_to_ask_means_no(run: Run, database_url: str) -> None:
 
 @pytest.mark.parametrize(("said", "goes"), [("y", True), ("n", False)])
 def test_person_is_asked(run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch, said: str, goes: bool) -> None:
-    monkeypatch.setattr("memory_sql.cli.forgetting._somebody_is_there", lambda: True)
+    monkeypatch.setattr("memory_sql.cli.output.can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: said == "y")
     if goes:
         run(*FORGET)
@@ -92,4 +92,4 @@ def test_restore_check_needs_a_journal(run: Run) -> None:
 
 
 def test_vacuum_runs_every_statement(run: Run) -> None:
-    assert f"ran {len(physical.PHYSICAL)} statements" in run("db", "vacuum").out
+    assert f"ran {len(PHYSICAL)} statements" in run("db", "vacuum").out

@@ -8,11 +8,11 @@ from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY
@@ -67,9 +67,9 @@ async def test_consolidation_absorbs_exactly_what_it_read(memory: Memory, llm: S
 
 async def test_observations_are_shown_in_the_order_of_their_time(memory: Memory, llm: Scripted) -> None:
     await memory.observe("later", **MIA, observed_at=MONDAY.replace(hour=12))
-    scope_id = (await memory.observe("earlier", **MIA, observed_at=MONDAY)).scope.id
+    scope_id = (await memory.observe("earlier", **MIA, observed_at=MONDAY)).scope.key
     llm.then("Both.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert [item.text for item in material(llm.requests[0]).observations] == ["earlier", "later"]
     assert llm.requests[0].model == "gpt-5.1"  # R018
 
@@ -308,9 +308,9 @@ async def test_text_so_far_may_be_what_is_contradicted(memory: Memory, llm: Scri
 async def test_numbers_of_the_prompt_are_those_of_its_order(memory: Memory, llm: Scripted) -> None:
     """They are shown by their times; stored is what each is called in the scope."""
     await memory.observe("It is blue now.", **MIA, observed_at=MONDAY + timedelta(hours=1))
-    scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.id
+    scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.key
     llm.then(consolidated("It is blue.", (2, 1)))
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await statuses(memory) == [(2, "superseded", 1)]
 
 

@@ -142,9 +142,9 @@ def test_command_line_gives_budget_and_layout(database_url: str) -> None:
 
 
 async def test_lines_of_the_prompt_lead_to_their_history(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     llm.then("Mia drinks tea.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Coffee.", **MIA)
     [part] = (await memory.context(**MIA)).parts
     assert part.scope is not None

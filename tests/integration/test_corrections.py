@@ -42,7 +42,7 @@ async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
 async def tell(memory: Memory) -> None:
     """Every scope's pending observations go into its text."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def texts(memory: Memory) -> dict[str, str | None]:
@@ -74,9 +74,9 @@ async def spread(memory: Memory, child: Observation, *sources: Observation) -> N
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
             " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq, :whole FROM memory.agents",
             whole=len(sources) == 1,
-            scope_id=child.scope.id,
+            scope_id=child.scope.key,
             seq=int(child.id.partition("-")[2]),
-            from_scope=source.scope.id,
+            from_scope=source.scope.key,
             from_seq=int(source.id.partition("-")[2]),
         )
 
@@ -271,12 +271,14 @@ async def test_formation_under_way_stands_beside_a_correction(memory: Memory, pa
     assert sorted(await listed(memory)) == ["I sail a sloop.", "Mia lives in Oslo."]
 
 
-@pytest.mark.parametrize("operation", ["mark_private", "quarantine"])
+@pytest.mark.parametrize("operation", ["mark", "quarantine"])
 async def test_work_that_was_shown_what_is_withdrawn_is_refused(memory: Memory, parrot: Parrot, operation: str) -> None:
     """Rule 6: a formation whose prompt held it, and a consolidation that has read it."""
     ruby = await memory.observe("Mia hides a ruby.", **MIA)
     await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
-    withdraw: Callable[..., Awaitable[Any]] = getattr(memory, operation)
+    withdraw: Callable[..., Awaitable[Any]] = getattr(memory.observations, operation)
+    if operation == "mark":
+        withdraw = partial(withdraw, private=True)
     parrot.meanwhile = partial(withdraw, ruby.id, **MIA)
     with pytest.raises(StaleError):
         await memory.conversations.form(**ADA, session_id="s")
@@ -288,7 +290,7 @@ async def test_work_that_was_shown_what_is_withdrawn_is_refused(memory: Memory, 
     await memory.scopes.consolidate(**ADA, scope_id=ruby.scope.id)
     text = (await texts(memory))["u:mia"] or ""
     assert "sloop" in text
-    assert ("opal" in text, "ruby" in text) == ((operation == "mark_private"),) * 2
+    assert ("opal" in text, "ruby" in text) == ((operation == "mark"),) * 2
 
 
 async def test_undo_after_a_correction(memory: Memory) -> None:
@@ -449,10 +451,12 @@ async def test_disputed_one_is_not_known(memory: Memory, parrot: Parrot) -> None
 # What nobody may see
 
 
-@pytest.mark.parametrize("operation", ["update", "reinstate", "confirm", "dispute", "mark", "quarantine", "release"])
+@pytest.mark.parametrize(
+    "operation", ["update", "reinstate", "confirm", "dispute", "mark", "quarantine", "unquarantine"]
+)
 async def test_what_the_principal_may_not_see_is_not_there(memory: Memory, operation: str) -> None:
     theirs = await memory.observe("Jonas likes tea.", **JONAS)
-    change = getattr(memory, operation)
+    change = getattr(memory.observations, operation)
     if operation == "update":
         change = partial(change, text="x")
     if operation == "mark":
@@ -515,8 +519,8 @@ async def test_database_refuses_to_make_private_what_has_spread(memory: Memory) 
     low, *_ = await rubies(memory)
     for change in ("no_propagate = true", "confidential = true", "sensitivity = 'sensitive'"):
         with pytest.raises(DatabaseError, match="23000"):
-            await rows(memory, f"UPDATE memory.observations SET {change} WHERE scope_id = :s", s=low.scope.id)  # noqa: S608
-    await rows(memory, "UPDATE memory.observations SET sensitivity = 'public' WHERE scope_id = :s", s=low.scope.id)
+            await rows(memory, f"UPDATE memory.observations SET {change} WHERE scope_id = :s", s=low.scope.key)  # noqa: S608
+    await rows(memory, "UPDATE memory.observations SET sensitivity = 'public' WHERE scope_id = :s", s=low.scope.key)
     await rows(memory, "UPDATE memory.observations SET no_propagate = true WHERE content = 'The crew sails.'")
 
 
@@ -536,7 +540,7 @@ async def test_what_it_has_taken_the_place_of_becomes_private_with_it(memory: Me
     marked = await memory.observations.mark(new.id, **MIA, private=True)
     assert marked.retracted == (middle.id, high.id)
     private = "SELECT bool_and(no_propagate AND confidential) FROM memory.observations WHERE scope_id = :s"
-    assert await rows(memory, private, s=low.scope.id) == [(True,)]
+    assert await rows(memory, private, s=low.scope.key) == [(True,)]
 
 
 async def test_marking_again_or_less_private_takes_out_nothing(memory: Memory) -> None:
@@ -711,7 +715,7 @@ async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) ->
     one, other = dice.choice(ids), dice.choice(ids)
     owner = dice.choice([MIA, {**MIA, "group_id": "crew"}, {**MIA, "collective": True}])
     key = dice.choice([None, None, "home", "hobby"])
-    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine release"
+    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine unquarantine"
                       " consolidate consolidate undo forget due".split()):  # fmt: skip
         case "observe":
             await memory.observe(f"It is {word}.", **owner, fact_key=key)
@@ -735,7 +739,7 @@ async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) ->
         case "due":
             await memory.run_due()
         case operation:
-            await getattr(memory, operation)(one, **MIA)
+            await getattr(memory.observations, operation)(one, **MIA)
 
 
 async def check(memory: Memory) -> None:

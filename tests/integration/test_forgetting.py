@@ -65,7 +65,7 @@ async def say(memory: Memory, *said: str, user: str = "mia", session: str = "s",
 async def tell(memory: Memory) -> None:
     """Every scope's pending observations go into its text."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
 async def everything(memory: Memory) -> str:
@@ -207,8 +207,8 @@ async def test_what_was_made_of_it_upwards_goes_and_what_it_was_made_of_stays(me
             memory,
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
             " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
-            child=child.scope.id,
-            source=source.scope.id,
+            child=child.scope.key,
+            source=source.scope.key,
         )
     await tell(memory)
     await memory.forget(middle.id, **ADA)
@@ -227,8 +227,8 @@ async def test_forgetting_reaches_over_two_levels(memory: Memory) -> None:
             memory,
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
             " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
-            child=child.scope.id,
-            source=source.scope.id,
+            child=child.scope.key,
+            source=source.scope.key,
         )
     await tell(memory)
     await memory.forget(Selection(user_id="mia"), **ADA)
@@ -248,7 +248,7 @@ async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory
     """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
     await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -282,7 +282,7 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.formation.formation.apply", die)
+    monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)
     for session_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
             await memory.conversations.form(**ADA, session_id=session_id)
@@ -303,12 +303,12 @@ async def test_consolidation_under_way_brings_nothing_back(memory: Memory, parro
     await memory.observe("ruby", **MIA, tags=["ruby"])
     if not pending:
         await tell(memory)
-    scope_id = (await memory.observe("two", **MIA)).scope.id
+    scope_id = (await memory.observe("two", **MIA)).scope.key
     parrot.meanwhile = partial(memory.forget, Selection(tag="ruby"), **ADA, wait=False)
     with pytest.raises(StaleError):
-        await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await memory.run_due()
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert await texts(memory) == {"u:mia": "two"}
     assert "ruby" not in await everything(memory)
 
@@ -528,7 +528,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
         parrot.failing = UnavailableError("unavailable", "down")
         await memory.forget(Selection(tag="ruby"), **ADA)
         parrot.failing = None
-        scope_id = (await memory.scopes.list(**MIA))[0].ref.id
+        scope_id = (await memory.scopes.list(**MIA))[0].ref.key
         due = "SELECT rebuild, due_at IS NOT NULL FROM memory.scopes"
 
         async def second_batch() -> None:
@@ -539,7 +539,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
 
         parrot.meanwhile = first_batch
         with pytest.raises(UnavailableError):
-            await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+            await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
         assert await texts(memory) == {"u:mia": "one two"}
         assert await rows(memory, due) == [(True, True)]
         parrot.failing = None

@@ -366,7 +366,7 @@ async def test_formation_under_way_is_refused_when_an_id_changes_and_done_again(
 
 
 async def test_consolidation_under_way_is_refused_when_an_id_changes(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("Likes tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Likes tea.", **MIA)).scope.key
 
     async def meanwhile(_: object) -> str:
         await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
@@ -374,8 +374,8 @@ async def test_consolidation_under_way_is_refused_when_an_id_changes(memory: Mem
 
     llm.then(meanwhile, "Zoe likes tea.")
     with pytest.raises(StaleError):
-        await memory.scopes.consolidate(**ADA, scope_id=scope_id)
-    await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert "Zoe likes tea." in str(await memory.context(**ADA, user_id="zoe"))
 
 

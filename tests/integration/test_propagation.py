@@ -17,8 +17,8 @@ from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Judged, PropagateResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import AnswerError, NotFoundError, StaleError, UnavailableError
-from memory_sql.llm.propagating import PropagationTask
 from memory_sql.memory import Memory
+from memory_sql.propagation.task import PropagationTask
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
@@ -65,7 +65,7 @@ async def belong(memory: Memory, group: str, *users: str) -> None:
 async def tell(memory: Memory, **whose: Any) -> None:
     """All that waits goes into the texts: of one scope, or of all."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY scope_id"):
-        await memory.scopes.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def learn(memory: Memory, user: str, *texts: str) -> Observation:
@@ -906,7 +906,7 @@ async def test_preview_of_a_forgetting_counts_what_was_made_of_it(memory: Memory
     assert set(preview.observations) == set(done.observations)
     assert (done.counts["judged"], done.counts["lineage"]) == (2, 4)
     left = "SELECT count(*) FROM memory.judged WHERE source_scope_id = :scope_id"
-    assert await rows(memory, left, scope_id=own.scope.id) == [(0,)]
+    assert await rows(memory, left, scope_id=own.scope.key) == [(0,)]
 
 
 async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,11 +25,11 @@ async def group_of(memory: Memory, *users: str, group: str = "harbor") -> None:
 async def test_context_holds_consolidations_and_what_is_pending(memory: Memory, llm: Scripted) -> None:
     """R073–R075, R116."""
     await group_of(memory, "mia")
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")
     await memory.observe("Split exports.", agent_id="ada", collective=True)
     llm.then("Mia drinks tea.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     last = await memory.observe("Berth 12 & 13.", **MIA, observed_at=MONDAY)
     context = await memory.context(**MIA)
     root = ElementTree.fromstring(str(context))
@@ -52,10 +52,10 @@ async def test_context_shows_the_newest_pending_only(database_url: str, llm: Scr
 
 async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> None:
     """R076–R079."""
-    scope_id = (await memory.observe("The gate mark is 4711.", **MIA)).scope.id
+    scope_id = (await memory.observe("The gate mark is 4711.", **MIA)).scope.key
     await memory.observe("Boats are blue.", **MIA)
     llm.then("Mia has a boat.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     context = await memory.context(**MIA, message="Do you remember the gate?")
     assert (context.fired, context.reason) == (True, "recall phrase")
     assert "<RetrievedObservations>\n- The gate mark is 4711. (" in context.xml
@@ -81,9 +81,9 @@ async def test_static_layer_is_the_same_bytes_until_memory_changes(
 ) -> None:
     now = MONDAY
     async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
-        scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+        scope_id = (await memory.observe("Tea.", **MIA)).scope.key
         llm.then("Mia drinks tea.")
-        await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
         first = str(await memory.context(**MIA))
         now += timedelta(days=3)
         assert str(await memory.context(**MIA)) == first
@@ -145,7 +145,7 @@ async def test_user_sees_own_group_and_collective_memory_and_nothing_else(memory
     assert "board" not in context
     assert [str(s.ref) for s in await memory.scopes.list(**MIA)] == ["collective", "group:harbor", "individual:mia"]
     assert (await memory.observations.get(own.id, **MIA)).content == "gate of Mia"
-    for missing in (foreign.id, "o999-1", f"o{own.scope.id}-99"):
+    for missing in (foreign.id, "o999-1", f"o{own.scope.key}-99"):
         with pytest.raises(NotFoundError):
             await memory.observations.get(missing, **MIA)
 
@@ -229,10 +229,10 @@ async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
 
 async def test_stats_count_what_is_there(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(5), **MIA, session_id="s")
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     await memory.observe("Boats.", agent_id="ada", collective=True)
     llm.then("Mia drinks tea.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     stats = await memory.admin.stats(agent_id="ada")
     assert (stats.sessions, stats.messages, stats.unformed_messages, stats.due_sessions) == (1, 5, 5, 0)
     assert (stats.observations, stats.pending, stats.consolidations) == (2, 1, 1)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.domain.results import DeadRun
 from memory_sql.errors import (
@@ -22,10 +23,10 @@ from memory_sql.errors import (
     UnavailableError,
 )
 from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.window import Loaded
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -445,26 +446,26 @@ async def text_of(memory: Memory) -> tuple[Any, ...]:
 
 
 async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("one", **MIA)).scope.id
+    scope_id = (await memory.observe("one", **MIA)).scope.key
     llm.then("One.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     for n in range(10):
         await memory.observe(f"fact {n}", **MIA)
     llm.then("One and ten.")
     await memory.run_due()
-    undone = await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.content) == (3, "One.")
     assert await text_of(memory) == ("One.", 3, 1, False)
     assert len([o for o in await memory.observations.list(**MIA) if o.pending]) == 10
     await memory.observe("news", **MIA)
     assert (await text_of(memory))[3]
-    undone = await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.content) == (4, None)
     assert await text_of(memory) == (None, 4, 0, False)
     with pytest.raises(NotFoundError):
-        await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     llm.then("All of it.")
-    done = await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    done = await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (done.version, done.absorbed) == (5, 12)
     assert [
         (v.version, v.base, v.from_seq, v.to_seq, v.live, v.reason) for v in await memory.scopes.history(**MIA)
@@ -479,38 +480,38 @@ async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Me
 async def test_undo_keeps_rows_that_a_version_passed_over_in_order(memory: Memory, llm: Scripted) -> None:
     """Rule 5: extras below the new watermark wait again, what lies above it waits anyway."""
     for fact in ("one", "two", "three"):
-        scope_id = (await memory.observe(fact, **MIA)).scope.id
+        scope_id = (await memory.observe(fact, **MIA)).scope.key
     archive = (
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, scope_id, 2, :status"
         " FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
     )
     await rows(memory, archive, status="archived")
     llm.then("One, three.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await rows(memory, archive, status="active")
     llm.then("One, two, three.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
-    await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert [o.content for o in await memory.observations.list(**MIA) if o.pending] == ["two"]
-    await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert [o.content for o in await memory.observations.list(**MIA) if o.pending] == ["three", "two", "one"]
     repend = "SELECT seq FROM memory.observation_states WHERE repend"
     assert await rows(memory, repend) == []
 
 
 async def test_undo_during_a_consolidation_makes_it_void(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("one", **MIA)).scope.id
+    scope_id = (await memory.observe("one", **MIA)).scope.key
     llm.then("One.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("two", **MIA)
 
     async def undone(_: Request[Any]) -> str:
-        await memory.scopes.undo(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         return "One and two."
 
     llm.then(undone)
     with pytest.raises(StaleError):
-        await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await text_of(memory) == (None, 2, 0, False)
 
 
@@ -563,12 +564,12 @@ async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm
 
 @pytest.mark.parametrize("text", ["无。", "长" * 10_000])
 async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scripted, text: str) -> None:
-    scope_id = (await memory.observe("一", **MIA)).scope.id
+    scope_id = (await memory.observe("一", **MIA)).scope.key
     llm.then("很长的文字。" * 100, text, text)
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("二", **MIA)
     with pytest.raises(AnswerError):
-        await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
 async def test_answer_outlives_a_database_that_fails_for_a_moment(
@@ -578,7 +579,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     await memory.add(conversation(4), **HERE)
     kept = []
 
-    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted, settings: Settings) -> None:
+    async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))

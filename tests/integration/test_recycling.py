@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from memory_sql.db.engine import asyncpg_url
+from memory_sql.domain.selection import Selection
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.factories import message
@@ -53,12 +55,12 @@ async def contents(url: str) -> Contents:
 async def live(url: str) -> None:
     """Writes into every table that a host's calls reach."""
     async with Memory(url, Offline()) as memory:
-        ada = {"agent_id": "ada", "user_id": "mia"}
+        ada: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
         await memory.add(
             [message("I like tea."), message("I live in Oslo.", n=2)], **ada, session_id="s", group_ids=["g"]
         )
         await memory.run_due(limit=100)
-        await memory.forget(agent_id="ada", user_id="mia", query="Oslo")
+        await memory.forget(Selection(user_id="mia", query="Oslo"), agent_id="ada")
 
 
 async def test_what_a_test_wrote_is_gone_and_the_same_database_is_given_again(own: Databases) -> None:

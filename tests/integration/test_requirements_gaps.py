@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.errors import DatabaseError
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
-from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
 from memory_sql.retrieval.decide import should_retrieve
 from tests.database import rows
@@ -194,9 +195,9 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
 ) -> None:
     """R087, R091, R108."""
     await memory.add([message("I moor at berth 12.", name="Mia")], **HERE, group_ids=["harbor"])
-    scope_id = (await memory.observe("The team ships in April.", **GROUP)).scope.id
+    scope_id = (await memory.observe("The team ships in April.", **GROUP)).scope.key
     llm.then("The harbor team ships in April.", extracted())
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Split large exports.", **ALL)
     await memory.conversations.form(**SESSION)
     prompt = llm.requests[1].prompt
@@ -276,11 +277,11 @@ async def test_what_one_session_teaches_is_known_in_another_at_once(memory: Memo
 
 async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(memory: Memory, llm: Scripted) -> None:
     """R094, R096."""
-    scope_id = (await memory.observe("Mia drinks tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Mia drinks tea.", **MIA)).scope.key
     llm.then("Mia likes tea.", "Mia likes tea and boats.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Mia sails.", **MIA)
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     first, second = llm.requests
     assert first.output is second.output is ConsolidatedText
     for shown in ("one person", '"whose": "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
@@ -356,9 +357,9 @@ def test_two_unknown_names_fire_and_one_does_not() -> None:
 async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Memory, llm: Scripted) -> None:
     """R084."""
     for n in range(7):
-        scope_id = (await memory.observe(f"The gate number {n} is shut.", **MIA)).scope.id
+        scope_id = (await memory.observe(f"The gate number {n} is shut.", **MIA)).scope.key
     llm.then("Gates.")
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert len((await memory.search("gate", **MIA)).results) == 5
     assert len((await memory.search("gate", **MIA, top_k=7)).results) == 7
     retrieved = (await memory.context(**MIA, message="Do you remember the gate?")).parts[-1]
@@ -367,6 +368,10 @@ async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Mem
 
 def test_schema_needs_no_extension() -> None:
     """R031, R086, R137: what every Postgres ships is enough."""
-    files = [*MIGRATIONS.rglob("*.py"), *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql")]
+    files = [
+        *MIGRATIONS.rglob("*.py"),
+        *MIGRATIONS.rglob("*.sql"),
+        *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql"),
+    ]
     assert files
     assert not [path for path in files if "create extension" in path.read_text("utf-8").lower()]

@@ -165,7 +165,7 @@ async def test_vectors_are_advised_for_large_scopes_in_which_words_fall_short(
     monkeypatch.setattr("memory_sql.resources.admin.VECTORS_OBSERVATIONS", 2)
     async with opened(database_url, llm) as memory:
         for n in range(3):
-            large = (await memory.observe(f"Fact {n}.", **MIA)).scope.id
+            large = (await memory.observe(f"Fact {n}.", **MIA)).scope.key
         for n in range(2):
             await memory.observe(f"Fact {n}.", agent_id="ada", collective=True)
             await memory.observe(f"Other {n}.", agent_id="bob", user_id="mia")

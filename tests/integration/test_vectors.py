@@ -157,9 +157,9 @@ async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, mo
         memory,
         "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
         " SELECT 1, :scope, n, 'Note ' || n, now(), 'observe', 1 FROM generate_series(2, 1500) n",
-        scope=seed.scope.id,
+        scope=seed.scope.key,
     )
-    await rows(memory, "UPDATE memory.scopes SET last_seq = 1500 WHERE scope_id = :scope", scope=seed.scope.id)
+    await rows(memory, "UPDATE memory.scopes SET last_seq = 1500 WHERE scope_id = :scope", scope=seed.scope.key)
     assert (await memory.work.embed()).embedded == 1500
     found = await memory.search(ASKED, **MIA, explain=True)
     assert contents(found)[0] == SLOOP

@@ -19,16 +19,17 @@ from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import verify
 from memory_sql.db.models import Base
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.formation import formation
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.propagating import PropagationTask
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
+from memory_sql.propagation.task import PropagationTask
 from tests.conftest import administer, named
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
@@ -122,7 +123,7 @@ class Life:
 
     async def learn(self) -> AsyncIterator[str]:
         observation = await self.memory.observe("Two.", **MIA)
-        self.mine = {**ADA, "scope_id": observation.scope.id}
+        self.mine = {**ADA, "scope_id": observation.scope.key}
         await self.memory.observe("Three.", **MIA)
         yield "due"
         await self.set_status(-2, "archived")
@@ -166,12 +167,12 @@ class Life:
 
     async def contradict(self) -> AsyncIterator[str]:
         for said in ("Low tide is at six.", "Correction: it is at seven.", "The tide turns."):
-            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.id
+            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.key
         await self.memory.run_due()
         yield "one gave way"
-        assert (await self.memory.scopes.undo(**ADA, scope_id=tides)).reinstated == 1
+        assert (await self.memory.scopes.undo(**ADA, scope_id=f"s{tides}")).reinstated == 1
         yield "and counts again"
-        assert (await self.memory.scopes.consolidate(**ADA, scope_id=tides)).superseded == 1
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{tides}")).superseded == 1
         yield "and gave way again"
 
     async def fail(self) -> AsyncIterator[str]:
@@ -196,12 +197,12 @@ class Life:
             yield "silence"
         for n in range(3):
             await self.memory.observe(f"poison {n}", **ADA, collective=True)
-            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.id
+            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.key
         async for _ in self.days():
             yield "found and set aside"
-        (run_id,) = [run.run_id for run in await self.memory.work.dead() if run.scope_id == harbor]
+        (run_id,) = [run.run_id for run in await self.memory.work.dead() if run.scope_id == f"s{harbor}"]
         self.llm.cured, self.llm.meanwhile = True, partial(self.memory.work.retry, **ADA, run_id=run_id)
-        assert (await self.memory.scopes.consolidate(**ADA, scope_id=harbor)).absorbed == 3
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{harbor}")).absorbed == 3
         self.llm.cured = False
         yield "one brought back while others were read"
         await self.memory.observe("News.", **ADA, group_id="harbor")
@@ -293,7 +294,7 @@ class Life:
 
     async def die_forming(self, session_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
@@ -729,7 +730,7 @@ async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None
         await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
         found = await memory.admin.verify()
     assert [(v.invariant, v.agent_id, v.key) for v in found] == [
-        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.id}"),
+        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.key}"),
         ("triggers_are_enabled", None, "trigger observations_never_change of observations"),
     ]
     assert found[0].detail == "last_seq 0, newest observation 1, done_seq 0, held_seq 0"
@@ -802,7 +803,7 @@ async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(d
 
 def test_files_begin_with_what_must_hold() -> None:
     for name in verify.invariants():
-        sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
+        sql = (files("memory_sql.db") / "sql" / "invariants" / f"{name}.sql").read_text("utf-8")
         assert sql.startswith("-- ")
         assert not sql.rstrip().endswith(";")
         assert max(len(line) for line in sql.splitlines() if not line.startswith("--")) <= 120

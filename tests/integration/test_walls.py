@@ -99,9 +99,9 @@ async def live(memory: Memory, llm: Scripted) -> None:
     for who in (MIA, JONAS):
         scope = (await memory.observe(f"{SECRET} It is {who['user_id']}'s.", **who)).scope
         await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
-    group = (await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")).scope.id
+    group = (await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")).scope.key
     await memory.observe("A gate for all.", agent_id="ada", collective=True)
-    (mine,) = [scope.ref.id for scope in await memory.scopes.list(**MIA) if scope.ref.kind == "individual"]
+    (mine,) = [scope.ref.key for scope in await memory.scopes.list(**MIA) if scope.ref.kind == "individual"]
     for sql in (
         f"INSERT INTO memory.observation_states (agent_key, scope_id, seq) VALUES (1, {mine}, 1)",
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
@@ -287,7 +287,7 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
 
 async def test_user_lets_nobody_into_a_group_and_nobody_out(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
-    (scope,) = [s.ref.id for s in await memory.scopes.list(**MIA) if s.ref.kind == "group"]
+    (scope,) = [s.ref.key for s in await memory.scopes.list(**MIA) if s.ref.kind == "group"]
     insert = "INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES (1, $1, 'eve')"
     await refused(raw, insert, scope, agent="ada", user="mia")
     async with raw.transaction():
@@ -536,9 +536,9 @@ async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled
         seen.append(sent[:])
     assert seen[0] == seen[1] == seen[2]
     assert len(seen[0]) == 2  # the principal, the question
-    for scope in (foreign.scope.id, "s999"):
-        assert await walled.observations.list(**MIA, scope_id=scope) == []
-        assert await walled.scopes.history(**MIA, scope_id=scope) == []
+    for scope in (foreign.scope.key, 999):
+        assert await walled.observations.list(**MIA, scope_id=f"s{scope}") == []
+        assert await walled.scopes.history(**MIA, scope_id=f"s{scope}") == []
 
 
 async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:

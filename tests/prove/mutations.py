@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/*.py")
+EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/**/*.sql")
 RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
@@ -27,7 +27,10 @@ FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
 MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
-FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*.py")
+FORGET = (
+    *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
+    *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
+)
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
@@ -43,12 +46,10 @@ class Mutation(NamedTuple):
     tests: tuple[str, ...] = RULES
 
 
-UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
-            "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
-        ),
-"""
-UNIQUE_RANGE = """        ["agent_key", "scope_id", "from_seq"],
-        unique=True,"""
+UNIQUE_MESSAGE_ID = (
+    "    CONSTRAINT messages_agent_key_session_id_message_id_key UNIQUE (agent_key, session_id, message_id),\n"
+)
+UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
 """
@@ -80,7 +81,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the session's row is not locked",
-        (without(" FOR NO KEY UPDATE", "memory_sql/db/functions/add_messages.sql", "migrations/versions/*.py"),),
+        (without(" FOR NO KEY UPDATE", "memory_sql/**/add_messages.sql", "migrations/versions/**/add_messages.sql"),),
         TESTS,
     ),
     # Leases
@@ -95,7 +96,7 @@ MUTATIONS = (
     Mutation("2: a version ends at the newest row", (Change("done_seq=to_seq,", "done_seq=ScopeRow.last_seq,"),)),
     Mutation(
         "2: two versions may begin at the same row",
-        (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("True", "False")),),
+        (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("UNIQUE ", "")),),
     ),
     # Rule 3: what a version passed over is marked by its commit alone
     Mutation("3: what was passed over is not marked", (never_called("versions.mark_passed"),)),
@@ -223,7 +224,10 @@ MUTATIONS = (
         (Change("for item in draft.evidence]\n", "for item in draft.evidence if not known]\n"),),
     ),
     # Rule 11: due
-    Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),)),
+    Mutation(
+        "11: what is observed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),),
+    ),
     Mutation(
         "11: what is formed makes nothing due",
         (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),
@@ -232,7 +236,7 @@ MUTATIONS = (
         "11: a version does not say what is due after it",
         (never_called("scopes.refresh_due", "memory_sql/consolidation/consolidation.py"),),
     ),
-    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs.py"),)),
+    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs/dead.py"),)),
     # Walls
     Mutation(
         "walls: the principal is not bound to its transaction",
@@ -354,7 +358,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: people are not counted again",
-        (Change("if not await court.still_enough(item.offer):", "if False:"),),
+        (Change("if not await screening.still_enough(item.offer):", "if False:"),),
         PROPAGATION,
     ),
     # Propagation: how many say so
@@ -418,7 +422,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await repository.derived([one.key, *same]))", "same"),),
+        (Change("(*same, *await repository.derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

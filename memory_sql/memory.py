@@ -105,6 +105,7 @@ class Memory:
         return self
 
     async def close(self) -> None:
+        """Closes its connections and models. An embedded Postgres stops when its last user has closed."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:

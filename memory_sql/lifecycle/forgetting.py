@@ -1,8 +1,8 @@
 """Removal with its whole lineage: observations, what was made of them, the texts that hold them, the words they came from.
 
-`take_out` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
+`forget` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
 nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises refuse whatever
-a model is making of it meanwhile. What is left pending is told anew in texts of the next version.
+a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from memory_sql.db.repositories.retrievals import add_retrievals
 from memory_sql.domain.ids import Id, aware
 from memory_sql.domain.reading import Asked
 from memory_sql.errors import InputError, NotFoundError, SchemaError
-from memory_sql.jobs import Work
+from memory_sql.jobs import Jobs
 from memory_sql.lifecycle import corrections
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -140,8 +140,8 @@ class Runtime:
         return self._reads
 
     @property
-    def jobs(self) -> Work:
-        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+    def jobs(self) -> Jobs:
+        return Jobs(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
 
     @property
     def lock_timeout(self) -> timedelta:
@@ -163,7 +163,7 @@ class Face:
         return self._runtime.settings
 
     @property
-    def _jobs(self) -> Work:
+    def _jobs(self) -> Jobs:
         return self._runtime.jobs
 
     @property

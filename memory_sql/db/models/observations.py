@@ -39,6 +39,7 @@ from memory_sql.db.models.base import (
     search_vector,
 )
 from memory_sql.domain.ids import observation_id
+from memory_sql.privacy import SENSITIVITIES
 
 if TYPE_CHECKING:
     from memory_sql.db.models.propagation import JudgedRow, LineageRow
@@ -60,7 +61,7 @@ class ObservationRow(Base):
         CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
         one_of("lane", "absorb", "buffer"),
         one_of("source_kind", "formation", "observe", "propagation", "import"),
-        one_of("sensitivity", "public", "private", "sensitive"),
+        one_of("sensitivity", *SENSITIVITIES),
         one_of("language", *LANGUAGES),
         Index(
             "observations_fact_key_idx",

@@ -35,9 +35,8 @@ from memory_sql.domain.observations import Observation, Source
 from memory_sql.languages.dates import Days
 from memory_sql.languages.text import HASH_VERSION, content_hash
 from memory_sql.languages.words import search_extra
+from memory_sql.privacy import SENSITIVITIES
 from memory_sql.privacy.classify import classify
-
-SENSITIVITIES = ("public", "private", "sensitive")  # each more private than the one before
 
 
 @dataclass(frozen=True, slots=True)

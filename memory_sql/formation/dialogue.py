@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memory_sql.domain.results import Usage
+from memory_sql.domain.results import NO_CALL, Usage
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
+from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, LanguageModel, ask
-from memory_sql.llm.tasks import ExtractedObservation, Extraction, ExtractionAnswer, ExtractionTask, OfferedScope
-
-NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,11 @@ The model's word only counts against a claim: what may be shown to it, and what 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
-from memory_sql.llm import Request, prompts
-from memory_sql.llm.tasks import as_data, as_line, minute_of
 
 
 class Decision(BaseModel):  # no docstring: it would go into the schema, and so to the model
@@ -74,35 +70,3 @@ class Claim:
     observed_at: datetime
     to: tuple[str, ...]
     also: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PropagationTask:
-    claims: tuple[Claim, ...]
-    targets: tuple[OfferedTarget, ...]
-    now: datetime
-
-    def request(self, model: str, wrong: str | None = None) -> Request[PropagationAnswer]:
-        """`wrong`: why the answer can't be used that is asked for again."""
-        prompt, boundary = prompts.load("propagation"), secrets.token_hex(16)
-        instructions, text = prompt.render(
-            targets="\n".join(map(_target, self.targets)),
-            claims="\n".join(map(_claim, self.claims)),
-            boundary=boundary,
-            now=minute_of(self.now),
-            repair=f"A first answer could not be used: {wrong}. Answer again, in that form." if wrong else "",
-        )
-        return Request("propagation", model, instructions, text, PropagationAnswer, self, prompt.version, boundary)
-
-
-def _target(target: OfferedTarget) -> str:
-    if target.kind == "group":
-        return f"- {target.alias}: the shared work of the group {as_data(target.display_name or 'without a name')}"
-    return f"- {target.alias}: lessons that help anybody, in any group"
-
-
-def _claim(claim: Claim) -> str:
-    also = {"also": list(claim.also)} if claim.also else {}
-    return as_line(
-        {"n": claim.n, "to": list(claim.to), "observed_at": minute_of(claim.observed_at), "text": claim.text, **also}
-    )

@@ -1,4 +1,4 @@
-"""Prompts are files beside this module: a version, instructions, a prompt, and slots named `{{so}}`."""
+"""A prompt is a file beside the step that asks it: a version, instructions, a prompt, and slots named `{{so}}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from importlib import resources
 from memory_sql.errors import ConfigurationError
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _FORMAT = re.compile(
     r"version: *(?P<version>\w+)\s+## instructions\s+(?P<instructions>.*?)\s+## prompt\s+(?P<prompt>.*?)\s*", re.DOTALL
 )
@@ -43,16 +42,16 @@ class Prompt:
 
 
 @cache
-def load(name: str) -> Prompt:
-    """The prompt of that name that ships with memory_sql."""
-    source = resources.files(__name__) / f"{name}.md"
-    if not _NAME.fullmatch(name) or not source.is_file():
-        raise ConfigurationError(f"there is no prompt {name!r}")
+def load(package: str, name: str) -> Prompt:
+    """The prompt that ships with this package of ours, as `prompt.md`; `name` stands in its version."""
+    source = resources.files(package) / "prompt.md"
+    if not source.is_file():
+        raise ConfigurationError(f"{package} has no prompt")
     return parse(name, source.read_text(encoding="utf-8"))
 
 
 def parse(name: str, text: str) -> Prompt:
-    """The prompt that `text`, in the format of the files here, describes."""
+    """The prompt that `text`, in the format of those files, describes."""
     text = text.replace("\r\n", "\n")  # the version is the same on every platform
     found = _FORMAT.fullmatch(text)
     if found is None or not found["prompt"]:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
+from memory_sql.formation.answers import Extraction, OfferedScope, Turn, answer_for
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm.answers import read, strict_schema
-from memory_sql.llm.tasks import Extraction, ExtractionTask, OfferedScope, Turn, answer_for
 from tests.factories import MONDAY
 from tests.fakes import by_scope
 

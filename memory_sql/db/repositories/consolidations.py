@@ -165,7 +165,8 @@ class ConsolidationRepository:
             )
         )
         rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
-        done_seq, base, version = rows[0].from_seq, rows[0].base, state.version + 1
+        done_seq, base = rows[0].from_seq, rows[0].base
+        version = state.version + 1
         await self._pend_again(state, done_seq, [seq for row in rows for seq in row.extra_seqs])
         text: str | None = await self._session.scalar(
             update(ScopeRow)

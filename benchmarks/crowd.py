@@ -16,7 +16,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from memory_sql.text import HASH_VERSION, content_hash, count_words
+from memory_sql.languages.text import HASH_VERSION, content_hash, count_words
 
 AGENT = "bench"
 SEED = 7

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from benchmarks.hot_paths import sentence
 from benchmarks.server import fresh_database
 from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 
@@ -24,11 +25,11 @@ SIZES = (500, 5000)
 async def fill(memory: Memory, size: int) -> float:
     """Seconds for the user's observations."""
     started = time.perf_counter()
-    scope_id = 0
+    scope_id = ""
     for n in range(size):
-        scope_id = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope.id
+        scope_id = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope.key
         if n % (size // 50) == 0:
-            await memory.consolidate(**ADA, scope_id=scope_id)
+            await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     stored = time.perf_counter() - started
     for n in range(size // 10):
         await memory.observe(sentence(n), **ADA, user_id="mia", group_id="crew")
@@ -44,7 +45,7 @@ async def main() -> None:
             async with memory.database.statement() as session:
                 await session.execute(text("ANALYZE"))
             started = time.perf_counter()
-            receipt = await memory.forget(**ADA, user_id="mia", wait=False)
+            receipt = await memory.forget(Selection(user_id="mia"), **ADA, wait=False)
             took = time.perf_counter() - started
             print(
                 f"{size:6,} observations: forgotten in {took:6.2f} s ({took / size * 1e6:,.0f} ms per 1,000), "

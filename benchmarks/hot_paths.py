@@ -30,7 +30,7 @@ async def fill(memory: Memory) -> None:
     await memory.add([{"role": "user", "content": "Hello"}], **MIA, session_id="s", group_ids=["harbor"])
     for n in range(1000):
         scope = (await memory.observe(sentence(n), **MIA)).scope
-    await memory.consolidate(agent_id="ada", scope_id=scope.id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
     for n in range(20):
         await memory.observe(sentence(2000 + n), **MIA)
         await memory.observe(sentence(3000 + n), agent_id="ada", group_id="harbor")

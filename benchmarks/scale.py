@@ -90,7 +90,7 @@ async def settle(connection: asyncpg.Connection) -> None:
 
 async def check(memory: Memory) -> None:
     """Raises `CrowdError` where an invariant doesn't hold."""
-    violations = await memory.verify()
+    violations = await memory.admin.verify()
     if violations:
         raise CrowdError(f"{len(violations)} violations, the first of {violations[0].invariant}")
 

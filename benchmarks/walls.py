@@ -78,5 +78,5 @@ def calls(memory: Memory) -> dict[str, Call]:
         "context": lambda _: memory.context(**MIA),
         "search (1,060 rows)": lambda _: memory.search("gate ferry kronor", **MIA),
         "search without the function": without_function,
-        "list (50)": lambda _: memory.list(**MIA),
+        "list (50)": lambda _: memory.observations.list(**MIA),
     }  # fmt: skip

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.classification import masked_value
-from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat, Secrets
-from memory_sql.domain import (
-    ForgetTarget,
+from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
+from memory_sql.domain.asking import Question, Turn
+from memory_sql.domain.ids import (
+    Id,
     ScopeKind,
-    Sensitivity,
     aware,
     host_id,
+    host_ids,
     observation_id,
     parse_observation_id,
+    parse_scope_id,
 )
+from memory_sql.domain.observations import Sensitivity
+from memory_sql.domain.people import HoldKind
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
-from memory_sql.people import HoldKind
-from memory_sql.text import clean
+from memory_sql.languages.text import clean
+from memory_sql.privacy.classify import masked_value
 
 REASON_MAX_CHARACTERS = 1000
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
-def id_of(name: str, value: object) -> str:
+def id_of(name: str, value: Id) -> str:
     return host_id(value, name)
 
 
-def optional_id(name: str, value: object | None) -> str | None:
+def optional_id(name: str, value: Id | None) -> str | None:
     return None if value is None else id_of(name, value)
 
 
-def ids_of(name: str, values: Iterable[object]) -> list[str]:
+def optional_scope(scope_id: str | None) -> int | None:
+    return None if scope_id is None else parse_scope_id(scope_id)
+
+
+def ids_of(name: str, values: Iterable[Id]) -> list[str]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list of ids")
     return [id_of(name, value) for value in values]
@@ -55,6 +63,61 @@ def format_of(value: str | None) -> ContextFormat | None:
     return cast("ContextFormat | None", value)
 
 
+def turn_of(
+    message: str | None,
+    *,
+    agent_id: Id,
+    user_id: Id,
+    session_id: Id | None,
+    now: datetime,
+    retrieve: bool | None,
+    budget_tokens: int | None,
+    format: str | None,
+    as_of: datetime | None,
+    assembly: Assembly | None,
+) -> Turn:
+    """What `Memory.context` is asked for."""
+    return Turn(
+        principal_of(agent_id, user_id, session_id),
+        text_of("message", message),
+        now,
+        moment_of("as_of", as_of),
+        retrieve,
+        format_of(format),
+        budget_of(budget_tokens),
+        {} if assembly is None else checked_for_agent({"assembly": assembly}),
+    )
+
+
+def question_of(
+    query: str,
+    *,
+    agent_id: Id,
+    user_id: Id,
+    session_id: Id | None,
+    now: datetime,
+    top_k: int,
+    messages: int | None,
+    as_of: datetime | None,
+    semantic: bool | None,
+    explain: bool,
+    plan: bool,
+) -> Question:
+    """What `Memory.search` is asked for."""
+    most = within("top_k", top_k, 100)
+    return Question(
+        principal_of(agent_id, user_id, session_id),
+        text_of("query", query),
+        now,
+        moment_of("as_of", as_of),
+        observations=most,
+        messages=within("messages", most if messages is None else messages, 100, least=0),
+        semantic=semantic,
+        explain=explain or plan,
+        plan=plan,
+    )
+
+
 def reason_of(value: str | None) -> str | None:
     reason = text_of("reason", value).strip()
     if len(reason) > REASON_MAX_CHARACTERS:
@@ -63,10 +126,10 @@ def reason_of(value: str | None) -> str | None:
 
 
 def held_of(
-    user_id: object | None, session_id: object | None, group_id: object | None, held_observation: str | None
+    user_id: Id | None, session_id: Id | None, group_id: Id | None, held_observation: str | None
 ) -> tuple[HoldKind, str]:
     """What a hold covers: exactly one of these."""
-    given: list[tuple[HoldKind, object]] = [
+    given: list[tuple[HoldKind, Id | None]] = [
         ("user", user_id), ("session", session_id), ("group", group_id), ("observation", held_observation)
     ]  # fmt: skip
     named = [(kind, value) for kind, value in given if value is not None]
@@ -96,26 +159,20 @@ def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
     return value
 
 
-def source_of(given: Mapping[str, Any]) -> ForgetTarget:
-    """Observations by where they come from; `from_user_id`, `from_session_id` and `from_group_id` beside the words of
-    `ForgetTarget` that select observations."""
-    ids = {name: f"from_{name}" for name in ("user_id", "session_id", "group_id")}
-    words = ("fact_key", "tag", "query", "source", "run_id")
-    if unknown := sorted(set(given) - set(ids.values()) - set(words)):
-        raise InputError(f"no such source: {', '.join(unknown)}")
-    wholes = {name: optional_id(said, given.get(said)) for name, said in ids.items()}
-    return ForgetTarget.of(**wholes, **{name: given.get(name) for name in words})
+def observations_only(selection: Selection) -> Selection:
+    """Of observations by where they come from or what they have; an observation itself is named by its id."""
+    if selection.everything or selection.message_id is not None or selection.observation_id is not None:
+        raise InputError("select observations by user, session, group, fact_key, tag, query, source or run_id")
+    return selection
 
 
-def principal_of(agent_id: object, user_id: object, session_id: object | None) -> dict[str, str | None]:
-    return {
-        "agent_id": id_of("agent_id", agent_id),
-        "user_id": id_of("user_id", user_id),
-        "session_id": optional_id("session_id", session_id),
-    }
+def principal_of(agent_id: Id, user_id: Id, session_id: Id | None) -> dict[str, str | None]:
+    if session_id is None:
+        return {**host_ids(agent_id=agent_id, user_id=user_id), "session_id": None}
+    return {**host_ids(agent_id=agent_id, user_id=user_id, session_id=session_id)}
 
 
-def owner_of(user: str | None, group_id: object | None, collective: bool) -> tuple[ScopeKind, str | None]:
+def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[ScopeKind, str | None]:
     if group_id is not None and collective:
         raise InputError("say either group_id= or collective=True")
     if collective:
@@ -146,10 +203,6 @@ def without_secrets(name: str, value: Value, secrets: Secrets) -> Value:
     if found and secrets == "refuse":
         raise InputError(f"{name} holds a secret: {', '.join(dict.fromkeys(found))}")
     return cast("Value", masked)
-
-
-def scope_key(value: int) -> int:
-    return within("scope_id", value, 2**63 - 1)
 
 
 def within(name: str, value: int, most: int, *, least: int = 1) -> int:

@@ -18,10 +18,11 @@ from datetime import datetime
 
 from memory_sql.db.engine import is_pooled
 from memory_sql.db.notifications import listen
-from memory_sql.domain import RunDueResult
+from memory_sql.domain.ids import Id
+from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
+from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.memory import Memory
-from memory_sql.work import DUE_KINDS, DueKind, DueWork
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Worker:
         *,
         concurrency: int = 4,
         poll_seconds: float = 5.0,
-        agent_id: object | None = None,
+        agent_id: Id | None = None,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         if concurrency < 1 or poll_seconds <= 0 or grace_seconds < 0:
@@ -116,7 +117,7 @@ class Worker:
             self._look.clear()
             try:
                 if not caught_up:
-                    await self._memory.catch_up()
+                    await self._memory.work.catch_up()
                     caught_up = True
                 started = len(self._running) < self._concurrency and await self._start_next(*self._kinds)
                 pause = FIRST_PAUSE_SECONDS
@@ -131,7 +132,7 @@ class Worker:
                 await self._wait(self._poll_seconds)
 
     async def _take_once(self, stop: asyncio.Event) -> None:
-        await self._memory.catch_up()
+        await self._memory.work.catch_up()
         for kind in DUE_KINDS:
             by = self._memory.now()  # what fails meanwhile is due later than that: it is tried once
             while not stop.is_set() and await self._start_next(kind, by=by):
@@ -154,7 +155,7 @@ class Worker:
     async def _end_retention(self) -> None:
         complete = False
         while not complete:
-            done = await self._memory.maintain(agent_id=self._agent_id)
+            done = await self._memory.work.maintain(agent_id=self._agent_id)
             complete = done.complete
             if done.messages:
                 log.info("retention: %s messages have lost their texts", done.messages)
@@ -179,7 +180,7 @@ class Worker:
         complete = False
         while not complete:
             try:
-                done = await self._memory.embed_due(agent_id=self._agent_id, whole=whole)
+                done = await self._memory.work.embed(agent_id=self._agent_id, whole=whole)
             except DatabaseError:
                 raise
             except MemorySQLError as error:
@@ -195,7 +196,7 @@ class Worker:
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
         """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""
         for kind in kinds:
-            work = await self._memory.claim_due(kind, agent_id=self._agent_id, by=by)
+            work = await self._memory.work.claim(kind, agent_id=self._agent_id, by=by)
             if work is not None:
                 self._kinds = (*self._kinds[1:], self._kinds[0])
                 self._start(work)
@@ -233,26 +234,10 @@ class Worker:
             failed=len(done.failed),
         )
 
-    def _count(
-        self,
-        *,
-        formed: int = 0,
-        consolidated: int = 0,
-        propagated: int = 0,
-        failed: int = 0,
-        interrupted: int = 0,
-        embedded: int = 0,
-    ) -> None:
-        w = self._worked
-        self._worked = replace(
-            w,
-            formed=w.formed + formed,
-            consolidated=w.consolidated + consolidated,
-            propagated=w.propagated + propagated,
-            failed=w.failed + failed,
-            interrupted=w.interrupted + interrupted,
-            embedded=w.embedded + embedded,
-        )
+    def _count(self, **more: int) -> None:
+        """Adds to what `Worked` counts, by its names."""
+        counted = {name: getattr(self._worked, name) + number for name, number in more.items()}
+        self._worked = replace(self._worked, **counted)
 
     def _left(self) -> str:
         running = len(self._running)
@@ -306,7 +291,7 @@ def _told(done: RunDueResult) -> Iterator[str]:
     for consolidated in done.consolidated:
         if consolidated.version is not None:
             name, version = consolidated.scope.id, consolidated.version
-            yield f"scope s{name}: {consolidated.absorbed} observations absorbed by version {version}"
+            yield f"scope {name}: {consolidated.absorbed} observations absorbed by version {version}"
     for judged in done.propagated:
         if judged.judged and judged.scope is not None:
-            yield f"scope s{judged.scope.id}: {len(judged.propagated)} of {len(judged.judged)} claims propagated"
+            yield f"scope {judged.scope.id}: {len(judged.propagated)} of {len(judged.judged)} claims propagated"

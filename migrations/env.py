@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db.engine import VERSION_TABLE, connect_once
-from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_the_host_keeps
-from memory_sql.db.tables import SCHEMA, Base
+from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_others_made
+from memory_sql.db.models import SCHEMA, Base
 
 OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,
@@ -44,7 +44,7 @@ def run_migrations(connection: Connection | None = None) -> None:
     with context.begin_transaction():
         prepare()
         if connection is not None:
-            refuse_what_the_host_keeps(connection)
+            refuse_what_others_made(connection)
         context.execute(CREATE_SCHEMA)  # for the version table, which is made before the first migration runs
         context.run_migrations()
 

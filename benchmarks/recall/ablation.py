@@ -1,7 +1,7 @@
 """What each part of our ranking is worth: the same questions with one weight at a time taken out.
 
-The weights are a frozen dataclass, `memory_sql.ranking.Weights`, which the search statement's function takes as `weights`.
-Which fields there are isn't known here.
+The weights are a frozen dataclass, `memory_sql.domain.query.Weights`, which the search
+statement's function takes as `weights`. Which fields there are isn't known here.
 """
 
 from __future__ import annotations
@@ -65,15 +65,17 @@ def variants(weights: Any, chosen: Sequence[str] = (ALL,)) -> Iterator[tuple[str
 def default_weights() -> Any:
     """Raises `AblationError` where this release has none."""
     try:
-        return import_module("memory_sql.ranking").Weights()
+        return import_module("memory_sql.domain.query").Weights()
     except (ModuleNotFoundError, AttributeError) as error:
-        raise AblationError("this release's ranking has no weights to take out (memory_sql.ranking.Weights)") from error
+        raise AblationError(
+            "this release's ranking has no weights to take out (memory_sql.domain.query.Weights)"
+        ) from error
 
 
 def check(chosen: Sequence[str]) -> None:
     """Raises `AblationError` where these can't be taken out: to be asked before anything is measured."""
     list(variants(default_weights(), chosen))
-    _takes_weights(import_module("memory_sql.memory").search)
+    _takes_weights(import_module("memory_sql.retrieval.search").search)
 
 
 def _takes_weights(search: Callable[..., Any]) -> None:
@@ -87,7 +89,7 @@ def weighted(weights: Any) -> Iterator[None]:
 
     Raises `AblationError` where the search takes none, or where none was made: its figures would be those of the whole.
     """
-    module: Any = import_module("memory_sql.memory")
+    module: Any = import_module("memory_sql.retrieval.search")
     search, calls = module.search, 0
     _takes_weights(search)
 

@@ -12,7 +12,7 @@ from benchmarks.recall.data import Question, Turn
 from benchmarks.recall.systems import DEPTH, Ask, Corpus
 from benchmarks.server import analyze, fresh_database
 from memory_sql.config import Settings
-from memory_sql.domain import SearchResult
+from memory_sql.domain.reading import SearchResult
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory_sql.retrieval import Fired, should_retrieve
+from memory_sql.retrieval.decide import Fired, should_retrieve
 
 Judged = tuple[str, Fired | None]
 

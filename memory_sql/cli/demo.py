@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.configuration import masked
-from memory_sql.cli.conversations import consolidate_each, form_each, model_of, refused
+from memory_sql.cli.batches import consolidate_each, form_each, model_of, refused
 from memory_sql.cli.options import AsJson, Data, Url, resolve, run
+from memory_sql.cli.output import masked
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
     from memory_sql.config import Settings
-    from memory_sql.domain import AddResult, Context, Observation, Scope, SearchResult, Stats
+    from memory_sql.domain.observations import Observation
+    from memory_sql.domain.reading import Context, SearchResult
+    from memory_sql.domain.results import AddResult, Stats
+    from memory_sql.domain.scopes import Scope
     from memory_sql.memory import Memory
 
 AGENT = "ada"
@@ -165,7 +168,7 @@ async def _tell(memory: Memory, page: Page, clock: Clock, file: ConversationFile
     question = file.conversations[-1].messages[-1].content
     await _ask(memory, page, question, file, story)
     await _context(memory, page, story)
-    story.stats = await memory.stats(agent_id=AGENT)
+    story.stats = await memory.admin.stats(agent_id=AGENT)
     return story
 
 
@@ -186,7 +189,7 @@ async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence
 
 def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
     """What made the session due, or what it waits for."""
-    from memory_sql.intake import signal_in
+    from memory_sql.formation.intake import signal_in
 
     signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
     match result.trigger:
@@ -234,11 +237,11 @@ def _model_text(settings: Settings) -> str:
 
 async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
     """Everybody's, in the order of scopes and numbers."""
-    from memory_sql.domain import parse_observation_id
+    from memory_sql.domain.ids import parse_observation_id
 
     found: dict[tuple[int, int], Observation] = {}
     for user in users:
-        for observation in await memory.list(agent_id=AGENT, user_id=user, limit=1000):
+        for observation in await memory.observations.list(agent_id=AGENT, user_id=user, limit=1000):
             found[parse_observation_id(observation.id)] = observation
     return [found[key] for key in sorted(found)]
 
@@ -272,7 +275,7 @@ async def _consolidate(memory: Memory, page: Page, file: ConversationFile, story
 
 
 async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
-    found = [s for user in _users(file) for s in await memory.scopes(agent_id=AGENT, user_id=user)]
+    found = [s for user in _users(file) for s in await memory.scopes.list(agent_id=AGENT, user_id=user)]
     return list({scope.ref.id: scope for scope in found}.values())
 
 
@@ -302,7 +305,7 @@ async def _context(memory: Memory, page: Page, story: Story) -> None:
         f"What goes into the prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)"
     )
     page.say(context.xml, indent="     ", hanging="  ")
-    visible = await memory.list(agent_id=AGENT, user_id=ASKS, limit=1000)
+    visible = await memory.observations.list(agent_id=AGENT, user_id=ASKS, limit=1000)
     leaked = [o.id for o in visible if PRIVATE_MESSAGES & set(o.source.message_ids)]
     own = await memory.context(agent_id=AGENT, user_id=PRIVATE_OF)
     story.private = not leaked and PRIVATE_WORD not in context.xml.casefold()

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memory_sql.dates import zone_of
-from memory_sql.domain import Message, host_id
+from memory_sql.domain.ids import host_id
+from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
+from memory_sql.languages.dates import zone_of
 
 STDIN = "stdin"
 _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a message id

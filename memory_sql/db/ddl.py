@@ -1,59 +1,61 @@
-"""The functions, views and walls of schema `memory`, as they are now: `functions/*.sql`, `views/*.sql`, `walls/*.sql`.
+"""The functions, views and walls of schema `memory`, as they are now: the files of `sql/`, in order of dependency.
 
-Tables live in `tables.py`. The migrations carry copies, frozen; a test proves that both ways end in the same schema.
+Tables live in `models/`. The first migration carries a copy of all of it, which `make schema` writes.
 """
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
-BEFORE_TABLES = ("search_tokens",)  # what indexes are made of
-# In the order in which they depend on one another.
+BEFORE_TABLES = ("searching/search_tokens",)  # what indexes are made of
 FUNCTIONS = (
-    "principal",
-    "user_ids",
-    "left_groups",
-    "visible_scopes",
-    "visible_sessions",
-    "retention_start",
-    "retained_messages",
-    "my_scopes",
-    "pending_observations",
-    "refresh_due",
-    "formation_due",
-    "add_messages",
-    "refuse_change",
-    "guard_privacy",
-    "held",
-    "person",
-    "propagation_targets",
-    "trust",
-    "people_behind",
-    "shareable",
-    "peers",
-    "alike",
-    "derived",
-    "forget_closure",
-    "tainted_versions",
-    "speakers_of",
-    "detach",
-    "erase",
-    "erase_agent",
-    "text_statistics",
-    "observation_version",
-    "static_layer",
-    "known_at",
-    "query_lexemes",
-    "lexeme_queries",
-    "holds_text",
-    "search_observations",
-    "search_messages",
-    "search",
-    "static_layer_at",
-    "read_messages",
-    "end_retention",
-    "agent_settings",
-    "digest_candidates",
+    "visibility/principal",
+    "visibility/user_ids",
+    "visibility/left_groups",
+    "visibility/visible_scopes",
+    "visibility/visible_sessions",
+    "forgetting/retention_start",
+    "visibility/retained_messages",
+    "visibility/my_scopes",
+    "adding/pending_observations",
+    "adding/refresh_due",
+    "adding/formation_due",
+    "adding/add_messages",
+    "adding/refuse_change",
+    "sharing/guard_privacy",
+    "forgetting/held",
+    "sharing/person",
+    "sharing/propagation_targets",
+    "sharing/trust",
+    "sharing/people_behind",
+    "sharing/shareable",
+    "sharing/peers",
+    "sharing/alike",
+    "forgetting/derived",
+    "forgetting/forget_closure",
+    "forgetting/tainted_versions",
+    "forgetting/speakers_of",
+    "forgetting/detach",
+    "forgetting/erase",
+    "forgetting/erase_agent",
+    "forgetting/text_statistics",
+    "searching/observation_version",
+    "context/static_layer",
+    "searching/known_at",
+    "searching/query_lexemes",
+    "searching/lexeme_queries",
+    "searching/holds_text",
+    "searching/search_observations",
+    "searching/search_messages",
+    "searching/search",
+    "context/static_layer_at",
+    "searching/read_messages",
+    "forgetting/end_retention",
+    "adding/agent_settings",
+    "context/digest_candidates",
 )
 VIEWS = (
     "v_observations",
@@ -65,18 +67,26 @@ VIEWS = (
     "v_retrieval",
     "v_propagation_flow",
 )
-WALLS = ("policies",)
-PARTS = {"functions": FUNCTIONS, "views": VIEWS, "walls": WALLS}
+AFTER_TABLES = (*FUNCTIONS, *(f"views/{view}" for view in VIEWS), "walls/policies")
+
+FIRST_SCHEMA = Path("versions", "2026-11-22-1600_first_schema")
+FINGERPRINTED = "SHA256SUMS"
+_PACKAGE = Path(__file__).parents[1]
 
 
-def before_tables() -> list[str]:
-    return [_script("functions", name) for name in BEFORE_TABLES]
+def script(name: str) -> str:
+    """What `sql/<name>.sql` says."""
+    return (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
 
 
-def statements() -> list[str]:
-    """One script per file, in an order in which they can be run once the tables are there."""
-    return [_script(folder, name) for folder, names in PARTS.items() for name in names]
+def scripts() -> Path:
+    """The migrations: inside the package when installed from a wheel, beside it in a checkout."""
+    shipped = _PACKAGE / "migrations"
+    return shipped if shipped.is_dir() else _PACKAGE.parent / "migrations"
 
 
-def _script(folder: str, name: str) -> str:
-    return (files(__package__) / folder / f"{name}.sql").read_text()
+@cache
+def fingerprint() -> str:
+    """Of the first schema, which is edited until the first release: its revision alone doesn't say what it made."""
+    sums = (scripts() / FIRST_SCHEMA / FINGERPRINTED).read_bytes()
+    return hashlib.sha256(sums).hexdigest()[:16]

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Interval,
     Numeric,
     Select,
+    bindparam,
     case,
     cast,
     column,
@@ -49,13 +50,18 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
 
+from memory_sql.db.ddl import fingerprint
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
 from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, ReadOnlyError, SchemaError
 
 Session = AsyncSession
 
 # The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "e41f7a0b6c29"
+REVISION = "a7c39e15d042"
+UNRELEASED = (
+    "this schema was made by an unreleased version of memory_sql, and can't be upgraded; use a new database or data"
+    " directory, or `memory-sql db reset`, which deletes everything in it"
+)
 
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 
@@ -437,13 +443,20 @@ async def connect_once(url: str | URL) -> AsyncIterator[AsyncConnection]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What Alembic has written down. `own`: in our version table. Else in the host's, ours perhaps among them."""
+    """What Alembic has written down. `own`: in our version table. Else in the host's, ours perhaps among them.
+
+    `tables`: ours are there. `fits`: the first schema that made them is that of this release.
+    """
 
     own: bool
     revisions: Sequence[str]
+    tables: bool
+    fits: bool
 
     def check(self) -> None:
-        """Raises `SchemaError` unless this release's revision is among them."""
+        """Raises `SchemaError` unless this release's revision is among them, and means the same schema."""
+        if self.tables and not self.fits:
+            raise SchemaError(UNRELEASED)
         if REVISION in self.revisions:
             return
         if not self.revisions:
@@ -459,22 +472,31 @@ class Recorded:
 
 async def recorded(session: AsyncSession | AsyncConnection) -> Recorded:
     """How far the schema is, whoever keeps it: we in `memory.alembic_version`, or the host's Alembic in its own table."""
-    if await session.scalar(_HAS_OWN_TABLE):
+    there = (await session.execute(THERE)).one()
+    if there.versions:
         own = (await session.scalars(_listed(VERSION_SCHEMA, VERSION_TABLE))).all()
         if own:
-            return Recorded(True, own)
-    tables = (await session.execute(_VERSION_TABLES)).all()
-    if not tables:
-        return Recorded(False, ())
-    lists = [_listed(schema, name) for schema, name in tables]
-    return Recorded(False, (await session.scalars(union_all(*lists))).all())
+            return Recorded(True, own, there.tables, there.fits)
+    version_tables = (await session.execute(_VERSION_TABLES)).all()
+    lists = [_listed(schema, name) for schema, name in version_tables]
+    found = (await session.scalars(union_all(*lists))).all() if lists else ()
+    return Recorded(False, found, there.tables, there.fits)
 
 
 def _listed(schema: str, name: str) -> Select[Any]:
     return select(table(name, column("version_num"), schema=schema).c.version_num)
 
 
-_HAS_OWN_TABLE = select(func.to_regclass(f"{VERSION_SCHEMA}.{VERSION_TABLE}").is_not(None))
+# The function says which first schema it was. It is read, not called: of an unreleased version there is none.
+_function = table("pg_proc", column("oid"), column("prosrc"), schema="pg_catalog")
+_made = select(_function.c.prosrc.contains(bindparam("fingerprint", callable_=fingerprint))).where(
+    _function.c.oid == func.to_regprocedure(f"{VERSION_SCHEMA}.schema_fingerprint()")
+)
+THERE = select(
+    func.to_regclass(f"{VERSION_SCHEMA}.{VERSION_TABLE}").is_not(None).label("versions"),
+    func.to_regclass(f"{VERSION_SCHEMA}.agents").is_not(None).label("tables"),
+    func.coalesce(_made.scalar_subquery(), False).label("fits"),
+)
 _relation, _schema, _key = pg_catalog.pg_class, pg_catalog.pg_namespace, pg_catalog.pg_constraint
 # Hosts name their version table as they like. Its primary key is called by Alembic, and its only column as well.
 _VERSION_TABLES = (

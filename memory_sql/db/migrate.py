@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TextIO
 
 from alembic import command, context
@@ -18,10 +17,21 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, func, select
+from sqlalchemy.schema import DropSchema
 
 from memory_sql.db import vectors
-from memory_sql.db.engine import REVISION, VERSION_TABLE, Recorded, connect_once, named_errors, recorded
-from memory_sql.db.tables import SCHEMA
+from memory_sql.db.ddl import scripts as scripts
+from memory_sql.db.engine import (
+    REVISION,
+    THERE,
+    UNRELEASED,
+    VERSION_TABLE,
+    Recorded,
+    connect_once,
+    named_errors,
+    recorded,
+)
+from memory_sql.db.models import SCHEMA
 from memory_sql.errors import SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns
@@ -39,13 +49,9 @@ CREATE_SCHEMA = f"""DO $$ BEGIN
         COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).';
     END IF;
 END $$"""
-_PACKAGE = Path(__file__).parents[1]
-
-
-def scripts() -> Path:
-    """The migrations: inside the package when installed from a wheel, beside it in a checkout."""
-    shipped = _PACKAGE / "migrations"
-    return shipped if shipped.is_dir() else _PACKAGE.parent / "migrations"
+_KEPT_BY_THE_HOST = (
+    "the schema is there, but `memory-sql db upgrade` hasn't made it: where your Alembic keeps it as a branch,"
+)
 
 
 def alembic_config(url: str | None = None, output: TextIO | None = None) -> Config:
@@ -67,6 +73,26 @@ def downgrade(url: str, revision: str) -> None:
         asyncio.run(vectors.disable(url))
     with _named_errors():
         command.downgrade(alembic_config(url), revision)
+
+
+def reset(url: str) -> None:
+    """Drops the schema with all that is in it and all that refers to it, and makes it again.
+
+    Raises `SchemaError` where the host's Alembic keeps it: its version table would go on listing our revision.
+    """
+    asyncio.run(_drop(url))
+    upgrade(url)
+
+
+async def _drop(url: str) -> None:
+    with named_errors():
+        async with connect_once(url) as connection:
+            found = await recorded(connection)
+            if found.tables and not found.own:
+                raise SchemaError(f'{_KEPT_BY_THE_HOST} see "Starting over" in docs/deploying.md')
+            await connection.execute(select(func.pg_advisory_xact_lock(LOCK_KEY)))
+            await connection.execute(select(func.set_config("lock_timeout", LOCK_TIMEOUT, True)))
+            await connection.execute(DropSchema(SCHEMA, cascade=True, if_exists=True))
 
 
 @contextmanager
@@ -125,15 +151,18 @@ def prepare() -> None:
     context.execute(ENTER)
 
 
-def refuse_what_the_host_keeps(connection: Connection) -> None:
-    """Raises `SchemaError` where our tables are there and our version table doesn't say so: the host's Alembic does."""
+def refuse_what_others_made(connection: Connection) -> None:
+    """Raises `SchemaError` where our tables are there and we can't go on from them.
+
+    Our version table doesn't know of them: the host's Alembic keeps them. Or another first schema made them.
+    """
+    there = connection.execute(THERE).one()
     options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
     own = MigrationContext.configure(connection, opts=options).get_current_heads()
-    if not own and connection.scalar(select(func.to_regclass(f"{SCHEMA}.agents").is_not(None))):
-        raise SchemaError(
-            "the schema is there, but `memory-sql db upgrade` hasn't made it: where your Alembic keeps it as a branch,"
-            " run `alembic upgrade heads`"
-        )
+    if there.tables and not own:
+        raise SchemaError(f"{_KEPT_BY_THE_HOST} run `alembic upgrade heads`")
+    if there.tables and not there.fits:
+        raise SchemaError(UNRELEASED)
 
 
 def host_include_name(name: str | None, type_: str, parent_names: Any) -> bool:

@@ -1,4 +1,4 @@
-"""On whose behalf a transaction works: what row-level policies ask (`functions/principal.sql`)."""
+"""On whose behalf a transaction works: what row-level policies ask (`sql/visibility/principal.sql`)."""
 
 from __future__ import annotations
 

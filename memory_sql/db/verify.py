@@ -1,6 +1,6 @@
 """The invariants: what holds at any moment, also under load, asked as queries that must return no row.
 
-Each is a file of `invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
+Each is a file of `sql/invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
 All of them see the same moment: one transaction, repeatable read, read only.
 """
 
@@ -18,9 +18,10 @@ from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, selec
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from memory_sql.db.tables import AgentRow, ObservationRow
-from memory_sql.domain import Violation, observation_id
-from memory_sql.text import HASH_VERSION, content_hash
+from memory_sql.db.models import AgentRow, ObservationRow
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import Violation
+from memory_sql.languages.text import HASH_VERSION, content_hash
 
 HASHES = "hashes_match_texts"
 MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory
@@ -53,7 +54,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 @cache
 def invariants() -> dict[str, TextClause]:
     """Their queries by name, in order: agent_id (null: of the database as a whole), key and detail of each violation."""
-    found = (file for file in (files(__package__) / "invariants").iterdir() if file.name.endswith(".sql"))
+    found = (file for file in (files(__package__) / "sql" / "invariants").iterdir() if file.name.endswith(".sql"))
     return {file.name.removesuffix(".sql"): _query(file.read_text("utf-8")) for file in sorted(found, key=str)}
 
 

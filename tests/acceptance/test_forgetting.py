@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import message
@@ -33,16 +34,18 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
         talk = [message(text, n=i, name=planted[48]) for i, text in enumerate(said[n : n + 10])]
         talk.append(message(f"So {planted[n]} it is.", n=99, role="assistant"))
         await memory.add(talk, **MIA, session_id=f"s{n}", group_ids=["crew"])
-        await memory.form(**ADA, session_id=f"s{n}")
+        await memory.conversations.form(**ADA, session_id=f"s{n}")
         await tell(memory)
     await rows(memory, "UPDATE memory.messages SET search_extra = content")
     for word in planted[30:40]:
         await memory.observe(f"Mia keeps {word}.", **MIA, tags=[word], metadata={word: word}, speaker=word)
     await tell(memory)
-    first = (await memory.list(**MIA))[0]
-    await memory.update(first.id, **MIA, text=f"Mia keeps {planted[40]}.", reason=f"she said {planted[41]}")
-    await memory.dispute((await memory.list(**MIA))[1].id, **MIA, reason=planted[42])
-    await memory.undo(**ADA, scope_id=first.scope.id)
+    first = (await memory.observations.list(**MIA))[0]
+    await memory.observations.update(
+        first.id, **MIA, text=f"Mia keeps {planted[40]}.", reason=f"she said {planted[41]}"
+    )
+    await memory.observations.dispute((await memory.observations.list(**MIA))[1].id, **MIA, reason=planted[42])
+    await memory.scopes.undo(**ADA, scope_id=first.scope.id)
     await memory.search(" ".join(planted[:10]), **MIA)
     await memory.context(**MIA, message=f"What did I say about {planted[0]}?")
     await memory.add(
@@ -53,7 +56,7 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
         memory,
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         " SELECT o.agent_key, o.scope_id, o.seq, :scope, :seq FROM memory.observations o WHERE content LIKE 'Somebody%'",
-        scope=first.scope.id,
+        scope=first.scope.key,
         seq=int(first.id.partition("-")[2]),
     )
 
@@ -64,7 +67,7 @@ async def test_nothing_of_a_forgotten_person_is_in_the_database_or_the_logs(
     caplog.set_level(logging.DEBUG)
     async with Memory(database_url, Parrot(), Settings(llm="offline", consolidation_threshold=2)) as memory:
         await memory.add([message("I sail a sloop.")], **JONAS, session_id="t")
-        await memory.form(**ADA, session_id="t")
+        await memory.conversations.form(**ADA, session_id="t")
         await tell(memory)
         theirs = "SELECT consolidation, version, epoch FROM memory.scopes WHERE owner = 'u:jonas'"
         before = await rows(memory, theirs)
@@ -72,15 +75,15 @@ async def test_nothing_of_a_forgotten_person_is_in_the_database_or_the_logs(
         filled = (await everything(memory)).casefold()
         assert [word for word in PLANTED if word.casefold() not in filled] == []
 
-        await memory.forget(**MIA)
+        await memory.forget(Selection(user_id="mia"), **ADA)
 
         async with memory.database.statement() as session:
             await session.execute(sql("ANALYZE"))
         statistics = str(await rows(memory, "SELECT s::text FROM pg_stats s WHERE schemaname = 'memory'"))
-        exported = "\n".join([line.model_dump_json() async for line in memory.export(**MIA)])
+        exported = "\n".join([line.model_dump_json() async for line in memory.people.export(**MIA)])
         left = (
             await everything(memory) + dump(database_url, "--data-only") + statistics + exported + caplog.text
         ).casefold()
         assert [stem for stem in STEMS if stem.casefold() in left] == []
         assert await rows(memory, theirs) == before
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []

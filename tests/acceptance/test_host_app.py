@@ -189,7 +189,7 @@ async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[st
     await alembic(section, "downgrade", base, url=url)
     assert await fetch(url, HOST_TABLES) == []
     async with Memory(url, Scripted()) as memory:
-        assert len(await memory.list(**MIA)) == 1
+        assert len(await memory.observations.list(**MIA)) == 1
     await alembic(section, "upgrade", top, url=url)
 
     await execute(url, "INSERT INTO public.customers (customer_id) VALUES ('ann')")
@@ -199,7 +199,7 @@ async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[st
     assert await fetch(url, "SELECT customer_id FROM public.customers") == [("ann",)]
     await asyncio.to_thread(deploy, way, url)
     async with Memory(url, Scripted()) as memory:
-        assert await memory.list(**MIA) == []
+        assert await memory.observations.list(**MIA) == []
 
 
 async def test_upgrades_at_once_take_turns(empty_database: str) -> None:
@@ -213,7 +213,7 @@ async def test_upgrades_at_once_take_turns(empty_database: str) -> None:
     ]
     assert [await run.wait() for run in runs] == [0, 0, 0]
     async with Memory(empty_database, Scripted()) as memory:
-        assert await memory.list(**MIA) == []
+        assert await memory.observations.list(**MIA) == []
 
 
 async def test_hosts_upgrade_gives_up_on_a_lock(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,9 +261,22 @@ async def test_documented_sql_moves_a_database_from_one_way_to_the_other(deploye
         statements = script.replace("BEGIN;", "").replace("COMMIT;", "").split(";")
         await execute(url, *[statement for statement in statements if statement.strip()])
         async with Memory(url, Scripted()) as memory:
-            assert len(await memory.list(**MIA)) == 1
+            assert len(await memory.observations.list(**MIA)) == 1
         way = "branch" if way == "apart" else "apart"
         await asyncio.to_thread(deploy, way, url)  # finds nothing to do
+
+
+async def test_documented_commands_start_over_where_the_hosts_alembic_keeps_the_schema(branch: str) -> None:
+    async with Memory(branch, Scripted()) as memory:
+        await memory.observe("Sails alone.", **MIA)
+    await execute(branch, "DROP FUNCTION memory.schema_fingerprint()")
+    assert "unreleased version" in await refused(branch)
+    (section,) = re.findall(r"### Starting over\n(.*?)\n##", DEPLOYING.read_text("utf-8"), re.DOTALL)
+    await execute(branch, *re.findall(r'psql -c "(.+)"', section))
+    assert "alembic upgrade heads" in section
+    await alembic("branch", "upgrade", "heads", url=branch)
+    async with Memory(branch, Scripted()) as memory:
+        assert await memory.observations.list(**MIA) == []
 
 
 @pytest.mark.parametrize("way", ["apart", "branch"])
@@ -318,9 +331,9 @@ async def test_documented_roles_are_enough(roles: dict[str, str], empty_database
     async with Memory(app, llm, Settings(llm="offline")) as memory:
         assert await rows(memory, "SELECT current_user::text") == [(roles["harbour_app"],)]
         await memory.add(wish().messages, **MIA, session_id="phone", group_ids=["yacht-club"])
-        formed = await memory.form(agent_id=AGENT, session_id="phone")
+        formed = await memory.conversations.form(agent_id=AGENT, session_id="phone")
         await memory.observe("Booked.", **MIA)
-        await memory.consolidate(agent_id=AGENT, scope_id=formed.observations[0].scope.id)
+        await memory.scopes.consolidate(agent_id=AGENT, scope_id=formed.observations[0].scope.id)
         assert "has booked" in str(await memory.context(**MIA, message="Where do I like to lie?"))
         assert memory.database.walled
     assert await drop(empty_database, walls) == []
@@ -333,7 +346,7 @@ async def test_pooled_url_leaves_nothing_on_the_server_and_works_in_transactions
     url = asyncpg_url(database_url).update_query_dict({"prepared_statement_cache_size": "0"})
     async with Memory(url.render_as_string(hide_password=False), Scripted()) as memory:
         await memory.observe("Tea.", **MIA)
-        assert len(await memory.list(**MIA)) == 1
+        assert len(await memory.observations.list(**MIA)) == 1
         async with memory.database.statement() as session:
             named = await session.scalars(text("SELECT name FROM pg_prepared_statements WHERE name <> ''"))
             assert named.all() == []
@@ -371,7 +384,7 @@ async def test_memory_stands_or_falls_with_the_booking(
             await remember(session, memory, wish(), await store(session, wish()))
             assert "berth C1" in str(await memory.context(**MIA, session=session))
             assert len((await memory.search("berth", **MIA, session=session)).results) == 1
-            assert await memory.list(**MIA) == []  # from outside
+            assert await memory.observations.list(**MIA) == []  # from outside
             assert await rows(memory, ALL_ROWS) == [(0, 0, 0)]
             if ends == "rollback":
                 raise RuntimeError("the harbour is closed")
@@ -392,7 +405,7 @@ async def test_nothing_is_remembered_of_a_berth_that_was_taken(
     with pytest.raises(IntegrityError):
         await book(sessions, memory, wish(2, customer="ann", berth="C1"))
     assert await rows(memory, ALL_ROWS) == [(1, 1, 1)]
-    assert await memory.list(agent_id=AGENT, user_id="ann") == []
+    assert await memory.observations.list(agent_id=AGENT, user_id="ann") == []
 
 
 @pytest.mark.parametrize("conversations", ["one", "many"])
@@ -456,7 +469,10 @@ async def test_serializable_sees_what_the_host_read_before_it_remembered(memory:
             await one.commit()
             await two.commit()
         assert getattr(caught.value.orig, "sqlstate", None) == "40001"
-    assert len(await memory.list(**MIA)) + len(await memory.list(agent_id=AGENT, user_id="ann")) < 4
+    assert (
+        len(await memory.observations.list(**MIA)) + len(await memory.observations.list(agent_id=AGENT, user_id="ann"))
+        < 4
+    )
 
 
 @pytest.mark.parametrize("isolation", ISOLATED)
@@ -492,5 +508,5 @@ async def test_model_is_asked_later_and_while_no_transaction_is_open(
     assert await catch_up(memory) == 1
     assert len(llm.requests) == 1
     assert open_then == []
-    newest, _booking = await memory.list(**MIA)
+    newest, _booking = await memory.observations.list(**MIA)
     assert newest.content == "Prefers a berth near the crane."

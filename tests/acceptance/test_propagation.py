@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from memory_sql.classification import classify
 from memory_sql.config import Settings
 from memory_sql.llm.openai import OpenAI
 from memory_sql.memory import Memory
+from memory_sql.privacy.classify import classify
 from tests.database import rows
 from tests.factories import message
 from tests.loopback import Loopback, answering, loopback
@@ -206,7 +206,7 @@ async def test_no_private_fact_reaches_anybody_else(
         for talk in talks[::10]:
             shown = await memory.context(**talk.who, message="What do you know about everybody?")
             assert _held(shown.xml, canaries - _own(talks, talk)) == []
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 def _lessons_of_enough_groups(talks: Sequence[Talk], agent: str) -> set[str]:
@@ -257,12 +257,12 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
             where: dict[str, Any] = {"session_id": means, "group_ids": ["crew"], "excluded": excluded}
             await memory.add(said, agent_id="ada", user_id=user, **where)
             if not excluded:
-                await memory.form(agent_id="ada", session_id=means)
-        ids = {o.content: o.id for o in await memory.list(**mia, limit=100)}
-        await memory.mark_private(ids[WORK.format(canary=OF["marked private"])], **mia)
-        await memory.mark(ids[WORK.format(canary=OF["marked sensitive"])], **mia, sensitivity="sensitive")
-        await memory.dispute(ids[WORK.format(canary=OF["disputed"])], **mia)
-        await memory.exclude(agent_id="ada", session_id="of a session that is excluded later")
+                await memory.conversations.form(agent_id="ada", session_id=means)
+        ids = {o.content: o.id for o in await memory.observations.list(**mia, limit=100)}
+        await memory.observations.mark(ids[WORK.format(canary=OF["marked private"])], **mia, private=True)
+        await memory.observations.mark(ids[WORK.format(canary=OF["marked sensitive"])], **mia, sensitivity="sensitive")
+        await memory.observations.dispute(ids[WORK.format(canary=OF["disputed"])], **mia)
+        await memory.conversations.exclude(agent_id="ada", session_id="of a session that is excluded later")
         await settle(memory)
 
         protected = {canary for means, canary in canaries.items() if means != "nothing"}
@@ -273,10 +273,10 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
         never_said = {canaries["a secret"], canaries["of an excluded session"]}
         assert _held("\n".join(received.prompt for received in server.requests), never_said) == []
 
-        await memory.mark_private(ids[plain], **mia)
+        await memory.observations.mark(ids[plain], **mia, private=True)
         await settle(memory)
         assert canaries["nothing"] not in str(await rows(memory, WIDER)).casefold()
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 @pytest.mark.parametrize("place", ["group_1", "collective"])
@@ -298,7 +298,7 @@ async def test_what_is_misplaced_at_extraction_goes_no_further(
         assert _held("\n".join(prompts(server, "propagation")), canaries) == []
         promoted = await rows(memory, "SELECT content FROM memory.observations WHERE source_kind = 'propagation'")
         assert _held(str(promoted), canaries) == []
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 class Gossip:
@@ -335,4 +335,4 @@ async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(
         await settle(memory)
         assert gossip.told > len(talks)
         assert await leaked(memory, server, canaries, caplog.text) == {}
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import AddResult
+from memory_sql.domain.results import AddResult
 from memory_sql.errors import DatabaseError, InputError, InvalidMessageError, UnavailableError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
@@ -137,10 +137,10 @@ async def test_what_postgres_cannot_hold_is_cleaned_and_the_rest_survives(memory
 async def test_odd_ids_are_only_ids(memory: Memory, hostile: str) -> None:
     await memory.add(conversation(1), agent_id=hostile, user_id=hostile, session_id=hostile, group_ids=[hostile])
     await memory.observe("Tea.", agent_id=hostile, user_id=hostile)
-    assert [str(s.ref) for s in await memory.scopes(agent_id=hostile, user_id=hostile)] == [
+    assert [str(s.ref) for s in await memory.scopes.list(agent_id=hostile, user_id=hostile)] == [
         f"group:{hostile}", f"individual:{hostile}",
     ]  # fmt: skip
-    assert await memory.scopes(agent_id=hostile, user_id="other") == []
+    assert await memory.scopes.list(agent_id=hostile, user_id="other") == []
 
 
 async def test_adding_to_a_group_makes_members_but_brings_nobody_back(memory: Memory) -> None:
@@ -209,7 +209,10 @@ async def test_eight_identical_calls_at_once_are_one(
         )
         assert sorted(r.accepted for r in results) == [0] * 7 + [2]
         await asyncio.gather(*(one.run_due() for one in (memory, other) for _ in range(4)))
-    assert sorted(o.content for o in await memory.list(agent_id="ada", user_id="mia")) == ["Boats.", "Tea."]
+    assert sorted(o.content for o in await memory.observations.list(agent_id="ada", user_id="mia")) == [
+        "Boats.",
+        "Tea.",
+    ]
 
 
 async def test_eight_processes_that_add_the_same_file_are_one(
@@ -228,10 +231,10 @@ async def test_eight_processes_that_add_the_same_file_are_one(
     reports = [json.loads((await process.communicate())[0]) for process in processes]
     assert sum(report["accepted"] for report in reports) == 5
     assert await rows(memory, "SELECT count(*), count(DISTINCT message_id) FROM memory.messages") == [(5, 5)]
-    assert await memory.unformed_sessions(agent_id="ada") == []
-    observed = [o.content for o in await memory.list(agent_id="ada", user_id="mia")]
+    assert await memory.conversations.unformed(agent_id="ada") == []
+    observed = [o.content for o in await memory.observations.list(agent_id="ada", user_id="mia")]
     assert len(observed) == len(set(observed)) > 0
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_error_of_the_model_says_that_the_messages_are_stored(memory: Memory, llm: Scripted) -> None:

@@ -19,9 +19,10 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import connect_once
+from memory_sql.db.models import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.roles import Roles, drop, make
-from memory_sql.db.tables import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
-from memory_sql.domain import Consolidation, Observation, Scope
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.scopes import Consolidation, Scope
 from memory_sql.errors import UnavailableError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
@@ -77,10 +78,10 @@ class Team:
     async def form(self, *names: str) -> None:
         for name in names:
             await self.talk(name)
-            await self.memory.form(agent_id="ada", session_id=name)
+            await self.memory.conversations.form(agent_id="ada", session_id=name)
 
     async def consolidate(self, user: str, kind: str) -> None:
-        await self.memory.consolidate(agent_id="ada", scope_id=await scope_id(self.memory, user, kind))
+        await self.memory.scopes.consolidate(agent_id="ada", scope_id=f"s{await scope_id(self.memory, user, kind)}")
 
 
 async def fill(url: str) -> None:
@@ -95,14 +96,14 @@ async def fill(url: str) -> None:
         for user in USERS:
             await memory.observe("The demo is on 20 April.", agent_id="ada", group_id="harbor", user_id=user)
         await memory.observe("Mia talks to another agent as well.", agent_id="bob", user_id="mia")
-        await memory.propagate(agent_id="ada")
+        await memory.scopes.propagate(agent_id="ada")
         await memory.search("demo", agent_id="ada", user_id="mia")
         for said in ("Where did I say the boats are?", "Thank you."):
             await memory.context(agent_id="ada", user_id="mia", message=said)
         await team.talk(UNFORMED)
     async with team.opened_on(url, Scripted(UnavailableError("timeout", "no answer in 60 s"))) as memory:
         with pytest.raises(UnavailableError):
-            await memory.form(agent_id="ada", session_id=UNFORMED)
+            await memory.conversations.form(agent_id="ada", session_id=UNFORMED)
 
 
 @pytest.fixture(scope="module")
@@ -125,24 +126,24 @@ async def copy(server_url: str, filled: str) -> AsyncIterator[str]:
 
 
 async def scope_id(memory: Memory, user: str, kind: str) -> int:
-    scopes = await memory.scopes(agent_id="ada", user_id=user)
-    return next(scope.ref.id for scope in scopes if scope.ref.kind == kind)
+    scopes = await memory.scopes.list(agent_id="ada", user_id=user)
+    return next(scope.ref.key for scope in scopes if scope.ref.kind == kind)
 
 
 async def all_scopes(memory: Memory) -> dict[int, Scope]:
-    found = [await memory.scopes(agent_id="ada", user_id=user) for user in USERS]
-    return {scope.ref.id: scope for scopes in found for scope in scopes}
+    found = [await memory.scopes.list(agent_id="ada", user_id=user) for user in USERS]
+    return {scope.ref.key: scope for scopes in found for scope in scopes}
 
 
 async def all_observations(memory: Memory) -> dict[str, Observation]:
     """The active ones."""
-    found = [await memory.list(agent_id="ada", user_id=user, limit=1000) for user in USERS]
+    found = [await memory.observations.list(agent_id="ada", user_id=user, limit=1000) for user in USERS]
     return {observation.id: observation for observations in found for observation in observations}
 
 
 async def all_versions(memory: Memory) -> dict[tuple[int, int], Consolidation]:
-    found = [await memory.history(agent_id="ada", user_id=user, limit=1000) for user in USERS]
-    return {(version.scope.id, version.version): version for versions in found for version in versions}
+    found = [await memory.scopes.history(agent_id="ada", user_id=user, limit=1000) for user in USERS]
+    return {(version.scope.key, version.version): version for versions in found for version in versions}
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ async def test_changes_of_a_text(filled: str, told: Memory) -> None:
     first, second = sorted(
         (v for v in (await all_versions(told)).values() if v.scope.owner_id == "mia"), key=lambda v: v.version
     )
-    scope = first.scope.id
+    scope = first.scope.key
     assert [(row["version"], row["words_before"], row["words"]) for row in rows] == [
         (1, 0, first.words),
         (2, first.words, second.words),
@@ -256,7 +257,7 @@ async def test_observations_per_week(filled: str, told: Memory) -> None:
     assert found == Counter(
         (monday(o.observed_at.date()), o.scope.kind) for o in (await all_observations(told)).values()
     )
-    assert sum(found.values()) == (await told.stats(agent_id="ada")).observations
+    assert sum(found.values()) == (await told.admin.stats(agent_id="ada")).observations
 
 
 def monday(day: date) -> date:
@@ -290,7 +291,7 @@ async def test_cost_and_failures_per_day(filled: str, told: Memory) -> None:
     by_kind: Counter[str] = Counter()
     for row in rows:
         by_kind[row["kind"]] += row["runs"]
-    stats = await told.stats(agent_id="ada")
+    stats = await told.admin.stats(agent_id="ada")
     assert by_kind.total() == sum(stats.runs.values())
     assert by_kind["consolidation"] == stats.consolidations
     assert [(row["day"], row["kind"]) for row in rows if row["failed"]] == [(date(2026, 3, 23), "formation")]
@@ -309,7 +310,7 @@ async def test_flow_to_wider_scopes(filled: str, told: Memory) -> None:
         by_outcome[row["outcome"]] += int(row["observations"])
     assert by_outcome == {row["outcome"]: row["n"] for row in judged}
     assert by_outcome["refused"] > 0
-    stats = await told.stats(agent_id="ada")
+    stats = await told.admin.stats(agent_id="ada")
     assert sum(row["stored"] for row in rows) == stats.propagated
 
 
@@ -358,7 +359,7 @@ async def assert_views_agree_with(memory: Memory, url: str, **absorbed_by: int |
     await assert_grain(url)
     await assert_v_observations_agrees_with(memory, url, absorbed_by)
     await assert_v_scope_timeline_agrees_with(memory, url)
-    waiting = {scope.ref.id: scope.pending for scope in (await all_scopes(memory)).values() if scope.pending}
+    waiting = {scope.ref.key: scope.pending for scope in (await all_scopes(memory)).values() if scope.pending}
     assert {row["scope_id"]: row["pending"] for row in await rows_of(url, "v_pending")} == waiting
 
 
@@ -378,7 +379,7 @@ async def assert_v_observations_agrees_with(memory: Memory, url: str, absorbed_b
 
 def covering(versions: Iterable[Consolidation], row: Row) -> int | None:
     """The live version whose range holds the observation."""
-    found = [v for v in versions if v.scope.id == row["scope_id"] and v.live and v.from_seq < row["seq"] <= v.to_seq]
+    found = [v for v in versions if v.scope.key == row["scope_id"] and v.live and v.from_seq < row["seq"] <= v.to_seq]
     assert len(found) <= 1
     return found[0].version if found else None
 
@@ -416,7 +417,7 @@ async def test_observation_that_waits_again_is_pending_until_a_later_version_tak
     assert (again["pending"], again["absorbed_by"], again["absorbed_at"]) == (True, None, None)
     await assert_views_agree_with(changing, copy, **{f"o{scope}-1": None})
 
-    written = await changing.consolidate(agent_id="ada", scope_id=scope)
+    written = await changing.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
     taken = await observation(copy, scope, 1)
     assert (taken["pending"], taken["absorbed_by"]) == (False, 3)
     await assert_views_agree_with(changing, copy, **{f"o{scope}-1": written.version})
@@ -439,7 +440,7 @@ async def test_superseded_observation_that_was_passed_over_is_in_no_version(copy
     assert (before["status"], before["pending"], before["absorbed_by"]) == ("superseded", False, None)
     await assert_views_agree_with(changing, copy)
 
-    written = await changing.consolidate(agent_id="ada", scope_id=scope)
+    written = await changing.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
     assert (await observation(copy, scope, 2))["absorbed_by"] is None
     await assert_views_agree_with(changing, copy, **{f"o{scope}-2": None})
     [head] = [row for row in await rows_of(copy, "v_scope_timeline") if row["scope_id"] == scope]

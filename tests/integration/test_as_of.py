@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
@@ -41,8 +42,8 @@ class Diary:
 async def shown(memory: Memory, **at: Any) -> tuple[Any, ...]:
     context = await memory.context(**MIA, message="tea coffee rum", retrieve=True, **at)
     found = await memory.search("tea coffee rum", **MIA, **at)
-    listed = await memory.list(**MIA, **at)
-    history = await memory.history(**MIA, **at)
+    listed = await memory.observations.list(**MIA, **at)
+    history = await memory.scopes.history(**MIA, **at)
     digests = [await memory.digest(**MIA, query=query, **at) for query in (None, "tea coffee rum")]
     return (
         [(part.element, part.sources) for part in context.parts],
@@ -68,35 +69,35 @@ async def test_past_is_shown_as_it_was(memory: Memory, diary: Diary) -> None:
     """Promise 6: through observations, texts, undoing, giving way and passing over."""
     await diary.turn(memory)
     tea = await memory.observe("tea", **MIA)
-    scope_id = tea.scope.id
+    scope_id = tea.scope.key
     await diary.turn(memory)
-    await memory.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("coffee", **MIA)
     await diary.turn(memory)
-    await memory.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
-    await memory.undo(**ADA, scope_id=scope_id)
+    await memory.scopes.undo(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
-    await memory.undo(**ADA, scope_id=scope_id)
+    await memory.scopes.undo(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("rum", **MIA)
-    await memory.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await diary.turn(memory)
     await memory.observe("water", **ADA, collective=True)
     await diary.turn(memory)
     gin = await memory.observe("tea and gin", **MIA)
     ale = await memory.observe("coffee and ale", **MIA)
     await diary.turn(memory)
-    await memory.quarantine(gin.id, **MIA)
+    await memory.observations.quarantine(gin.id, **MIA)
     await diary.turn(memory)
-    await memory.consolidate(**ADA, scope_id=scope_id)  # passes over what is set aside
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")  # passes over what is set aside
     await diary.turn(memory)
-    await memory.release(gin.id, **MIA)
+    await memory.observations.unquarantine(gin.id, **MIA)
     await diary.turn(memory)
-    await memory.consolidate(**ADA, scope_id=scope_id)  # which is an extra of this one
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")  # which is an extra of this one
     await diary.turn(memory)
-    await memory.update(ale.id, **MIA, text="coffee and stout")
+    await memory.observations.update(ale.id, **MIA, text="coffee and stout")
     await diary.turn(memory)
     for moment, then in diary.seen.items():
         assert await shown(memory, as_of=moment) == then, moment
@@ -119,8 +120,8 @@ async def test_status_of_then(memory: Memory, diary: Diary) -> None:
         at=diary.now,
     )
     after = await diary.turn(memory)
-    assert [(o.id, o.pending) for o in await memory.list(**MIA, as_of=before)] == [(tea.id, True)]
-    assert await memory.list(**MIA, as_of=after) == []
+    assert [(o.id, o.pending) for o in await memory.observations.list(**MIA, as_of=before)] == [(tea.id, True)]
+    assert await memory.observations.list(**MIA, as_of=after) == []
     (hit,) = (await memory.search("tea", **MIA, as_of=after)).results
     assert hit.observation.status == "archived"
     assert "tea" not in str(await memory.context(**MIA, as_of=after))
@@ -139,26 +140,26 @@ async def test_member_of_today_does_not_see_what_was_before_they_joined_by_askin
 async def test_what_was_forgotten_was_never_known(memory: Memory, diary: Diary) -> None:
     await memory.observe("tea", **MIA)
     tea = await memory.observe("rum", **MIA, tags=["rum"])
-    await memory.consolidate(**ADA, scope_id=tea.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=tea.scope.id)
     moment = await diary.turn(memory)
-    await memory.forget(**ADA, tag="rum")
+    await memory.forget(Selection(tag="rum"), **ADA)
     xml = str(await memory.context(**MIA, as_of=moment))
     assert "rum" not in xml
     assert "tea" in xml
-    assert [v.content for v in await memory.history(**MIA, as_of=moment)] == []
+    assert [v.content for v in await memory.scopes.history(**MIA, as_of=moment)] == []
 
 
 async def test_diff_between_moments(memory: Memory, diary: Diary) -> None:
     tea = await memory.observe("Tea.", **MIA)
     none = await diary.turn(memory)
-    await memory.consolidate(**ADA, scope_id=tea.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=tea.scope.id)
     one = await diary.turn(memory)
     await memory.observe("Rum.", **MIA)
-    await memory.consolidate(**ADA, scope_id=tea.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=tea.scope.id)
     two = await diary.turn(memory)
-    both = await memory.diff(**MIA, scope_id=tea.scope.id, from_version=none, to_version=two)
+    both = await memory.scopes.diff(**MIA, scope_id=tea.scope.id, from_version=none, to_version=two)
     assert (both.from_version, both.to_version) == (0, 2)
-    last = await memory.diff(**MIA, scope_id=tea.scope.id, from_version=one)
+    last = await memory.scopes.diff(**MIA, scope_id=tea.scope.id, from_version=one)
     assert [(s.change, s.text) for s in last.sentences] == [("kept", "Tea."), ("added", "Rum.")]
 
 
@@ -170,8 +171,8 @@ async def test_naive_moment_is_refused(memory: Memory) -> None:
 def test_as_of_on_the_command_line(database_url: str) -> None:
     to = ("--agent", "ada", "--user", "mia", "--url", database_url)
     kept = memory_sql("observe", "Tea.", *to, "--json").value
-    assert memory_sql("list", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
-    assert len(memory_sql("list", *to, "--as-of", kept["created_at"], "--json").rows) == 1
+    assert memory_sql("observation", "list", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
+    assert len(memory_sql("observation", "list", *to, "--as-of", kept["created_at"], "--json").rows) == 1
     assert memory_sql("search", "tea", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
     assert "Tea" not in memory_sql("context", *to, "--as-of", "2020-01-01T00:00:00Z").out
-    assert "ISO 8601" in memory_sql("history", *to, "--as-of", "yesterday", code=1).err
+    assert "ISO 8601" in memory_sql("scope", "history", *to, "--as-of", "yesterday", code=1).err

@@ -20,10 +20,10 @@ from benchmarks.recall.run import measure
 from benchmarks.recall.systems import SYSTEMS
 from benchmarks.server import fresh_database, plain_url
 from benchmarks.wire import counted
-from memory_sql import memory as memory_module
 from memory_sql.config import Settings
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
+from memory_sql.retrieval import search as search_module
 
 SAID = (
     "I planted tomatoes behind the shed.",
@@ -62,7 +62,7 @@ async def test_turns_are_added_as_messages_of_their_sessions(dataset: Dataset, m
         agent_id=OWN_AGENT, user_id="conv-1", session_id="conv-1/1",
     )  # fmt: skip
     assert (again.accepted, again.duplicates) == (0, 1)
-    assert (await memory.stats(agent_id=OWN_AGENT)).messages == 3
+    assert (await memory.admin.stats(agent_id=OWN_AGENT)).messages == 3
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Weights:
 async def test_ablation_asks_the_search_of_memory_without_one_weight(
     dataset: Dataset, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = vars(memory_module)["search"]
+    original = vars(search_module)["search"]
 
     async def search(*arguments: Any, weights: Weights, **named: Any) -> Any:
         return await original(*arguments, **named) if weights.words else ([], [])
 
-    monkeypatch.setattr(memory_module, "search", search)
-    monkeypatch.setitem(sys.modules, "memory_sql.ranking", SimpleNamespace(Weights=Weights))
+    monkeypatch.setattr(search_module, "search", search)
+    monkeypatch.setitem(sys.modules, "memory_sql.domain.query", SimpleNamespace(Weights=Weights))
     (found,) = await ablate("ours", ["all"], dataset, server_url)
     assert (found.field, found.value, found.neutral) == ("words", 1.5, 0)
     assert {change.points for change in found.changes.values()} == {-100}
@@ -91,11 +91,11 @@ async def test_crowd_is_as_the_library_would_have_left_it(server_url: str) -> No
         crowd = await Crowd.of(connection)
         people = [*await crowd.add("user", 2, 30), *await crowd.add("giant", 1, 60)]
         await connection.close()
-        assert list(await memory.verify()) == []
-        scopes = await memory.scopes(agent_id=AGENT, user_id=people[1].user_id)
-        assert [(s.ref.id, s.observations, s.pending) for s in scopes] == [(people[1].scope_id, 30, 5)]
+        assert list(await memory.admin.verify()) == []
+        scopes = await memory.scopes.list(agent_id=AGENT, user_id=people[1].user_id)
+        assert [(s.ref.key, s.observations, s.pending) for s in scopes] == [(people[1].scope_id, 30, 5)]
         found = await memory.search(commonest(4), agent_id=AGENT, user_id=people[2].user_id)
-        assert {hit.observation.scope.id for hit in found.results} == {people[2].scope_id}
+        assert {hit.observation.scope.key for hit in found.results} == {people[2].scope_id}
 
 
 async def test_wire_counts_what_a_client_sends(server_url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import MaintainResult, Trimmed
+from memory_sql.domain.results import MaintainResult, Trimmed
 from memory_sql.errors import NotFoundError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
@@ -32,15 +32,15 @@ async def notes(memory: Memory, count: int, **whose: Any) -> list[str]:
 
 
 async def active(memory: Memory, **whose: Any) -> set[str]:
-    return {each.id for each in await memory.list(**(whose or MIA))}
+    return {each.id for each in await memory.observations.list(**(whose or MIA))}
 
 
 async def test_without_a_budget_nothing_goes(memory: Memory) -> None:
     await notes(memory, 3)
     await memory.configure(**ADA, store_items=1)
-    assert await memory.trim(**ADA) == Trimmed()
+    assert await memory.work.trim(**ADA) == Trimmed()
     with pytest.raises(NotFoundError):
-        await memory.trim(agent_id="bob")
+        await memory.work.trim(agent_id="bob")
 
 
 async def test_each_scope_keeps_as_much_as_the_agents_budget(memory: Memory) -> None:
@@ -48,22 +48,22 @@ async def test_each_scope_keeps_as_much_as_the_agents_budget(memory: Memory) -> 
     elsewhere = await notes(memory, 5, agent_id="bob", user_id="mia")
     facts = [await memory.observe(f"Home is {n}.", **MIA, fact_key=f"home{n}") for n in range(2)]
     await memory.configure(**ADA, retention="budget", store_note_items=3, store_items=4)
-    would = await memory.trim(**ADA, dry_run=True)
+    would = await memory.work.trim(**ADA, dry_run=True)
     assert await active(memory) == {*mine, *(fact.id for fact in facts)}
     assert would == Trimmed(evicted={"note": 3}, scopes=(1,), dry_run=True)
-    assert await memory.trim(**ADA) == would.model_copy(update={"dry_run": False})
+    assert await memory.work.trim(**ADA) == would.model_copy(update={"dry_run": False})
     assert await active(memory) == {*mine[3:], *(fact.id for fact in facts)}
     assert await active(memory, **JONAS) == set(theirs)
     assert await active(memory, agent_id="bob", user_id="mia") == set(elsewhere)
-    assert await memory.trim(**ADA) == Trimmed()
-    assert await memory.verify() == []
+    assert await memory.work.trim(**ADA) == Trimmed()
+    assert await memory.admin.verify() == []
 
 
 async def test_what_is_evicted_is_kept_but_not_shown(memory: Memory) -> None:
     gone, _, _ = await notes(memory, 3)
     await memory.configure(**ADA, retention="budget", store_items=2)
-    await memory.trim(**ADA)
-    assert (await memory.get(gone, **MIA)).status == "evicted"
+    await memory.work.trim(**ADA)
+    assert (await memory.observations.get(gone, **MIA)).status == "evicted"
     assert gone not in (await memory.context(**MIA)).sources
     retrieved = await memory.context(**MIA, message="Do you remember the boat?", retrieve=True)
     assert gone not in retrieved.sources
@@ -76,7 +76,7 @@ async def test_what_is_evicted_is_kept_but_not_shown(memory: Memory) -> None:
     assert await rows(memory, "SELECT scope_id, seq, kind, actor, detail FROM memory.events") == [
         (1, 1, "status", None, {"from": "active", "to": "evicted", "why": "budget"})
     ]
-    assert len(await memory.list(**MIA, as_of=memory.now())) == 2
+    assert len(await memory.observations.list(**MIA, as_of=memory.now())) == 2
     again = await memory.observe("Boat 0.", **MIA)
     assert again.id != gone
 
@@ -88,15 +88,15 @@ async def test_what_is_pinned_disputed_or_held_stays(memory: Memory) -> None:
     disputed = await memory.observe("Eats meat.", **MIA)
     held = await memory.observe("Owes 300.", **MIA)
     plain = await memory.observe("Likes tea.", **MIA)
-    await memory.dispute(disputed.id, **MIA)
-    hold = await memory.hold(**ADA, observation_id=held.id)
+    await memory.observations.dispute(disputed.id, **MIA)
+    hold = await memory.holds.place(**ADA, observation_id=held.id)
     stays = {pinned.id, tagged.id, disputed.id}
-    assert await memory.trim(**ADA) == Trimmed(evicted={"note": 1}, scopes=(1,), over=(1,))
+    assert await memory.work.trim(**ADA) == Trimmed(evicted={"note": 1}, scopes=(1,), over=(1,))
     assert await active(memory) == {*stays, held.id}
-    await memory.release_hold(hold, **ADA)
-    assert (await memory.trim(**ADA)).evicted == {"note": 1}
+    await memory.holds.release(hold, **ADA)
+    assert (await memory.work.trim(**ADA)).evicted == {"note": 1}
     assert await active(memory) == stays
-    assert (await memory.get(plain.id, **MIA)).status == "evicted"
+    assert (await memory.observations.get(plain.id, **MIA)).status == "evicted"
 
 
 async def test_holds_of_every_kind_protect(memory: Memory) -> None:
@@ -107,11 +107,11 @@ async def test_holds_of_every_kind_protect(memory: Memory) -> None:
     in_session = await memory.observe("In a session.", **MIA, session_id="court")
     of_alias = await memory.observe("A visitor's.", **ADA, user_id="visitor")
     nobodys = await memory.observe("Nobody's.", **ADA, user_id="kim")
-    await memory.merge_users(**ADA, user_id="visitor", into_user_id="jonas")
-    await memory.hold(**ADA, group_id="harbor")
-    await memory.hold(**ADA, user_id="jonas")
-    await memory.hold(**ADA, session_id="court")
-    trimmed = await memory.trim(**ADA)
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="jonas")
+    await memory.holds.place(**ADA, group_id="harbor")
+    await memory.holds.place(**ADA, user_id="jonas")
+    await memory.holds.place(**ADA, session_id="court")
+    trimmed = await memory.work.trim(**ADA)
     assert trimmed.evicted == {"note": 1}
     assert len(trimmed.over) == 4
     evicted = await rows(memory, "SELECT observation_id FROM memory.v_observations WHERE status <> 'active'")
@@ -126,18 +126,18 @@ async def test_what_waits_and_goes_is_passed_over_and_due_is_counted_anew(databa
     ) as memory:
         first = await notes(memory, 3)
         scope_id = 1
-        assert (await memory.stats(**ADA)).due_scopes == 1
-        await memory.trim(**ADA)
-        assert (await memory.stats(**ADA)).due_scopes == 0
-        assert (await memory.stats(**ADA)).pending == 2
+        assert (await memory.admin.stats(**ADA)).due_scopes == 1
+        await memory.work.trim(**ADA)
+        assert (await memory.admin.stats(**ADA)).due_scopes == 0
+        assert (await memory.admin.stats(**ADA)).pending == 2
         llm.then("Mia has two boats.")
-        assert (await memory.consolidate(**ADA, scope_id=scope_id)).absorbed == 2
+        assert (await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")).absorbed == 2
         assert await rows(memory, "SELECT seq, repend FROM memory.observation_states") == [(1, True)]
         await memory.observe("Boat 9.", **MIA)
-        await memory.trim(**ADA)  # of what the text holds
+        await memory.work.trim(**ADA)  # of what the text holds
         assert await active(memory) == {first[2], "o1-4"}
         assert "Mia has two boats." in str(await memory.context(**MIA))
-        assert await memory.verify() == []
+        assert await memory.admin.verify() == []
 
 
 async def test_eviction_during_a_consolidation_changes_nothing_of_what_that_reads(
@@ -147,20 +147,20 @@ async def test_eviction_during_a_consolidation_changes_nothing_of_what_that_read
     await memory.configure(**ADA, retention="budget", store_items=1)
 
     async def meanwhile() -> str:
-        await memory.trim(**ADA)
+        await memory.work.trim(**ADA)
         return "Mia has boats."
 
     llm.then(lambda _request: meanwhile())
-    assert (await memory.consolidate(**ADA, scope_id=1)).absorbed == 3
+    assert (await memory.scopes.consolidate(**ADA, scope_id=f"s{1}")).absorbed == 3
     assert len(await active(memory)) == 1
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 async def test_many_go_in_bounded_transactions(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(retention="budget", store_items=1, trim_batch=2)) as memory:
         await notes(memory, 6)
         with statements(memory) as seen:
-            trimmed = await memory.trim(**ADA)
+            trimmed = await memory.work.trim(**ADA)
         assert trimmed == Trimmed(evicted={"note": 5}, scopes=(1,))
         assert sum("FOR NO KEY UPDATE" in statement for statement in seen) == 3
         assert len(await active(memory)) == 1
@@ -173,13 +173,13 @@ async def test_maintenance_trims_those_whose_retention_is_by_budget(database_url
             await notes(memory, 4, **whose)
         for agent in ("ada", "eve", "kim"):
             await memory.configure(agent_id=agent, retention="budget")
-        assert await memory.maintain(agent_id="bob") == MaintainResult(messages=0, complete=True)
-        assert await memory.maintain(agent_id="kim") == MaintainResult(messages=0, evicted=3, complete=True)
-        assert await memory.maintain(limit=5) == MaintainResult(messages=0, evicted=5, complete=False)
+        assert await memory.work.maintain(agent_id="bob") == MaintainResult(messages=0, complete=True)
+        assert await memory.work.maintain(agent_id="kim") == MaintainResult(messages=0, evicted=3, complete=True)
+        assert await memory.work.maintain(limit=5) == MaintainResult(messages=0, evicted=5, complete=False)
         assert [len(await active(memory, **whose)) for whose in agents] == [1, 4, 2, 1]
-        assert await memory.maintain() == MaintainResult(messages=0, evicted=1, complete=True)
-        assert await memory.maintain() == MaintainResult(messages=0, complete=True)
-        assert await memory.verify() == []
+        assert await memory.work.maintain() == MaintainResult(messages=0, evicted=1, complete=True)
+        assert await memory.work.maintain() == MaintainResult(messages=0, complete=True)
+        assert await memory.admin.verify() == []
 
 
 async def test_agents_without_budgets_cost_maintenance_one_look(database_url: str, llm: Scripted) -> None:
@@ -188,7 +188,7 @@ async def test_agents_without_budgets_cost_maintenance_one_look(database_url: st
         await notes(memory, 3)
         await memory.configure(**ADA, retention="none")
         with statements(memory) as sent:
-            assert (await memory.maintain()).evicted == 0
+            assert (await memory.work.maintain()).evicted == 0
         assert len([one for one in sent if "memory.agents" in one]) == 1
         assert not [one for one in sent if "memory.observations" in one]
         await memory.configure(**ADA, retention=None)
@@ -198,17 +198,22 @@ async def test_agents_without_budgets_cost_maintenance_one_look(database_url: st
 
 
 def test_command(database_url: str) -> None:
-    def run(command: str, *args: object, **options: Any) -> Any:
-        return memory_sql(command, *args, "--agent", "ada", "--url", database_url, **options)
+    def run(*args: object, **options: Any) -> Any:
+        return memory_sql(*args, "--agent", "ada", "--url", database_url, **options)
 
     for n in range(3):
         run("observe", f"Boat {n}.", "--user", "mia")
-    assert run("trim").out == "nothing to evict\n"
-    run("settings", "--set", "retention=budget", "--set", "store_note_items=1")
-    assert run("trim", "--dry-run").out == "would evict 2 notes from 1 scope\n"
-    assert run("trim", "--json").value == {"evicted": {"note": 2}, "scopes": [1], "over": [], "dry_run": False}
+    assert run("work", "trim").out == "nothing to evict\n"
+    run("configure", "--set", "retention=budget", "--set", "store_note_items=1")
+    assert run("work", "trim", "--dry-run").out == "would evict 2 notes from 1 scope\n"
+    assert run("work", "trim", "--json").value == {
+        "evicted": {"note": 2},
+        "scopes": ["s1"],
+        "over": [],
+        "dry_run": False,
+    }
     run("observe", "Boat 4.", "--user", "mia")
-    assert run("maintain").out == "0 messages lost their texts, 1 observation evicted\n"
-    run("hold", "--observation", "o1-4")
-    run("settings", "--set", "store_note_items=0")
-    assert run("trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"
+    assert run("work", "maintain").out == "0 messages lost their texts, 1 observation evicted\n"
+    run("hold", "place", "--observation", "o1-4")
+    run("configure", "--set", "store_note_items=0")
+    assert run("work", "trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"

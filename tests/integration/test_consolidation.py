@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from memory_sql import consolidation
 from memory_sql.config import Settings
-from memory_sql.domain import Contradiction, Usage
+from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.domain.results import Usage
+from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY
@@ -24,7 +25,7 @@ async def remember(memory: Memory, *texts: str) -> int:
     """The id of Mia's scope, which now holds these."""
     for text in texts:
         observation = await memory.observe(text, **MIA)
-    return observation.scope.id
+    return observation.scope.key
 
 
 def material(request: Request[Any]) -> ConsolidationTask:
@@ -38,7 +39,7 @@ async def head(memory: Memory) -> tuple[Any, ...]:
 
 
 async def pending(memory: Memory) -> list[str]:
-    return [o.content for o in await memory.list(**MIA) if o.pending]
+    return [o.content for o in await memory.observations.list(**MIA) if o.pending]
 
 
 async def test_consolidation_absorbs_exactly_what_it_read(memory: Memory, llm: Scripted) -> None:
@@ -55,9 +56,9 @@ async def test_consolidation_absorbs_exactly_what_it_read(memory: Memory, llm: S
         return "One, two and three."
 
     llm.then(more, look)
-    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    result = await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (result.version, result.absorbed, result.content) == (2, 3, "One, two and three.")
-    history = await memory.history(**MIA)
+    history = await memory.scopes.history(**MIA)
     assert [(v.version, v.base, v.from_seq, v.to_seq, v.content) for v in history] == [
         (2, 1, 2, 3, "One, two and three."), (1, 0, 0, 2, "One and two."),
     ]  # fmt: skip
@@ -66,9 +67,9 @@ async def test_consolidation_absorbs_exactly_what_it_read(memory: Memory, llm: S
 
 async def test_observations_are_shown_in_the_order_of_their_time(memory: Memory, llm: Scripted) -> None:
     await memory.observe("later", **MIA, observed_at=MONDAY.replace(hour=12))
-    scope_id = (await memory.observe("earlier", **MIA, observed_at=MONDAY)).scope.id
+    scope_id = (await memory.observe("earlier", **MIA, observed_at=MONDAY)).scope.key
     llm.then("Both.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert [item.text for item in material(llm.requests[0]).observations] == ["earlier", "later"]
     assert llm.requests[0].model == "gpt-5.1"  # R018
 
@@ -76,7 +77,7 @@ async def test_observations_are_shown_in_the_order_of_their_time(memory: Memory,
 async def test_version_is_two_rows_however_many_observations_it_absorbs(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, *(f"fact {n}" for n in range(60)))
     llm.then("Sixty facts.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await rows(memory, "SELECT count(*) FROM memory.consolidations") == [(1,)]
     assert await rows(memory, "SELECT count(*) FROM memory.observation_states") == [(0,)]
 
@@ -90,7 +91,7 @@ async def test_threshold_makes_a_scope_due(memory: Memory, llm: Scripted) -> Non
     (result,) = (await memory.run_due()).consolidated
     assert (result.version, result.absorbed) == (1, 10)
     assert (await memory.run_due()).consolidated == ()
-    assert [v.reason for v in await memory.history(**MIA)] == ["threshold"]
+    assert [v.reason for v in await memory.scopes.history(**MIA)] == ["threshold"]
 
 
 @pytest.mark.parametrize(
@@ -111,23 +112,23 @@ async def test_failed_consolidation_loses_nothing(
     old = "A long text. " * 20
     scope_id = await remember(memory, "one")
     llm.then(old)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "two")
     llm.then(*answers)
     with pytest.raises(error):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await head(memory) == (old.strip(), 1, 1, 2)
     assert await pending(memory) == ["two"]
     failed = await rows(memory, "SELECT error_code, input_tokens FROM memory.runs WHERE state = 'failed'")
     assert [row[0] for row in failed] == [code]
     llm.then(old + "And two.")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).version == 2
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).version == 2
 
 
 async def test_text_that_is_too_long_is_asked_for_once_more(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one")
     llm.then("word " * 501, "Short enough.")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).content == "Short enough."
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "Short enough."
     assert "501 words" in llm.requests[1].instructions
     assert await rows(memory, "SELECT input_tokens, output_tokens FROM memory.runs") == [(200, 20)]
 
@@ -136,7 +137,7 @@ async def test_text_that_is_too_long_is_asked_for_once_more(memory: Memory, llm:
 async def test_late_version_is_refused_when_the_scope_has_moved_on(memory: Memory, llm: Scripted, change: str) -> None:
     scope_id = await remember(memory, "one")
     llm.then("First.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "two")
 
     async def overtaken(_: Request[Any]) -> str:
@@ -145,7 +146,7 @@ async def test_late_version_is_refused_when_the_scope_has_moved_on(memory: Memor
 
     llm.then(overtaken)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (await head(memory))[0] == "First."
     assert await pending(memory) == ["two"]
     assert await rows(memory, "SELECT error_code FROM memory.runs WHERE state = 'failed'") == [("stale",)]
@@ -154,7 +155,7 @@ async def test_late_version_is_refused_when_the_scope_has_moved_on(memory: Memor
 async def test_only_one_of_many_workers_consolidates(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one", "two")
     llm.then("One and two.")
-    calls = [memory.consolidate(agent_id="ada", scope_id=scope_id) for _ in range(8)]
+    calls = [memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}") for _ in range(8)]
     results = await asyncio.gather(*calls, return_exceptions=True)
     done = [r for r in results if not isinstance(r, BaseException) and r.version]
     assert len(done) == 1
@@ -172,12 +173,12 @@ async def test_row_set_aside_is_passed_over_and_absorbed_once_it_is_back(memory:
     )
     await rows(memory, set_status, status="archived")
     llm.then("One and three.")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 2
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 2
     assert await pending(memory) == []
     await rows(memory, set_status, status="active")
     assert await pending(memory) == ["two"]
     llm.then("One, two and three.")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 1
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 1
     assert await rows(memory, "SELECT version, from_seq, to_seq, extra_seqs FROM memory.consolidations ORDER BY 1") == [
         (1, 0, 3, []), (2, 3, 3, [2]),
     ]  # fmt: skip
@@ -204,7 +205,7 @@ async def test_inactive_or_unconsolidated_scope_is_left_alone(memory: Memory) ->
     scope_id = await remember(memory, *(f"fact {n}" for n in range(12)))
     for change in ("is_active = false", "is_active = true, consolidate = false"):
         await rows(memory, f"UPDATE memory.scopes SET {change}")  # noqa: S608 (the changes stand above)
-        assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).version is None
+        assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).version is None
         assert (await memory.run_due()).consolidated == ()
 
 
@@ -212,19 +213,19 @@ async def test_batches_are_absorbed_one_version_each(database_url: str, llm: Scr
     async with Memory(database_url, llm, Settings(consolidation_batch=2)) as memory:
         scope_id = await remember(memory, "one", "two", "three")
         llm.then("Two.", "Three.")
-        assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 3
-        assert [(v.from_seq, v.to_seq) for v in await memory.history(**MIA)] == [(2, 3), (0, 2)]
+        assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 3
+        assert [(v.from_seq, v.to_seq) for v in await memory.scopes.history(**MIA)] == [(2, 3), (0, 2)]
 
 
 async def test_nothing_pending_and_nothing_there(memory: Memory) -> None:
     with pytest.raises(NotFoundError):
-        await memory.consolidate(agent_id="ada", scope_id=1)
+        await memory.scopes.consolidate(agent_id="ada", scope_id="s1")
     scope_id = await remember(memory, "one")
     with pytest.raises(NotFoundError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id + 1)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id + 1}")
     await memory.observe("x", agent_id="bob", user_id="mia")
     with pytest.raises(NotFoundError):
-        await memory.consolidate(agent_id="bob", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="bob", scope_id=f"s{scope_id}")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ async def test_nothing_pending_and_nothing_there(memory: Memory) -> None:
 async def test_what_was_written_never_changes(memory: Memory, llm: Scripted, change: str) -> None:
     scope_id = await remember(memory, "one")
     llm.then("One.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     with pytest.raises(MemorySQLError):
         await rows(memory, change)
 
@@ -248,11 +249,11 @@ async def test_marks_around_the_material_do_not_get_into_the_text(memory: Memory
     """Seen with a small model."""
     scope_id = await remember(memory, "one")
     llm.then(lambda request: f"--- {request.boundary} begin text\nOne \\u003c 2.\n--- {request.boundary} end text")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).content == "One < 2."
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "One < 2."
     await remember(memory, "two")
     llm.then(lambda request: f"--- {request.boundary} begin text")
     with pytest.raises(GuardError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
 def consolidated(text: str, *contradictions: tuple[Any, ...]) -> str:
@@ -271,15 +272,15 @@ async def statuses(memory: Memory) -> list[tuple[Any, ...]]:
 async def test_what_is_contradicted_gives_way_and_is_told_as_such(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "The meeting is in the hall.", "Mia sails.", "The meeting is in the yard.")
     llm.then(consolidated("Mia sails. They meet in the yard.", (3, 1, "in the hall", "in the yard")))
-    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    result = await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (result.absorbed, result.superseded, result.content) == (3, 1, "Mia sails. They meet in the yard.")
     assert await statuses(memory) == [(1, "superseded", 3)]
-    assert [o.content for o in await memory.list(**MIA)] == ["The meeting is in the yard.", "Mia sails."]
+    assert [o.content for o in await memory.observations.list(**MIA)] == ["The meeting is in the yard.", "Mia sails."]
     assert [h.observation.content for h in (await memory.search("meeting", **MIA)).results] == [
         "The meeting is in the yard."
     ]
-    assert (await memory.get(f"o{scope_id}-1", **MIA)).status == "superseded"
-    (version,) = await memory.history(**MIA)
+    assert (await memory.observations.get(f"o{scope_id}-1", **MIA)).status == "superseded"
+    (version,) = await memory.scopes.history(**MIA)
     assert version.contradictions == (Contradiction(newer=3, older=1, was="in the hall", now="in the yard"),)
     assert await rows(memory, "SELECT kind, seq, version, run_id, detail FROM memory.events") == [
         ("status", 1, 1, result.run_id, {"from": "active", "to": "superseded", "by": 3})
@@ -288,18 +289,18 @@ async def test_what_is_contradicted_gives_way_and_is_told_as_such(memory: Memory
     assert await rows(memory, shown) == [
         (1, True, f"o{scope_id}-3", f"o{scope_id}-1", "in the hall", "in the yard", "superseded")
     ]
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_text_so_far_may_be_what_is_contradicted(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "The meeting is in the hall.")
     llm.then("They meet in the hall.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "The meeting is in the yard.")
     llm.then(consolidated("They meet in the yard.", (1, None, "in the hall", "in the yard")))
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 0
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 0
     assert await statuses(memory) == []
-    assert (await memory.history(**MIA))[0].contradictions == (
+    assert (await memory.scopes.history(**MIA))[0].contradictions == (
         Contradiction(newer=2, older=None, was="in the hall", now="in the yard"),
     )
 
@@ -307,9 +308,9 @@ async def test_text_so_far_may_be_what_is_contradicted(memory: Memory, llm: Scri
 async def test_numbers_of_the_prompt_are_those_of_its_order(memory: Memory, llm: Scripted) -> None:
     """They are shown by their times; stored is what each is called in the scope."""
     await memory.observe("It is blue now.", **MIA, observed_at=MONDAY + timedelta(hours=1))
-    scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.id
+    scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.key
     llm.then(consolidated("It is blue.", (2, 1)))
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await statuses(memory) == [(2, "superseded", 1)]
 
 
@@ -330,9 +331,9 @@ async def test_contradiction_that_cannot_be_is_refused_and_the_text_kept(
 ) -> None:
     scope_id = await remember(memory, "one", "two", "three")
     llm.then(consolidated("One, two, three.", named))
-    result = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    result = await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (result.content, result.superseded) == ("One, two, three.", 0)
-    assert (await statuses(memory), (await memory.history(**MIA))[0].contradictions) == ([], ())
+    assert (await statuses(memory), (await memory.scopes.history(**MIA))[0].contradictions) == ([], ())
     assert await rows(memory, "SELECT refused FROM memory.runs") == [({reason: 1},)]
 
 
@@ -341,20 +342,20 @@ async def test_model_that_contradicts_everything_leaves_the_last_word(memory: Me
     scope_id = await remember(memory, *(f"fact {n}" for n in range(1, 6)))
     everything = [(newer, older) for newer in range(1, 6) for older in range(1, 6)]
     llm.then(consolidated("Nothing is true.", *everything))
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 4
-    assert [o.content for o in await memory.list(**MIA)] == ["fact 5"]
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 4
+    assert [o.content for o in await memory.observations.list(**MIA)] == ["fact 5"]
     assert await rows(memory, "SELECT refused FROM memory.runs") == [
         ({"contradicted_by_older": 15, "contradicted_twice": 6},)
     ]
-    assert (await memory.undo(agent_id="ada", scope_id=scope_id)).reinstated == 4
+    assert (await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")).reinstated == 4
     assert len(await pending(memory)) == 5
 
 
 async def test_undo_makes_what_gave_way_count_again(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "Amber.", "Blue.")
     llm.then(consolidated("Blue.", (2, 1)))
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.reinstated, undone.left_superseded) == (2, 1, 0)
     assert await pending(memory) == ["Blue.", "Amber."]
     assert await statuses(memory) == []
@@ -363,8 +364,8 @@ async def test_undo_makes_what_gave_way_count_again(memory: Memory, llm: Scripte
     ]
     assert await rows(memory, "SELECT live, older_status FROM memory.v_contradictions") == [(False, "active")]
     llm.then(consolidated("Blue.", (2, 1)))
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 1
-    assert list(await memory.verify()) == []
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 1
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_undo_makes_an_extra_that_gave_way_wait_again(memory: Memory, llm: Scripted) -> None:
@@ -372,14 +373,14 @@ async def test_undo_makes_an_extra_that_gave_way_wait_again(memory: Memory, llm:
     scope_id = await remember(memory, "one", "two", "three")
     await set_aside(memory, 2, "archived")
     llm.then("One and three.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_aside(memory, 2, "active")
     await remember(memory, "not two")
     llm.then(consolidated("One, three, not two.", (2, 1)))
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 1
-    await memory.undo(agent_id="ada", scope_id=scope_id)
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 1
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert await pending(memory) == ["not two", "two"]
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def set_aside(memory: Memory, seq: int, status: str) -> None:
@@ -397,9 +398,9 @@ async def set_aside(memory: Memory, seq: int, status: str) -> None:
 async def test_undo_leaves_what_somebody_changed_since(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one", "two", "three")
     llm.then(consolidated("Three.", (3, 1), (3, 2)))
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_aside(memory, 1, "archived")
-    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.reinstated, undone.left_superseded) == (1, 0)
     assert await statuses(memory) == [(1, "archived", None)]
 
@@ -408,13 +409,13 @@ async def test_undo_leaves_what_was_said_again_since(memory: Memory, llm: Script
     """Rule 9: the twin that is active stands for both, is what the older one gave way to, and the undo says so."""
     scope_id = await remember(memory, "Tea.", "Coffee.")
     llm.then(consolidated("Coffee.", (2, 1)))
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "Tea.")
-    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.reinstated, undone.left_superseded) == (0, 1)
     assert await statuses(memory) == [(1, "superseded", 3)]
     assert await pending(memory) == ["Tea.", "Coffee."]
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_what_was_set_aside_while_the_model_worked_is_not_superseded(memory: Memory, llm: Scripted) -> None:
@@ -425,7 +426,7 @@ async def test_what_was_set_aside_while_the_model_worked_is_not_superseded(memor
         return consolidated("Two.", (2, 1))
 
     llm.then(archived)
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).superseded == 0
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 0
     assert await statuses(memory) == [(1, "archived", None)]
 
 
@@ -438,15 +439,15 @@ async def test_late_answer_supersedes_nothing(memory: Memory, llm: Scripted) -> 
 
     llm.then(overtaken)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (await statuses(memory), await rows(memory, "SELECT * FROM memory.events")) == ([], [])
 
 
 async def test_quotes_are_short_and_clean(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one", "two")
     llm.then(consolidated("Two.", (2, 1, "very\n\x00 " * 100, "\\u003c")))
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    ((found,),) = [version.contradictions for version in await memory.history(**MIA)]
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    ((found,),) = [version.contradictions for version in await memory.scopes.history(**MIA)]
     assert (len(found.was or ""), found.now) == (200, "<")
     assert "\n" not in (found.was or "")
 
@@ -458,7 +459,7 @@ async def test_row_released_below_the_watermark_while_a_text_is_written_is_in_th
     scope_id = await remember(memory, "one", "two")
     await set_aside(memory, 1, "quarantined")
     llm.then("Two.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "three")
 
     async def released(_: Request[Any]) -> str:
@@ -466,8 +467,12 @@ async def test_row_released_below_the_watermark_while_a_text_is_written_is_in_th
         return "Two and three."
 
     llm.then(released, "All three.")
-    assert (await memory.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 2
-    assert [(v.version, v.from_seq, v.to_seq) for v in await memory.history(**MIA)] == [(3, 3, 3), (2, 2, 3), (1, 0, 2)]
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 2
+    assert [(v.version, v.from_seq, v.to_seq) for v in await memory.scopes.history(**MIA)] == [
+        (3, 3, 3),
+        (2, 2, 3),
+        (1, 0, 2),
+    ]
     assert await rows(memory, "SELECT extra_seqs FROM memory.consolidations WHERE version = 3") == [([1],)]
 
 
@@ -477,20 +482,20 @@ async def test_answer_is_too_late_when_the_same_version_number_stands_again_on_a
     """ABA: consolidated and undone meanwhile, the text and the watermark are as they were, the version isn't."""
     scope_id = await remember(memory, "one")
     llm.then("One.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "two")
 
     async def back_and_forth(_: Request[Any]) -> str:
         await rows(memory, "UPDATE memory.scopes SET lease_until = NULL")
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
-        await memory.undo(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+        await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         await rows(memory, "UPDATE memory.scopes SET fence = 2")  # as if the lease had never been lost
         return "Too late."
 
     llm.then(back_and_forth, "One and two.")
     before = await head(memory)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     after = await head(memory)
     assert (after[0], after[2:]) == (before[0], before[2:])
     assert await pending(memory) == ["two"]
@@ -502,7 +507,7 @@ async def wal_of_a_version(memory: Memory, user: str, observations: int) -> int:
         observed = await memory.observe(f"fact {n}", agent_id="ada", user_id=user)
     async with memory.database.transaction() as unit:
         key = (await rows(memory, "SELECT agent_key FROM memory.agents"))[0][0]
-        _, loaded = await consolidation.load(unit, "ada", key, observed.scope.id, memory.settings, MONDAY, "asked")
+        _, loaded = await consolidation.load(unit, "ada", key, observed.scope.key, memory.settings, MONDAY, "asked")
     assert loaded is not None
     assert len(loaded.inputs) == observations
     async with memory.database.statement() as unit:

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.contexts import static_layer
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.domain import ScopeText
+from memory_sql.db.queries.static_layer import static_layer
+from memory_sql.domain.scopes import ScopeText
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
@@ -55,7 +56,7 @@ async def test_scope_keeps_the_fifty_who_spoke_last(memory: Memory) -> None:
 async def test_name_is_gone_once_nothing_it_stood_by_is_left(memory: Memory) -> None:
     gone = await memory.observe("The gate mark is 4711.", **MIA, speaker="Quirin")
     await memory.observe("Tea.", **MIA, speaker="Mia")
-    await memory.forget(agent_id="ada", observation_id=gone.id)
+    await memory.forget(gone.id, agent_id="ada")
     assert await speakers_of(memory) == ("Mia",)
     assert await rows(memory, "SELECT count(*) FROM memory.scopes s WHERE s::text LIKE '%Quirin%'") == [(0,)]
 
@@ -65,8 +66,8 @@ async def test_name_goes_also_where_the_observation_stays_for_what_others_said(m
     for user, speaker in (("jonas", "Quirin"), ("mia", None)):
         await memory.observe("Ship in April.", **HARBOR, user_id=user, speaker=speaker)
     assert await speakers_of(memory, "group:harbor") == ("Quirin",)
-    await memory.forget(agent_id="ada", user_id="jonas")
-    assert [kept.content for kept in await memory.list(**MIA)] == ["Ship in April."]
+    await memory.forget(Selection(user_id="jonas"), agent_id="ada")
+    assert [kept.content for kept in await memory.observations.list(**MIA)] == ["Ship in April."]
     assert await speakers_of(memory, "group:harbor") == ()
 
 
@@ -93,7 +94,7 @@ async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) 
     assert sum(len(part.sources) for part in context.parts) <= 3
     await memory.configure(agent_id="ada", pending_max=None, context_order="collective,group", context_max_tokens=50)
     assert str(await memory.context(**MIA)) == "<MemoryContext/>"
-    assert (await memory.agent_settings(agent_id="ada"))["context_order"] == ["collective", "group"]
+    assert (await memory.admin.settings(agent_id="ada"))["context_order"] == ["collective", "group"]
     await memory.configure(agent_id="ada", context_order=None)
     assert (await memory.context(**MIA)).tokens <= 50
     assert (await memory.context(**MIA)).truncated
@@ -141,15 +142,15 @@ def test_command_line_gives_budget_and_layout(database_url: str) -> None:
 
 
 async def test_lines_of_the_prompt_lead_to_their_history(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     llm.then("Mia drinks tea.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Coffee.", **MIA)
     [part] = (await memory.context(**MIA)).parts
     assert part.scope is not None
-    versions = await memory.history(**MIA, scope_id=part.scope.id)
+    versions = await memory.scopes.history(**MIA, scope_id=part.scope.id)
     assert [v.content for v in versions if v.version == part.version] == ["Mia drinks tea."]
-    assert (await memory.get(part.lines[0].id, **MIA)).content == "Coffee."
+    assert (await memory.observations.get(part.lines[0].id, **MIA)).content == "Coffee."
 
 
 # Where it reads
@@ -187,7 +188,7 @@ async def test_replica_is_read_and_the_primary_written(
     for chosen, url in ((settings, walled_database), (Settings(llm="offline", read_url=walled_database), None)):
         async with Memory(database_url, Scripted(), chosen, read_url=url) as both:
             new = await both.observe("The gate is open, says the primary.", **MIA)
-            assert (await both.get(new.id, **MIA)).content.endswith("primary.")
+            assert (await both.observations.get(new.id, **MIA)).content.endswith("primary.")
             assert "replica" in str(await both.context(**MIA))
             [hit] = (await both.search("gate", **MIA)).results
             assert hit.observation.content.endswith("replica.")

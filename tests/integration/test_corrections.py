@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
-from memory_sql.domain import Observation
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, HeldError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
@@ -35,13 +36,13 @@ def parrot() -> Parrot:
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
     async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=3)) as opened:
         yield opened
-        assert list(await opened.verify()) == []
+        assert list(await opened.admin.verify()) == []
 
 
 async def tell(memory: Memory) -> None:
     """Every scope's pending observations go into its text."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def texts(memory: Memory) -> dict[str, str | None]:
@@ -50,11 +51,11 @@ async def texts(memory: Memory) -> dict[str, str | None]:
 
 
 async def listed(memory: Memory, **who: Any) -> list[str]:
-    return [o.content for o in await memory.list(**(who or MIA))]
+    return [o.content for o in await memory.observations.list(**(who or MIA))]
 
 
 async def pending(memory: Memory) -> list[str]:
-    return [o.content for o in await memory.list(**MIA) if o.pending]
+    return [o.content for o in await memory.observations.list(**MIA) if o.pending]
 
 
 async def events(memory: Memory, kind: str) -> list[tuple[Any, ...]]:
@@ -73,9 +74,9 @@ async def spread(memory: Memory, child: Observation, *sources: Observation) -> N
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
             " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq, :whole FROM memory.agents",
             whole=len(sources) == 1,
-            scope_id=child.scope.id,
+            scope_id=child.scope.key,
             seq=int(child.id.partition("-")[2]),
-            from_scope=source.scope.id,
+            from_scope=source.scope.key,
             from_seq=int(source.id.partition("-")[2]),
         )
 
@@ -85,11 +86,11 @@ async def spread(memory: Memory, child: Observation, *sources: Observation) -> N
 
 async def test_correction_takes_the_place_of_what_it_corrects(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA, tags=["home"], metadata={"ticket": 7})
-    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.", **WHY)
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.", **WHY)
     assert (new.content, new.tags, new.metadata, new.status, new.pending) == (
         "Mia lives in Oslo.", ("home",), {"ticket": 7}, "active", True,
     )  # fmt: skip
-    was = await memory.get(old.id, **MIA)
+    was = await memory.observations.get(old.id, **MIA)
     assert (was.content, was.status, was.superseded_by, was.pending) == (old.content, "superseded", new.id, False)
     assert await listed(memory) == ["Mia lives in Oslo."]
     assert [hit.observation.id for hit in (await memory.search("lives", **MIA)).results] == [new.id]
@@ -102,11 +103,13 @@ async def test_correction_rests_on_the_word_of_who_corrects(memory: Memory) -> N
     """So it goes with that person, and what it had corrected stands again."""
     old = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
     await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
-    new = await memory.update(old.id, **JONAS, text="The crew sails at noon.", tags=["plan"], metadata={"by": "radio"})
+    new = await memory.observations.update(
+        old.id, **JONAS, text="The crew sails at noon.", tags=["plan"], metadata={"by": "radio"}
+    )
     assert (new.tags, new.metadata) == (("plan",), {"by": "radio"})
     said = "SELECT user_id FROM memory.evidence WHERE 'o' || scope_id || '-' || seq = :id"
     assert await rows(memory, said, id=new.id) == [("jonas",)]
-    await memory.forget(**JONAS)
+    await memory.forget(Selection(user_id="jonas"), **ADA)
     assert await rows(memory, "SELECT content FROM memory.observations") == [(old.content,)]
     assert (await rows(memory, "SELECT status FROM memory.observation_states"))[0] == ("active",)
 
@@ -114,7 +117,7 @@ async def test_correction_rests_on_the_word_of_who_corrects(memory: Memory) -> N
 async def test_correction_of_what_a_text_holds_is_told_whatever_the_threshold(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await tell(memory)
-    await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
     xml = str(await memory.context(**MIA))
     assert xml.index("Mia lives in Rome.") < xml.index("- Mia lives in Oslo. (just now)")
     done = await memory.run_due()
@@ -125,7 +128,7 @@ async def test_correction_of_what_a_text_holds_is_told_whatever_the_threshold(me
 
 async def test_correction_of_what_no_text_holds_waits_as_everything_does(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
-    await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
     assert (await memory.run_due()).consolidated == ()
     await tell(memory)
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
@@ -133,12 +136,12 @@ async def test_correction_of_what_no_text_holds_waits_as_everything_does(memory:
 
 async def test_correction_of_a_correction(memory: Memory) -> None:
     first = await memory.observe("Mia lives in Rome.", **MIA)
-    second = await memory.update(first.id, **MIA, text="Mia lives in Oslo.")
-    third = await memory.update(second.id, **MIA, text="Mia lives in Rome.")  # tea, coffee, tea
+    second = await memory.observations.update(first.id, **MIA, text="Mia lives in Oslo.")
+    third = await memory.observations.update(second.id, **MIA, text="Mia lives in Rome.")  # tea, coffee, tea
     assert await listed(memory) == ["Mia lives in Rome."]
     assert third.id not in (first.id, second.id)
     with pytest.raises(VersionError) as error:
-        await memory.update(first.id, **MIA, text="Mia lives in Bonn.")
+        await memory.observations.update(first.id, **MIA, text="Mia lives in Bonn.")
     assert error.value.by == second.id
     assert [detail for *_, detail in await events(memory, "correction")] == [{"by": second.id}, {"by": third.id}]
 
@@ -147,23 +150,23 @@ async def test_correction_of_a_correction(memory: Memory) -> None:
 async def test_forgetting_in_the_middle_of_a_line_of_corrections(memory: Memory, forgotten: tuple[str, ...]) -> None:
     """What the next one in line stands for stays corrected; only where none is left the wrong one stands again."""
     first = await memory.observe("first", **MIA)
-    second = await memory.update(first.id, **MIA, text="second", tags=["second"])
-    await memory.update(second.id, **MIA, text="third", tags=["third"])
+    second = await memory.observations.update(first.id, **MIA, text="second", tags=["second"])
+    await memory.observations.update(second.id, **MIA, text="third", tags=["third"])
     for tag in forgotten:
-        await memory.forget(**ADA, tag=tag)
+        await memory.forget(Selection(tag=tag), **ADA)
     stands = {"second": "third", "third": "second"}[forgotten[0]] if len(forgotten) == 1 else "first"
     assert await listed(memory) == [stands]
 
 
 async def test_what_stands_again_after_a_forgetting_is_written_down(memory: Memory) -> None:
     first = await memory.observe("tea", **MIA)
-    second = await memory.update(first.id, **MIA, text="coffee", tags=["second"])
+    second = await memory.observations.update(first.id, **MIA, text="coffee", tags=["second"])
     await memory.observe("Tea.", **MIA)
-    await memory.forget(**ADA, tag="second")
+    await memory.forget(Selection(tag="second"), **ADA)
     assert await listed(memory) == ["Tea."]  # what says the same is active by now (rule 9)
     third = await memory.observe("milk", **MIA)
-    fourth = await memory.update(third.id, **MIA, text="cream", tags=["fourth"])
-    await memory.forget(**ADA, tag="fourth")
+    fourth = await memory.observations.update(third.id, **MIA, text="cream", tags=["fourth"])
+    await memory.forget(Selection(tag="fourth"), **ADA)
     assert [(key, detail["to"]) for key, _, _, detail in await events(memory, "status")] == [
         (first.id, "superseded"),  # by the correction
         (first.id, "superseded"),  # still: by its twin
@@ -175,10 +178,10 @@ async def test_what_stands_again_after_a_forgetting_is_written_down(memory: Memo
 
 async def test_correction_may_change_the_case_alone(memory: Memory) -> None:
     old = await memory.observe("mia lives in rome", **MIA)
-    new = await memory.update(old.id, **MIA, text="Mia lives in Rome.")
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Rome.")
     assert await listed(memory) == ["Mia lives in Rome."]
     with pytest.raises(InputError):
-        await memory.update(new.id, **MIA, text="Mia lives in Rome.")
+        await memory.observations.update(new.id, **MIA, text="Mia lives in Rome.")
 
 
 async def test_correction_goes_with_what_the_old_one_was_made_of(memory: Memory) -> None:
@@ -187,8 +190,8 @@ async def test_correction_goes_with_what_the_old_one_was_made_of(memory: Memory)
     high = await memory.observe("A member hides a rubby.", **MIA, group_id="crew")
     await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
     await spread(memory, high, low)
-    new = await memory.update(high.id, **MIA, text="A member hides a ruby.")
-    marked = await memory.mark_private(low.id, **MIA)
+    new = await memory.observations.update(high.id, **MIA, text="A member hides a ruby.")
+    marked = await memory.observations.mark(low.id, **MIA, private=True)
     assert set(marked.retracted) == {high.id, new.id}
     assert await listed(memory) == ["Mia hides a ruby."]
 
@@ -196,7 +199,10 @@ async def test_correction_goes_with_what_the_old_one_was_made_of(memory: Memory)
 async def test_two_corrections_at_once_one_wins(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     done = await asyncio.gather(
-        *(memory.update(old.id, **MIA, text=f"Mia lives in {city}.") for city in ("Oslo", "Bonn", "Lima", "Kyiv")),
+        *(
+            memory.observations.update(old.id, **MIA, text=f"Mia lives in {city}.")
+            for city in ("Oslo", "Bonn", "Lima", "Kyiv")
+        ),
         return_exceptions=True,
     )
     assert sorted(type(one).__name__ for one in done) == ["Observation", *["VersionError"] * 3]
@@ -206,22 +212,25 @@ async def test_two_corrections_at_once_one_wins(memory: Memory) -> None:
 
 async def test_version_that_has_moved_on_is_refused(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
-    confirmed = await memory.confirm(old.id, **MIA, if_version=old.version)
+    confirmed = await memory.observations.confirm(old.id, **MIA, if_version=old.version)
     assert confirmed.version > old.version
     for change in (
-        partial(memory.update, text="x"), memory.confirm, memory.dispute, memory.mark_private,
-        partial(memory.supersede, new_id=old.id),
-    ):  # fmt: skip
+        partial(memory.observations.update, text="x"),
+        memory.observations.confirm,
+        memory.observations.dispute,
+        partial(memory.observations.mark, private=True),
+        partial(memory.observations.supersede, new_id=old.id),
+    ):
         with pytest.raises(VersionError) as error:
             await change(old.id, **MIA, if_version=old.version)
         assert error.value.found == confirmed.version
-    await memory.update(old.id, **MIA, text="Mia lives in Oslo.", if_version=confirmed.version)
+    await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.", if_version=confirmed.version)
 
 
 async def test_correction_joins_the_hosts_transaction(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     async with memory.database.transaction() as session:
-        new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.", session=session)
+        new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.", session=session)
         assert await session.scalar(sql("SELECT count(*) FROM memory.observations")) == 2
         await session.rollback()
     assert await listed(memory) == ["Mia lives in Rome."]
@@ -234,10 +243,10 @@ async def test_correction_joins_the_hosts_transaction(memory: Memory) -> None:
 
 async def test_consolidation_that_has_read_the_old_one_is_refused(memory: Memory, parrot: Parrot) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
-    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="Mia lives in Oslo.")
+    parrot.meanwhile = partial(memory.observations.update, old.id, **MIA, text="Mia lives in Oslo.")
     with pytest.raises(StaleError):
-        await memory.consolidate(**ADA, scope_id=old.scope.id)
-    await memory.consolidate(**ADA, scope_id=old.scope.id)
+        await memory.scopes.consolidate(**ADA, scope_id=old.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=old.scope.id)
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
 
 
@@ -246,7 +255,7 @@ async def test_due_consolidation_that_was_refused_is_done_again(memory: Memory, 
     await memory.observe("two", **MIA)
     await memory.observe("three", **MIA)
     await memory.observe("four", **MIA)
-    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="ONE AND A HALF")
+    parrot.meanwhile = partial(memory.observations.update, old.id, **MIA, text="ONE AND A HALF")
     failed = (await memory.run_due()).failed
     assert len(failed) == 1
     await rows(memory, "UPDATE memory.scopes SET due_at = now() - interval '1 hour' WHERE due_at IS NOT NULL")
@@ -257,55 +266,57 @@ async def test_due_consolidation_that_was_refused_is_done_again(memory: Memory, 
 async def test_formation_under_way_stands_beside_a_correction(memory: Memory, parrot: Parrot) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
-    parrot.meanwhile = partial(memory.update, old.id, **MIA, text="Mia lives in Oslo.")
-    await memory.form(**ADA, session_id="s")
+    parrot.meanwhile = partial(memory.observations.update, old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.conversations.form(**ADA, session_id="s")
     assert sorted(await listed(memory)) == ["I sail a sloop.", "Mia lives in Oslo."]
 
 
-@pytest.mark.parametrize("operation", ["mark_private", "quarantine"])
+@pytest.mark.parametrize("operation", ["mark", "quarantine"])
 async def test_work_that_was_shown_what_is_withdrawn_is_refused(memory: Memory, parrot: Parrot, operation: str) -> None:
     """Rule 6: a formation whose prompt held it, and a consolidation that has read it."""
     ruby = await memory.observe("Mia hides a ruby.", **MIA)
     await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
-    withdraw: Callable[..., Awaitable[Any]] = getattr(memory, operation)
+    withdraw: Callable[..., Awaitable[Any]] = getattr(memory.observations, operation)
+    if operation == "mark":
+        withdraw = partial(withdraw, private=True)
     parrot.meanwhile = partial(withdraw, ruby.id, **MIA)
     with pytest.raises(StaleError):
-        await memory.form(**ADA, session_id="s")
-    await memory.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     opal = await memory.observe("Mia hides an opal.", **MIA)
     parrot.meanwhile = partial(withdraw, opal.id, **MIA)
     with pytest.raises(StaleError):
-        await memory.consolidate(**ADA, scope_id=ruby.scope.id)
-    await memory.consolidate(**ADA, scope_id=ruby.scope.id)
+        await memory.scopes.consolidate(**ADA, scope_id=ruby.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=ruby.scope.id)
     text = (await texts(memory))["u:mia"] or ""
     assert "sloop" in text
-    assert ("opal" in text, "ruby" in text) == ((operation == "mark_private"),) * 2
+    assert ("opal" in text, "ruby" in text) == ((operation == "mark"),) * 2
 
 
 async def test_undo_after_a_correction(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await tell(memory)
-    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
     await memory.run_due()
-    await memory.undo(**ADA, scope_id=old.scope.id)
+    await memory.scopes.undo(**ADA, scope_id=old.scope.id)
     assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
     assert await pending(memory) == ["Mia lives in Oslo."]
-    await memory.undo(**ADA, scope_id=old.scope.id)
+    await memory.scopes.undo(**ADA, scope_id=old.scope.id)
     await tell(memory)
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}  # what is superseded isn't told again
-    assert (await memory.get(new.id, **MIA)).status == "active"
+    assert (await memory.observations.get(new.id, **MIA)).status == "active"
 
 
 async def test_undo_of_a_version_that_absorbed_both(memory: Memory) -> None:
     old, new = await memory.observe("Rome", **MIA), await memory.observe("Oslo", **MIA)
     await tell(memory)
-    await memory.supersede(old.id, new.id, **MIA, **WHY)
+    await memory.observations.supersede(old.id, new.id, **MIA, **WHY)
     assert await pending(memory) == ["Oslo"]
     await memory.run_due()
     assert await texts(memory) == {"u:mia": "Oslo"}
-    await memory.undo(**ADA, scope_id=old.scope.id)
+    await memory.scopes.undo(**ADA, scope_id=old.scope.id)
     assert await pending(memory) == ["Oslo"]
-    await memory.reinstate(old.id, **MIA)
+    await memory.observations.reinstate(old.id, **MIA)
     await tell(memory)
     assert await texts(memory) == {"u:mia": "Rome Oslo"}
 
@@ -315,10 +326,10 @@ async def test_undo_of_a_version_that_absorbed_both(memory: Memory) -> None:
 
 async def test_superseding_is_an_event_and_can_be_taken_back(memory: Memory) -> None:
     old, new = await memory.observe("Rome", **MIA), await memory.observe("Oslo", **MIA)
-    done = await memory.supersede(old.id, new.id, **MIA, **WHY)
+    done = await memory.observations.supersede(old.id, new.id, **MIA, **WHY)
     assert (done.status, done.superseded_by) == ("superseded", new.id)
     assert await listed(memory) == ["Oslo"]
-    back = await memory.reinstate(old.id, **MIA)
+    back = await memory.observations.reinstate(old.id, **MIA)
     assert (back.status, back.superseded_by, back.pending) == ("active", None, True)
     assert await events(memory, "status") == [
         (old.id, "desk", "she called", {"from": "active", "to": "superseded", "by": 2}),
@@ -332,31 +343,31 @@ async def test_only_what_is_newer_and_of_the_same_scope_supersedes(memory: Memor
     other = await memory.observe("Lima", **ADA, collective=True)
     for a, b in ((new, old), (old, old), (old, early), (old, other)):
         with pytest.raises(InputError):
-            await memory.supersede(a.id, b.id, **MIA)
-    await memory.supersede(old.id, new.id, **MIA)
+            await memory.observations.supersede(a.id, b.id, **MIA)
+    await memory.observations.supersede(old.id, new.id, **MIA)
     with pytest.raises(VersionError):
-        await memory.supersede(early.id, old.id, **MIA)  # it is superseded itself
+        await memory.observations.supersede(early.id, old.id, **MIA)  # it is superseded itself
     with pytest.raises(InputError):
-        await memory.reinstate(new.id, **MIA)
+        await memory.observations.reinstate(new.id, **MIA)
 
 
 async def test_reinstating_is_refused_while_an_active_one_says_the_same(memory: Memory) -> None:
     first = await memory.observe("tea", **MIA)
-    second = await memory.update(first.id, **MIA, text="coffee")
-    third = await memory.update(second.id, **MIA, text="Tea.")
+    second = await memory.observations.update(first.id, **MIA, text="coffee")
+    third = await memory.observations.update(second.id, **MIA, text="Tea.")
     with pytest.raises(InputError, match=third.id):
-        await memory.reinstate(first.id, **MIA)
+        await memory.observations.reinstate(first.id, **MIA)
 
 
 async def test_reinstated_one_is_told_again(memory: Memory) -> None:
     """The text is as it was before it took in what had taken the place."""
     old = await memory.observe("Rome", **MIA)
     await tell(memory)
-    new = await memory.update(old.id, **MIA, text="Oslo")
+    new = await memory.observations.update(old.id, **MIA, text="Oslo")
     await memory.run_due()
-    await memory.update(new.id, **MIA, text="Bonn")
+    await memory.observations.update(new.id, **MIA, text="Bonn")
     await memory.run_due()
-    await memory.reinstate(old.id, **MIA)
+    await memory.observations.reinstate(old.id, **MIA)
     assert await texts(memory) == {"u:mia": "Rome"}
     assert await pending(memory) == ["Bonn"]
     await memory.run_due()
@@ -378,7 +389,7 @@ async def test_fact_of_the_same_key_takes_the_place_of_the_older(memory: Memory)
     assert (late.status, late.superseded_by) == ("superseded", oslo.id)
     (first, *_) = await events(memory, "status")
     assert first == (rome.id, None, None, {"from": "active", "to": "superseded", "by": 3})
-    new = await memory.update(oslo.id, **MIA, text="Mia lives in Lima.")
+    new = await memory.observations.update(oslo.id, **MIA, text="Mia lives in Lima.")
     assert new.fact_key == "home"
 
 
@@ -401,9 +412,9 @@ async def test_same_words_with_another_key_are_another_fact(memory: Memory) -> N
 async def test_confirmed_by_a_person_it_has_their_word(memory: Memory) -> None:
     one = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
     await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
-    done = await memory.confirm(one.id, **JONAS, **WHY)
+    done = await memory.observations.confirm(one.id, **JONAS, **WHY)
     assert done.verification == "confirmed"
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await listed(memory, **JONAS) == [one.content]
     assert await events(memory, "verification") == [
         (one.id, "desk", "she called", {"from": "unverified", "to": "confirmed"})
@@ -416,34 +427,36 @@ async def test_disputed_one_is_marked_in_the_context(memory: Memory) -> None:
     waiting = await memory.observe("Mia likes rain.", **MIA)
     await memory.observe("Mia sails.", **MIA)
     for one in (told, waiting):
-        assert (await memory.dispute(one.id, **MIA)).verification == "disputed"
+        assert (await memory.observations.dispute(one.id, **MIA)).verification == "disputed"
     xml = str(await memory.context(**MIA, message="rain fish", retrieve=True))
     assert "- Mia likes rain. (just now, disputed)" in xml
     assert "- Mia sails. (just now)" in xml
     assert '<DisputedObservations scope="individual" individual="mia">\n- Mia hates fish. (just now)' in xml
-    await memory.confirm(told.id, **MIA)
+    await memory.observations.confirm(told.id, **MIA)
     assert "<DisputedObservations" not in str(await memory.context(**MIA))
 
 
 async def test_disputed_one_is_not_known(memory: Memory, parrot: Parrot) -> None:
     """Who says it again says something new; and no prompt tells a model that it is known."""
     one = await memory.observe("Mia likes rain.", **MIA)
-    await memory.dispute(one.id, **MIA)
+    await memory.observations.dispute(one.id, **MIA)
     await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert "rain" not in str(parrot.requests[-1])
     again = await memory.observe("Mia likes snow.", **MIA)
-    await memory.dispute(again.id, **MIA)
+    await memory.observations.dispute(again.id, **MIA)
     assert (await memory.observe("Mia likes snow.", **MIA)).id != again.id
 
 
 # What nobody may see
 
 
-@pytest.mark.parametrize("operation", ["update", "reinstate", "confirm", "dispute", "mark", "quarantine", "release"])
+@pytest.mark.parametrize(
+    "operation", ["update", "reinstate", "confirm", "dispute", "mark", "quarantine", "unquarantine"]
+)
 async def test_what_the_principal_may_not_see_is_not_there(memory: Memory, operation: str) -> None:
     theirs = await memory.observe("Jonas likes tea.", **JONAS)
-    change = getattr(memory, operation)
+    change = getattr(memory.observations, operation)
     if operation == "update":
         change = partial(change, text="x")
     if operation == "mark":
@@ -463,7 +476,7 @@ async def test_superseding_needs_to_see_both(memory: Memory) -> None:
     theirs, mine = await memory.observe("Jonas likes tea.", **JONAS), await memory.observe("Mia likes tea.", **MIA)
     for old, new in ((theirs, mine), (mine, theirs)):
         with pytest.raises(NotFoundError, match=theirs.id):
-            await memory.supersede(old.id, new.id, **MIA)
+            await memory.observations.supersede(old.id, new.id, **MIA)
 
 
 # Privacy after the fact
@@ -486,7 +499,7 @@ async def test_what_becomes_private_leaves_where_it_has_spread(memory: Memory, h
     """R142: the observation and its own scope's text stay; everything that was made of it goes, transitively."""
     low, middle, high = await rubies(memory)
     before = await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'")
-    marked = await memory.mark(low.id, **MIA, **WHY, **how)
+    marked = await memory.observations.mark(low.id, **MIA, **WHY, **how)
     assert marked.retracted == (middle.id, high.id)
     assert await texts(memory) == {"u:mia": "Mia's ruby.", "g:crew": None, "c": None}
     assert await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'") == before
@@ -506,8 +519,8 @@ async def test_database_refuses_to_make_private_what_has_spread(memory: Memory) 
     low, *_ = await rubies(memory)
     for change in ("no_propagate = true", "confidential = true", "sensitivity = 'sensitive'"):
         with pytest.raises(DatabaseError, match="23000"):
-            await rows(memory, f"UPDATE memory.observations SET {change} WHERE scope_id = :s", s=low.scope.id)  # noqa: S608
-    await rows(memory, "UPDATE memory.observations SET sensitivity = 'public' WHERE scope_id = :s", s=low.scope.id)
+            await rows(memory, f"UPDATE memory.observations SET {change} WHERE scope_id = :s", s=low.scope.key)  # noqa: S608
+    await rows(memory, "UPDATE memory.observations SET sensitivity = 'public' WHERE scope_id = :s", s=low.scope.key)
     await rows(memory, "UPDATE memory.observations SET no_propagate = true WHERE content = 'The crew sails.'")
 
 
@@ -516,33 +529,33 @@ async def test_what_was_made_of_several_goes_with_any_of_them(memory: Memory) ->
     mine, theirs = await memory.observe("Mia's ruby.", **MIA), await memory.observe("Jonas's ruby.", **JONAS)
     both = await memory.observe("Two members have a ruby.", **ADA, group_id="crew")
     await spread(memory, both, mine, theirs)
-    marked = await memory.mark_private(mine.id, **MIA)
+    marked = await memory.observations.mark(mine.id, **MIA, private=True)
     assert marked.retracted == (both.id,)
     assert await listed(memory, **JONAS) == ["Jonas's ruby."]
 
 
 async def test_what_it_has_taken_the_place_of_becomes_private_with_it(memory: Memory) -> None:
     low, middle, high = await rubies(memory)
-    new = await memory.update(low.id, **MIA, text="Mia's opal.")
-    marked = await memory.mark_private(new.id, **MIA)
+    new = await memory.observations.update(low.id, **MIA, text="Mia's opal.")
+    marked = await memory.observations.mark(new.id, **MIA, private=True)
     assert marked.retracted == (middle.id, high.id)
     private = "SELECT bool_and(no_propagate AND confidential) FROM memory.observations WHERE scope_id = :s"
-    assert await rows(memory, private, s=low.scope.id) == [(True,)]
+    assert await rows(memory, private, s=low.scope.key) == [(True,)]
 
 
 async def test_marking_again_or_less_private_takes_out_nothing(memory: Memory) -> None:
     low, *_ = await rubies(memory)
-    assert (await memory.mark(low.id, **MIA, private=False, sensitivity="private")).retracted == ()
-    assert (await memory.mark(low.id, **MIA, sensitivity="public")).observation.sensitivity == "public"
-    sails = await memory.mark_private(low.id, **MIA)
+    assert (await memory.observations.mark(low.id, **MIA, private=False, sensitivity="private")).retracted == ()
+    assert (await memory.observations.mark(low.id, **MIA, sensitivity="public")).observation.sensitivity == "public"
+    sails = await memory.observations.mark(low.id, **MIA, private=True)
     assert len(sails.retracted) == 2
-    assert (await memory.mark_private(low.id, **MIA)).retracted == ()
-    done = (await memory.mark(low.id, **MIA, private=False)).observation
+    assert (await memory.observations.mark(low.id, **MIA, private=True)).retracted == ()
+    done = (await memory.observations.mark(low.id, **MIA, private=False)).observation
     assert (done.no_propagate, done.confidential, done.sensitivity) == (False, False, "public")
     with pytest.raises(InputError):
-        await memory.mark(low.id, **MIA)
+        await memory.observations.mark(low.id, **MIA)
     with pytest.raises(InputError):
-        await memory.mark(low.id, **MIA, sensitivity="secret")  # type: ignore[arg-type]
+        await memory.observations.mark(low.id, **MIA, sensitivity="secret")  # type: ignore[arg-type]
 
 
 async def test_hold_on_what_has_spread_forbids_to_withdraw_it(memory: Memory) -> None:
@@ -553,8 +566,8 @@ async def test_hold_on_what_has_spread_forbids_to_withdraw_it(memory: Memory) ->
         id=middle.id,
     )
     with pytest.raises(HeldError):
-        await memory.mark_private(low.id, **MIA)
-    assert (await memory.get(low.id, **MIA)).no_propagate is False
+        await memory.observations.mark(low.id, **MIA, private=True)
+    assert (await memory.observations.get(low.id, **MIA)).no_propagate is False
 
 
 # Quarantine
@@ -563,7 +576,7 @@ async def test_hold_on_what_has_spread_forbids_to_withdraw_it(memory: Memory) ->
 async def test_quarantined_one_is_neither_shown_nor_told(memory: Memory) -> None:
     """Rule 8, over two levels; nothing is deleted."""
     low, middle, high = await rubies(memory)
-    done = await memory.quarantine(low.id, **MIA, **WHY)
+    done = await memory.observations.quarantine(low.id, **MIA, **WHY)
     assert done.observations == (low.id, middle.id, high.id)
     assert await texts(memory) == {"u:mia": None, "g:crew": None, "c": None}
     assert "ruby" not in str(await memory.context(**MIA, message="ruby", retrieve=True))
@@ -574,33 +587,33 @@ async def test_quarantined_one_is_neither_shown_nor_told(memory: Memory) -> None
     assert (await texts(memory))["g:crew"] == "The crew sails."
     assert {(actor, reason) for _, actor, reason, _ in await events(memory, "status")} == {("desk", "she called")}
     with pytest.raises(NotFoundError):
-        await memory.get(low.id, **MIA)
+        await memory.observations.get(low.id, **MIA)
 
 
 async def test_release_brings_back_what_went_along(memory: Memory) -> None:
     low, middle, high = await rubies(memory)
-    await memory.quarantine(low.id, **MIA)
-    done = await memory.release(low.id, **MIA)
+    await memory.observations.quarantine(low.id, **MIA)
+    done = await memory.observations.unquarantine(low.id, **MIA)
     assert done.observations == (low.id, middle.id, high.id)
     assert "Mia's ruby." in await pending(memory)
     await tell(memory)
     assert (await texts(memory))["g:crew"] == "A member's ruby. The crew sails."
     with pytest.raises(InputError):
-        await memory.release(low.id, **MIA)
+        await memory.observations.unquarantine(low.id, **MIA)
 
 
 async def test_what_was_made_of_several_stays_set_aside_while_any_is(memory: Memory) -> None:
     mine, theirs = await memory.observe("Mia's ruby.", **MIA), await memory.observe("Jonas's ruby.", **JONAS)
     both = await memory.observe("Two members have a ruby.", **ADA, group_id="crew")
     await spread(memory, both, mine, theirs)
-    await memory.quarantine(mine.id, **MIA)
-    await memory.quarantine(theirs.id, **JONAS)
-    assert (await memory.release(mine.id, **MIA)).observations == (mine.id,)
-    await memory.release(theirs.id, **JONAS)
+    await memory.observations.quarantine(mine.id, **MIA)
+    await memory.observations.quarantine(theirs.id, **JONAS)
+    assert (await memory.observations.unquarantine(mine.id, **MIA)).observations == (mine.id,)
+    await memory.observations.unquarantine(theirs.id, **JONAS)
     assert await rows(memory, "SELECT status FROM memory.observation_states WHERE status = 'quarantined'") == [
         ("quarantined",)
     ]
-    await memory.release(**ADA, from_group_id="crew")
+    await memory.observations.unquarantine(Selection(group_id="crew"), **ADA)
     assert await rows(memory, "SELECT 1 FROM memory.observation_states WHERE status = 'quarantined'") == []
 
 
@@ -608,42 +621,49 @@ async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory:
     first = await memory.observe("Obey the parrot.", **MIA)
     await memory.observe("Mia sails.", **MIA)
     second = await memory.observe("obey the parrot", **MIA)
-    done = await memory.quarantine(second.id, **MIA)
+    done = await memory.observations.quarantine(second.id, **MIA)
     assert done.observations == (first.id, second.id)
     again = await memory.observe("Obey the parrot!", **MIA)
     assert again.status == "quarantined"
     assert await listed(memory) == ["Mia sails."]
     fine = await memory.observe("Obey the parrot!", **JONAS)  # another scope
     assert fine.status == "active"
-    sails = (await memory.list(**MIA))[0]
+    sails = (await memory.observations.list(**MIA))[0]
     with pytest.raises(InputError):
-        await memory.update(sails.id, **MIA, text="Obey the parrot.")
+        await memory.observations.update(sails.id, **MIA, text="Obey the parrot.")
     assert await listed(memory) == ["Mia sails."]
-    assert (await memory.release(first.id, **MIA)).observations == (first.id, second.id)
+    assert (await memory.observations.unquarantine(first.id, **MIA)).observations == (first.id, second.id)
 
 
 async def test_quarantine_of_a_source(memory: Memory) -> None:
     await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
     await memory.add([message("I sail a sloop.")], **MIA, session_id="t")
     for session_id in ("s", "t"):
-        await memory.form(**ADA, session_id=session_id)
+        await memory.conversations.form(**ADA, session_id=session_id)
     await tell(memory)
-    done = await memory.quarantine(**ADA, from_session_id="s", actor="ops")
+    done = await memory.observations.quarantine(Selection(session_id="s"), **ADA, actor="ops")
     assert len(done.observations) == 1
     await memory.run_due()
     assert await texts(memory) == {"u:mia": "I sail a sloop."}
-    assert (await memory.release(**ADA, from_session_id="s")).observations == done.observations
-    for wrong in ({}, {"user_id": "mia"}, {"from_session_id": "s", "user_id": "mia"}, {"from_nowhere": 1}):
+    assert (await memory.observations.unquarantine(Selection(session_id="s"), **ADA)).observations == done.observations
+    with pytest.raises(InputError):
+        Selection()
+    for wrong, who in (
+        (done.observations[0], ADA),  # nobody who asks
+        (Selection(session_id="s"), MIA),
+        (Selection(observation_id=done.observations[0]), ADA),
+        (Selection(everything=True), ADA),
+    ):
         with pytest.raises(InputError):
-            await memory.quarantine(**ADA, **wrong)
+            await memory.observations.quarantine(wrong, **who)
 
 
 async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await tell(memory)
-    new = await memory.update(old.id, **MIA, text="Mia lives on the moon.")
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives on the moon.")
     await memory.run_due()
-    await memory.quarantine(new.id, **MIA)
+    await memory.observations.quarantine(new.id, **MIA)
     assert await listed(memory) == ["Mia lives in Rome."]
     assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
 
@@ -651,11 +671,11 @@ async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: M
 async def test_superseded_one_is_superseded_again_after_its_release(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await tell(memory)
-    new = await memory.update(old.id, **MIA, text="Mia lives in Oslo.")
-    await memory.quarantine(old.id, **MIA)
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.observations.quarantine(old.id, **MIA)
     assert await texts(memory) == {"u:mia": None}
-    await memory.release(old.id, **MIA)
-    back = await memory.get(old.id, **MIA)
+    await memory.observations.unquarantine(old.id, **MIA)
+    back = await memory.observations.get(old.id, **MIA)
     assert (back.status, back.superseded_by) == ("superseded", new.id)
     await tell(memory)
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
@@ -666,9 +686,9 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
     low, middle, _ = await rubies(memory)
     await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
     done = await asyncio.gather(
-        memory.quarantine(low.id, **MIA),
-        memory.mark_private(middle.id, **MIA),
-        memory.update(low.id, **MIA, text="Mia's opal."),
+        memory.observations.quarantine(low.id, **MIA),
+        memory.observations.mark(middle.id, **MIA, private=True),
+        memory.observations.update(low.id, **MIA, text="Mia's opal."),
         return_exceptions=True,
     )
     assert [
@@ -684,7 +704,7 @@ async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(mem
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
     dice, done = random.Random(seed), 0
     await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     for n in range(80):
         ids = [key for (key,) in await rows(memory, "SELECT observation_id FROM memory.v_observations ORDER BY 1")]
         try:
@@ -694,7 +714,7 @@ async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(mem
             continue
         await check(memory)
         if n % 8 == 0:
-            assert list(await memory.verify()) == []
+            assert list(await memory.admin.verify()) == []
     assert done > 40
 
 
@@ -702,31 +722,31 @@ async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) ->
     one, other = dice.choice(ids), dice.choice(ids)
     owner = dice.choice([MIA, {**MIA, "group_id": "crew"}, {**MIA, "collective": True}])
     key = dice.choice([None, None, "home", "hobby"])
-    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine release"
+    match dice.choice("observe observe derive update update supersede reinstate confirm dispute mark quarantine unquarantine"
                       " consolidate consolidate undo forget due".split()):  # fmt: skip
         case "observe":
             await memory.observe(f"It is {word}.", **owner, fact_key=key)
         case "derive":
-            source = await memory.get(one, **MIA)
+            source = await memory.observations.get(one, **MIA)
             if source.status == "active" and not source.no_propagate and source.scope.kind == "individual":
                 await spread(memory, await memory.observe(f"It is {word}.", **MIA, group_id="crew"), source)
         case "update":
-            await memory.update(one, **MIA, text=f"It is {word}.")
+            await memory.observations.update(one, **MIA, text=f"It is {word}.")
         case "supersede":
-            await memory.supersede(one, other, **MIA)
+            await memory.observations.supersede(one, other, **MIA)
         case "mark":
-            await memory.mark(one, **MIA, private=dice.choice([True, False]))
+            await memory.observations.mark(one, **MIA, private=dice.choice([True, False]))
         case "consolidate":
             await tell(memory)
         case "undo":
-            await memory.undo(**ADA, scope_id=int(one[1:].partition("-")[0]))
+            await memory.scopes.undo(**ADA, scope_id=f"s{one[1:].partition('-')[0]}")
         case "forget":
-            await memory.forget(**ADA, observation_id=one, wait=False)
+            await memory.forget(one, **ADA, wait=False)
             await memory.observe("It is never empty.", **MIA)
         case "due":
             await memory.run_due()
         case operation:
-            await getattr(memory, operation)(one, **MIA)
+            await getattr(memory.observations, operation)(one, **MIA)
 
 
 async def check(memory: Memory) -> None:

@@ -35,7 +35,7 @@ async def test_relative_date_is_resolved_where_it_was_said(
     said = message("I sold the boat yesterday.", created_at=LATE)
     await memory.add([said], **HERE, time_zone=zone)
     llm.then(extracted(("Mia sold the boat yesterday and sails on 2026-12-24.", "individual")))
-    (observation,) = (await memory.form(**SESSION)).observations
+    (observation,) = (await memory.conversations.form(**SESSION)).observations
     assert observation.content == f"Mia sold the boat yesterday ({resolved}) and sails on 2026-12-24."
     day, christmas = date.fromisoformat(resolved), date(2026, 12, 24)
     assert await dates(memory) == [[(day, day), (christmas, christmas)]]
@@ -46,14 +46,14 @@ async def test_latest_source_is_when_it_was_said(memory: Memory, llm: Scripted) 
         [message("Boats?", n=1, created_at=LATE - timedelta(days=5)), message("Last week.", n=2, created_at=LATE)], **HERE
     )  # fmt: skip
     llm.then(extracted(("Mia bought a boat last week.", "individual", [1, 2])))
-    (observation,) = (await memory.form(**SESSION)).observations
+    (observation,) = (await memory.conversations.form(**SESSION)).observations
     assert observation.content == "Mia bought a boat last week (2026-11-09 to 2026-11-15)."
 
 
 async def test_prompt_shows_turns_in_the_sessions_zone(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Tea.", created_at=LATE)], **HERE, time_zone="Europe/Berlin")
     llm.then(extracted())
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert "2026-11-21T00:30+01:00 (Saturday)" in llm.requests[0].prompt
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
+from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -30,14 +30,14 @@ def offered(request: Request[Any]) -> list[str]:
 
 
 async def contents(memory: Memory) -> list[tuple[str, str]]:
-    found = await memory.list(agent_id="ada", user_id="mia")
+    found = await memory.observations.list(agent_id="ada", user_id="mia")
     return sorted((str(o.scope), o.content) for o in found)
 
 
 async def test_usual_answer_takes_one_call(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
     llm.then(listing(("Tea.", "individual"), ("April.", "group_1")))
-    assert (await memory.form(**SESSION)).refused == {}
+    assert (await memory.conversations.form(**SESSION)).refused == {}
     assert await contents(memory) == [("group:harbor", "April."), ("individual:mia", "Tea.")]
     assert await rows(memory, LEDGER) == [("succeeded", None, 1, 100, 10)]
 
@@ -49,7 +49,7 @@ async def test_answer_that_cannot_be_used_is_asked_for_once_more(memory: Memory,
     await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
     await memory.add(conversation(4), **HERE)
     llm.then(bad, listing(("Tea.", "individual")))
-    assert [o.content for o in (await memory.form(**SESSION)).observations] == ["Tea."]
+    assert [o.content for o in (await memory.conversations.form(**SESSION)).observations] == ["Tea."]
     first, second = llm.requests
     assert offered(first) == offered(second) == ["individual", "collective"]
     assert "could not be used" not in first.prompt
@@ -62,8 +62,8 @@ async def test_answer_that_stays_unusable_fails_the_run_and_keeps_the_messages(m
     await memory.add(conversation(4), **HERE)
     llm.then("Sorry!", '{"individual": "no list"}')
     with pytest.raises(AnswerError):
-        await memory.form(**SESSION)
-    assert (await memory.stats(agent_id="ada")).unformed_messages == 4
+        await memory.conversations.form(**SESSION)
+    assert (await memory.admin.stats(agent_id="ada")).unformed_messages == 4
     assert await rows(memory, LEDGER) == [("failed", "wrong_shape", 2, None, None)]
 
 
@@ -76,7 +76,7 @@ async def test_no_answer_and_a_refusal_are_not_asked_about_again(
     await memory.add(conversation(4), **HERE)
     llm.then(error)
     with pytest.raises(LanguageModelError):
-        await memory.form(**SESSION)
+        await memory.conversations.form(**SESSION)
     assert [calls for (calls,) in await rows(memory, "SELECT calls FROM memory.runs")] == [1]
 
 
@@ -89,7 +89,7 @@ async def test_scope_that_is_left_out_is_asked_about_by_itself_and_the_others_ar
         listing(("April.", "group_1")),
         listing(("Split.", "collective")),
     )
-    assert (await memory.form(**SESSION)).refused == {}
+    assert (await memory.conversations.form(**SESSION)).refused == {}
     assert [offered(request) for request in llm.requests[1:]] == [["group_1"], ["collective"]]
     assert await contents(memory) == [
         ("collective", "Split."), ("group:harbor", "April."), ("group:quay", "Rum."), ("individual:mia", "Tea."),
@@ -100,7 +100,7 @@ async def test_scope_that_is_left_out_is_asked_about_by_itself_and_the_others_ar
 async def test_repair_and_then_a_call_for_what_is_still_missing(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
     llm.then("Sorry!", by_scope(["individual"], ("Tea.", "individual")), listing(("Split.", "collective")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert await contents(memory) == [("collective", "Split."), ("individual:mia", "Tea.")]
     assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
 
@@ -115,12 +115,12 @@ async def test_nothing_is_stored_when_a_scopes_own_call_fails(
     await memory.add(conversation(4), **HERE)
     llm.then(by_scope(["individual"], ("Tea.", "individual")), reply)
     with pytest.raises(LanguageModelError):
-        await memory.form(**SESSION)
-    assert (await memory.stats(agent_id="ada")).unformed_messages == 4
+        await memory.conversations.form(**SESSION)
+    assert (await memory.admin.stats(agent_id="ada")).unformed_messages == 4
     assert await contents(memory) == []
     assert await rows(memory, LEDGER) == [("failed", code, 2, 100, 10)]
     llm.then(listing(("Tea.", "individual")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert await contents(memory) == [("individual:mia", "Tea.")]
 
 
@@ -132,7 +132,7 @@ async def test_a_scopes_own_call_writes_to_no_other(memory: Memory, llm: Scripte
         '{"observations": [{"content": "Split."}, {"content": "Rum.", "scope": "individual", "sources": [1]},'
         ' {"content": "Oil.", "scope": "group_7", "sources": [1]}]}',
     )
-    assert (await memory.form(**SESSION)).refused == {"unknown_scope": 2}
+    assert (await memory.conversations.form(**SESSION)).refused == {"unknown_scope": 2}
     assert await contents(memory) == [("collective", "Split."), ("individual:mia", "Tea.")]
 
 
@@ -143,7 +143,7 @@ async def test_names_that_the_model_invents_are_refused_and_recorded(memory: Mem
             ("a", "group:harbor"), ("b", "harbor"), ("c", "group_2"), ("d", "individual_P9"), ("e", "group_1", [77])
         )
     )
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert [o.content for o in result.observations] == ["e"]
     assert result.refused == {"unknown_scope": 4, "unknown_source": 1}
     assert await rows(memory, "SELECT refused FROM memory.runs") == [(result.refused,)]
@@ -169,7 +169,7 @@ async def test_isolated_scope_has_a_call_of_its_own_and_shows_its_text_in_no_oth
 ) -> None:
     await talk(memory)
     llm.then(listing(("Crane.", "group_1")), listing(("Quay.", "group_2")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     shared, alone = llm.requests
     assert offered(shared) == ["individual", "group_1", "collective"]
     assert offered(alone) == ["group_2"]
@@ -192,14 +192,14 @@ async def test_nothing_crosses_between_an_isolated_scope_and_the_others(
         answer(["individual", "group_1", "collective"], ("In.", "group_2"), ("In!", " Group_2")),
         answer(["group_2"], ("Out.", "individual"), ("Out!", "collective"), ("Out?", "group_1")),
     )
-    assert (await memory.form(**SESSION)).refused == {"unknown_scope": 5}
+    assert (await memory.conversations.form(**SESSION)).refused == {"unknown_scope": 5}
     assert await contents(memory) == before
 
 
 async def test_repair_of_an_isolated_scope_shows_no_other(memory: Memory, llm: Scripted) -> None:
     await talk(memory)
     llm.then(listing(), "Sorry!", listing(("Quay.", "group_2")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert [offered(request) for request in llm.requests[1:]] == [["group_2"], ["group_2"]]
     assert "A plan of harbor." not in llm.requests[2].prompt
     assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
@@ -211,11 +211,11 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
     await isolate(memory, "true")
     await memory.add(conversation(4), **HERE)
     llm.then(listing(("Tea.", "individual")), listing())
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert [offered(request) for request in llm.requests] == [["individual"], ["collective"]]
     await rows(memory, "UPDATE memory.scopes SET is_active = false")
     await memory.add(conversation(4, first=5), **HERE)
-    assert (await memory.form(**SESSION)).observations == ()  # and nobody is asked
+    assert (await memory.conversations.form(**SESSION)).observations == ()  # and nobody is asked
     assert (await rows(memory, LEDGER))[-1] == ("empty", None, 0, 0, 0)
 
 
@@ -224,7 +224,7 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -250,7 +250,7 @@ async def test_what_several_calls_brought_is_applied_after_a_crash_without_askin
     )
     answered = await die_after_the_answer(memory, llm)
     calls = len(llm.requests)
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert len(llm.requests) == calls == answered.usage.calls
     assert [(str(o.scope), o.content, o.source.message_ids) for o in result.observations] == [
         ("individual:mia", "Tea \N{REPLACEMENT CHARACTER} <b>.", ("m2",)), ("group:harbor", "April.", ("m1",)),
@@ -269,7 +269,7 @@ async def test_flat_answer_about_an_isolated_scope_is_applied_the_same_after_a_c
     await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE owner <> 'c'")
     llm.then('{"observations": [{"content": "Split."}, {"content": "Tea.", "scope": "individual"}]}')
     await die_after_the_answer(memory, llm)
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert [(str(o.scope), o.content) for o in result.observations] == [("collective", "Split.")]
     assert result.refused == {"unknown_scope": 1}
 
@@ -303,7 +303,7 @@ async def test_late_commit_is_refused_whichever_of_the_calls_was_overtaken(
 
     llm.then(answer, answer, answer)
     with pytest.raises(StaleError):
-        await memory.form(**SESSION)
+        await memory.conversations.form(**SESSION)
     assert len(llm.requests) == 3
     assert await contents(memory) == [("individual:mia", "Mia has a boat.")]
     assert await rows(memory, "SELECT state, error_code FROM memory.runs") == [("failed", "stale")]
@@ -319,7 +319,7 @@ async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Sc
     await rows(memory, "UPDATE memory.scopes SET observation_max_items = 0 WHERE owner = 'g:harbor'")
     items = [(f"{alias} fact {n}", alias) for n in range(7) for alias in ("individual", "group_1", "collective")]
     llm.then(listing(*items))
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert [str(o.scope) for o in result.observations] == ["individual:mia"] * 5 + ["collective"] * 5
     assert result.refused == {"over_limit": 2 + 7 + 2}
     assert "at most 50 words" in llm.requests[0].instructions
@@ -332,7 +332,7 @@ async def test_ten_thousand_observations_without_sources_take_seconds_at_most(me
     many = json.dumps([{"content": f"fact {n}"} for n in range(10_000)])
     llm.then(f'{{"individual": {many}, "collective": []}}')
     started = time.process_time()
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert time.process_time() - started < 10  # a minute, when the words of each message are taken anew
     assert len(result.observations) == 10
     assert result.refused == {"over_limit": 9_990}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memory_sql.domain import Diff
+from memory_sql.domain.scopes import Diff
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.memory import Memory
 from tests.database import rows
@@ -18,9 +18,9 @@ async def told(memory: Memory, llm: Scripted, *versions: tuple[str, int]) -> int
     """The id of Mia's scope, whose text has had these versions, each made of so many observations."""
     for n, (text, observations) in enumerate(versions):
         for m in range(observations):
-            scope_id = (await memory.observe(f"fact {n}-{m}", **MIA)).scope.id
+            scope_id = (await memory.observe(f"fact {n}-{m}", **MIA)).scope.key
         llm.then(text)
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     return scope_id
 
 
@@ -30,8 +30,8 @@ def changes(diff: Diff) -> list[tuple[str, str]]:
 
 async def test_last_two_versions_are_compared_by_their_sentences(memory: Memory, llm: Scripted) -> None:
     scope_id = await told(memory, llm, (FIRST, 2), (SECOND, 3))
-    diff = await memory.diff(**MIA, scope_id=scope_id)
-    assert (diff.scope.id, diff.from_version, diff.to_version) == (scope_id, 1, 2)
+    diff = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}")
+    assert (diff.scope.key, diff.from_version, diff.to_version) == (scope_id, 1, 2)
     assert changes(diff) == [
         ("kept", "Mia sails."), ("removed", "She drinks coffee."), ("added", "She drinks tea."),
         ("added", "She has a boat."),
@@ -42,22 +42,22 @@ async def test_last_two_versions_are_compared_by_their_sentences(memory: Memory,
 
 async def test_any_two_versions_may_be_compared(memory: Memory, llm: Scripted) -> None:
     scope_id = await told(memory, llm, ("One.", 1), ("One. Two.", 1), ("One. Two. Three.", 1))
-    diff = await memory.diff(**MIA, scope_id=scope_id, from_version=1, to_version=3)
+    diff = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}", from_version=1, to_version=3)
     assert changes(diff) == [("kept", "One."), ("added", "Two."), ("added", "Three.")]
     assert diff.absorbed == (f"o{scope_id}-2", f"o{scope_id}-3")
-    back = await memory.diff(**MIA, scope_id=scope_id, from_version=3, to_version=1)
+    back = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}", from_version=3, to_version=1)
     assert changes(back) == [("kept", "One."), ("removed", "Two."), ("removed", "Three.")]
     assert (back.absorbed, back.given_back) == ((), diff.absorbed)
-    first = await memory.diff(**MIA, scope_id=scope_id, to_version=1)
+    first = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}", to_version=1)
     assert (first.from_version, changes(first)) == (0, [("added", "One.")])
-    same = await memory.diff(**MIA, scope_id=scope_id, from_version=2, to_version=2)
+    same = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}", from_version=2, to_version=2)
     assert (changes(same), same.absorbed) == ([("kept", "One."), ("kept", "Two.")], ())
 
 
 async def test_undo_is_seen_as_what_it_gave_back(memory: Memory, llm: Scripted) -> None:
     scope_id = await told(memory, llm, (FIRST, 1), (SECOND, 2))
-    await memory.undo(agent_id="ada", scope_id=scope_id)
-    diff = await memory.diff(**MIA, scope_id=scope_id)
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
+    diff = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}")
     assert (diff.from_version, diff.to_version) == (2, 3)
     assert ("added", "She drinks coffee.") in changes(diff)
     assert (diff.absorbed, diff.given_back) == ((), (f"o{scope_id}-2", f"o{scope_id}-3"))
@@ -65,7 +65,7 @@ async def test_undo_is_seen_as_what_it_gave_back(memory: Memory, llm: Scripted) 
 
 async def test_what_a_version_passed_over_came_with_the_one_that_read_it(memory: Memory, llm: Scripted) -> None:
     for text in ("one", "two", "three"):
-        scope_id = (await memory.observe(text, **MIA)).scope.id
+        scope_id = (await memory.observe(text, **MIA)).scope.key
     set_status = (
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
         " SELECT agent_key, scope_id, 2, :status FROM memory.scopes"
@@ -73,12 +73,12 @@ async def test_what_a_version_passed_over_came_with_the_one_that_read_it(memory:
     )
     await rows(memory, set_status, status="archived")
     llm.then("One, three.", "One, two, three.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    assert (await memory.diff(**MIA, scope_id=scope_id)).absorbed == (f"o{scope_id}-1", f"o{scope_id}-3")
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    assert (await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}")).absorbed == (f"o{scope_id}-1", f"o{scope_id}-3")
     await rows(memory, set_status, status="active")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    assert (await memory.diff(**MIA, scope_id=scope_id)).absorbed == (f"o{scope_id}-2",)
-    first = await memory.diff(**MIA, scope_id=scope_id, to_version=1)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    assert (await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}")).absorbed == (f"o{scope_id}-2",)
+    first = await memory.scopes.diff(**MIA, scope_id=f"s{scope_id}", to_version=1)
     assert first.absorbed == (f"o{scope_id}-1", f"o{scope_id}-3")
 
 
@@ -92,6 +92,6 @@ async def test_text_that_is_not_there_or_not_ones_own_is_not_found(memory: Memor
         (MIA, scope_id, {"from_version": 7}),
     ):
         with pytest.raises(NotFoundError):
-            await memory.diff(**who, scope_id=scope, **versions)
+            await memory.scopes.diff(**who, scope_id=f"s{scope}", **versions)
     with pytest.raises(InputError):
-        await memory.diff(**MIA, scope_id=0)
+        await memory.scopes.diff(**MIA, scope_id=f"s{0}")

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
-from memory_sql.domain import Observation
+from memory_sql.domain.observations import Observation
 from memory_sql.errors import InputError
+from memory_sql.languages.text import count_tokens
 from memory_sql.memory import Memory
-from memory_sql.text import count_tokens
 from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, message
@@ -61,7 +61,7 @@ async def test_messages_and_session_are_the_source(memory: Memory, llm: Scripted
     """R248."""
     llm.then(extracted(("Mia drinks tea.", "individual", [1])))
     await memory.add([message("I prefer tea.")], **MIA, session_id="monday")
-    formed = await memory.form(**ADA, session_id="monday")
+    formed = await memory.conversations.form(**ADA, session_id="monday")
     assert [o.source.message_ids for o in formed.observations] == [("m1",)]
     assert "session=monday, messages=1: m1, " in str(await memory.digest(**MIA))
 
@@ -87,7 +87,7 @@ async def test_newest_of_a_fact_that_may_not_be_shown_is_not_replaced_by_an_olde
     await memory.configure(**ADA, digest_fact_keys=["home"])
     await memory.observe("All live in Bergen.", **MIA, collective=True, fact_key="home", observed_at=MONDAY)
     newest = await memory.observe("In Oslo.", **MIA, fact_key="home")
-    await memory.mark(newest.id, **MIA, sensitivity="sensitive")
+    await memory.observations.mark(newest.id, **MIA, sensitivity="sensitive")
     digest = await memory.digest(**MIA)
     assert (digest.text, digest.counts["sensitivity"]) == ("", 1)
     assert (await memory.digest(**JONAS)).included == ("o1-1",)
@@ -97,10 +97,10 @@ async def test_what_may_not_be_shown_is_not_found_either_way(memory: Memory) -> 
     """R246, R256, R269; and what was set aside, given up or is doubted."""
     found = await gates(memory, 7)
     sensitive, disputed, quarantined, corrected, archived, shown, _ = found
-    await memory.mark(sensitive.id, **MIA, sensitivity="sensitive")
-    await memory.dispute(disputed.id, **MIA)
-    await memory.quarantine(quarantined.id, **MIA)
-    new = await memory.update(corrected.id, **MIA, text="Gate 3 is shut.")
+    await memory.observations.mark(sensitive.id, **MIA, sensitivity="sensitive")
+    await memory.observations.dispute(disputed.id, **MIA)
+    await memory.observations.quarantine(quarantined.id, **MIA)
+    new = await memory.observations.update(corrected.id, **MIA, text="Gate 3 is shut.")
     await rows(
         memory,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
@@ -285,7 +285,7 @@ def test_lists_come_from_the_environment_with_commas(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MEMORY_SQL_DIGEST_SENSITIVITIES", "public")
     settings = Settings.load()
     assert (settings.digest_fact_keys, settings.digest_sensitivities) == (("home", "diet"), ("public",))
-    assert 'digest_fact_keys = ["home", "diet"]\n' in memory_sql("settings").out
+    assert 'digest_fact_keys = ["home", "diet"]\n' in memory_sql("admin", "settings").out
 
 
 async def test_in_the_hosts_transaction_it_shows_what_that_has_written(memory: Memory) -> None:

@@ -13,10 +13,11 @@ import pytest
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import formation, journal
 from memory_sql.config import Settings
-from memory_sql.db.tables import Base
-from memory_sql.domain import Observation, Receipt
+from memory_sql.db.models import Base
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.results import Receipt
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     ConfigurationError,
     DatabaseError,
@@ -27,6 +28,8 @@ from memory_sql.errors import (
     StaleError,
     UnavailableError,
 )
+from memory_sql.formation import formation
+from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from tests.conftest import administer
 from tests.database import rows, statements
@@ -50,19 +53,19 @@ def parrot() -> Parrot:
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
     async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=2)) as opened:
         yield opened
-        assert list(await opened.verify()) == []
+        assert list(await opened.admin.verify()) == []
 
 
 async def say(memory: Memory, *said: str, user: str = "mia", session: str = "s", first: int = 1, **more: Any) -> None:
     messages = [message(text, n=n, name=user.title()) for n, text in enumerate(said, first)]
     await memory.add(messages, agent_id="ada", user_id=user, session_id=session, **more)
-    await memory.form(agent_id="ada", session_id=session)
+    await memory.conversations.form(agent_id="ada", session_id=session)
 
 
 async def tell(memory: Memory) -> None:
     """Every scope's pending observations go into its text."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
 async def everything(memory: Memory) -> str:
@@ -91,11 +94,11 @@ async def test_forgotten_user_leaves_no_word_anywhere(memory: Memory) -> None:
     await memory.observe("Mia's pearl is fake.", **MIA, tags=["garnet"], metadata={"safe": "jade"}, speaker="Beryl")
     await memory.add([message("I lost the onyx.", n=9)], **MIA, session_id="unformed")
     await tell(memory)
-    await memory.undo(agent_id="ada", scope_id=(await memory.scopes(**MIA))[-1].ref.id)
+    await memory.scopes.undo(agent_id="ada", scope_id=(await memory.scopes.list(**MIA))[-1].ref.id)
     theirs = "SELECT o::text FROM memory.scopes o WHERE owner = 'u:jonas'"
     before = await rows(memory, theirs)
 
-    receipt = await memory.forget(**MIA, actor="dpo", reason="asked for it")
+    receipt = await memory.forget(Selection(user_id="mia"), **ADA, actor="dpo", reason="asked for it")
 
     left = (await everything(memory)).casefold()
     for word in "ruby opal amber topaz pearl garnet jade beryl onyx rubi boat".split():
@@ -115,11 +118,11 @@ async def test_word_of_another_stands_alone(memory: Memory) -> None:
     await say(memory, "We leave at dawn.", user="jonas", session="t", group_ids=["crew"])
     await tell(memory)
     before = await texts(memory)
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await remembered(memory) == {"We leave at dawn."}
     assert (await texts(memory))["g:crew"] == before["g:crew"]
     assert "mia" not in str(await rows(memory, "SELECT related_users, speaker FROM memory.observations")).casefold()
-    await memory.forget(**JONAS)
+    await memory.forget(Selection(user_id="jonas"), **ADA)
     assert await remembered(memory) == set()
     assert not (await texts(memory))["g:crew"]
 
@@ -128,8 +131,8 @@ async def test_observation_made_of_two_voices_goes_with_either(memory: Memory, p
     talk = [message("We sail", n=1), message("at dawn.", n=2, user_id="jonas")]
     await memory.add(talk, **MIA, session_id="s", group_ids=["crew"])
     parrot.extracted = [("The crew sails at dawn.", "group", [1, 2])]
-    await memory.form(**ADA, session_id="s")
-    await memory.forget(**JONAS)
+    await memory.conversations.form(**ADA, session_id="s")
+    await memory.forget(Selection(user_id="jonas"), **ADA)
     assert await remembered(memory) == set()
     assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [(1, "We sail"), (2, None)]
 
@@ -142,7 +145,7 @@ async def test_answers_to_a_forgotten_user_go_with_their_questions(memory: Memor
         message("Your sloop is at the pier.", n=4, role="assistant"),
     ]
     await memory.add(talk, **MIA, session_id="s")
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [
         (1, None), (2, None), (3, "And my sloop?"), (4, "Your sloop is at the pier."),
     ]  # fmt: skip
@@ -151,10 +154,10 @@ async def test_answers_to_a_forgotten_user_go_with_their_questions(memory: Memor
 async def test_observation_goes_with_its_message_and_what_else_was_made_of_it(memory: Memory, parrot: Parrot) -> None:
     await memory.add([message("I like tea and I live in Rome.")], **MIA, session_id="s")
     parrot.extracted = [("Mia likes tea.", "individual", [1]), ("Mia lives in Rome.", "individual", [1])]
-    formed = await memory.form(**ADA, session_id="s")
+    formed = await memory.conversations.form(**ADA, session_id="s")
     await memory.observe("Mia sings.", **MIA)
     await tell(memory)
-    receipt = await memory.forget(**ADA, observation_id=formed.observations[0].id)
+    receipt = await memory.forget(formed.observations[0].id, **ADA)
     assert receipt.observations == tuple(o.id for o in formed.observations)
     assert await remembered(memory) == {"Mia sings."}
     assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
@@ -163,7 +166,7 @@ async def test_observation_goes_with_its_message_and_what_else_was_made_of_it(me
 
 async def test_message_that_was_forgotten_is_not_taken_again(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     added = await memory.add([message("I hide my ruby.", n=1)], **MIA, session_id="s")
     assert (added.accepted, added.duplicates) == (0, 1)
     assert "ruby" not in await everything(memory)
@@ -175,9 +178,9 @@ async def test_texts_on_top_of_a_tainted_one_go_as_well(memory: Memory, undone: 
         await memory.observe(word, **MIA, tags=[word])
         await tell(memory)
     if undone:
-        await memory.undo(**ADA, scope_id=(await memory.scopes(**MIA))[0].ref.id)
-    await memory.forget(**ADA, tag="ruby")
-    versions = await memory.history(**MIA)
+        await memory.scopes.undo(**ADA, scope_id=(await memory.scopes.list(**MIA))[0].ref.id)
+    await memory.forget(Selection(tag="ruby"), **ADA)
+    versions = await memory.scopes.history(**MIA)
     assert "ruby" not in await everything(memory)
     assert versions[0].content == "one three"
     assert versions[0].version > 3
@@ -189,7 +192,7 @@ async def test_version_before_stays(memory: Memory) -> None:
     await tell(memory)
     await memory.observe("ruby", **MIA, tags=["ruby"])
     await tell(memory)
-    receipt = await memory.forget(**ADA, tag="ruby")
+    receipt = await memory.forget(Selection(tag="ruby"), **ADA)
     assert await texts(memory) == {"u:mia": "one"}
     assert receipt.rebuilt == receipt.withheld == ()  # nothing was left to be told anew
 
@@ -204,14 +207,14 @@ async def test_what_was_made_of_it_upwards_goes_and_what_it_was_made_of_stays(me
             memory,
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
             " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
-            child=child.scope.id,
-            source=source.scope.id,
+            child=child.scope.key,
+            source=source.scope.key,
         )
     await tell(memory)
-    await memory.forget(**ADA, observation_id=middle.id)
+    await memory.forget(middle.id, **ADA)
     assert await texts(memory) == {"u:mia": "Mia's ruby.", "g:crew": None, "c": None}
     assert await remembered(memory) == {"Mia's ruby."}
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert "ruby" not in await everything(memory)
 
 
@@ -224,20 +227,20 @@ async def test_forgetting_reaches_over_two_levels(memory: Memory) -> None:
             memory,
             "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
             " SELECT agent_key, :child, 1, :source, 1 FROM memory.agents",
-            child=child.scope.id,
-            source=source.scope.id,
+            child=child.scope.key,
+            source=source.scope.key,
         )
     await tell(memory)
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert "ruby" not in await everything(memory)
 
 
 async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: Parrot) -> None:
     await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
-    parrot.meanwhile = partial(memory.forget, **MIA)
+    parrot.meanwhile = partial(memory.forget, Selection(user_id="mia"), **ADA)
     with pytest.raises(StaleError):
-        await memory.form(**ADA, session_id="s")
-    await memory.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert "ruby" not in await everything(memory)
 
 
@@ -245,12 +248,12 @@ async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory
     """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
     await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await memory.forget(**ADA, session_id="s", message_id="m1")
+    await memory.forget(Selection(session_id="s", message_id="m1"), **ADA)
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
@@ -262,11 +265,11 @@ async def test_formation_that_was_shown_a_forgotten_text_is_refused(memory: Memo
     await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
     await tell(memory)
     await memory.add([message("I sail a sloop.")], **JONAS, session_id="s")
-    parrot.meanwhile = partial(memory.forget, **ADA, tag="ruby")
+    parrot.meanwhile = partial(memory.forget, Selection(tag="ruby"), **ADA)
     with pytest.raises(StaleError):
-        await memory.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, session_id="s")
     assert "ruby" not in await everything(memory)
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await remembered(memory) == {"I sail a sloop."}
 
 
@@ -279,18 +282,18 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.formation.apply", die)
+    monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)
     for session_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
-            await memory.form(**ADA, session_id=session_id)
+            await memory.conversations.form(**ADA, session_id=session_id)
     monkeypatch.undo()
     assert len(await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL")) == 2
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert "opal" not in await everything(memory)
-    await memory.forget(**ADA, tag="ruby")
+    await memory.forget(Selection(tag="ruby"), **ADA)
     assert await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL") == []
     for session_id in ("s", "t"):
-        await memory.form(**ADA, session_id=session_id)
+        await memory.conversations.form(**ADA, session_id=session_id)
     assert await remembered(memory) == {"I sail a sloop."}
 
 
@@ -300,12 +303,12 @@ async def test_consolidation_under_way_brings_nothing_back(memory: Memory, parro
     await memory.observe("ruby", **MIA, tags=["ruby"])
     if not pending:
         await tell(memory)
-    scope_id = (await memory.observe("two", **MIA)).scope.id
-    parrot.meanwhile = partial(memory.forget, **ADA, tag="ruby", wait=False)
+    scope_id = (await memory.observe("two", **MIA)).scope.key
+    parrot.meanwhile = partial(memory.forget, Selection(tag="ruby"), **ADA, wait=False)
     with pytest.raises(StaleError):
-        await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await memory.run_due()
-    await memory.consolidate(**ADA, scope_id=scope_id)
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert await texts(memory) == {"u:mia": "two"}
     assert "ruby" not in await everything(memory)
 
@@ -322,7 +325,7 @@ async def test_text_is_withheld_while_it_cannot_be_written(
     await memory.observe("ruby", **MIA, tags=["ruby"])
     await tell(memory)
     parrot.failing = error
-    receipt = await memory.forget(**ADA, tag="ruby")
+    receipt = await memory.forget(Selection(tag="ruby"), **ADA)
     assert receipt.rebuilt == ()
     assert len(receipt.withheld) == 1
     xml = str(await memory.context(**MIA))
@@ -338,10 +341,10 @@ async def test_dry_run_says_what_would_go_and_writes_nothing(memory: Memory) -> 
     await tell(memory)
     before = await everything(memory)
     with statements(memory) as sent:
-        planned = await memory.forget(**MIA, dry_run=True)
+        planned = await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True)
     assert not any(statement.lstrip().startswith(("INSERT", "UPDATE", "DELETE")) for statement in sent)
     assert await everything(memory) == before
-    done = await memory.forget(**MIA)
+    done = await memory.forget(Selection(user_id="mia"), **ADA)
     assert planned.observations == done.observations
     assert {name: done.counts[name] for name in planned.counts} == planned.counts
     assert (planned.dry_run, done.dry_run) == (True, False)
@@ -353,24 +356,24 @@ async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
     await rows(
         memory, "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'session', 't' FROM memory.agents"
     )
-    receipt = await memory.forget(**MIA)
+    receipt = await memory.forget(Selection(user_id="mia"), **ADA)
     assert await remembered(memory) == {"I sold the opal."}
     assert receipt.held == {"observations": 1, "messages": 1}
     assert await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL") == [
         ("I sold the opal.",)
     ]
     with pytest.raises(HeldError):
-        await memory.forget(**ADA, everything=True)
+        await memory.forget(Selection(everything=True), **ADA)
     await rows(memory, "UPDATE memory.holds SET released_at = now()")
-    await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await remembered(memory) == set()
 
 
 async def test_hold_on_a_user_covers_the_ids_that_stand_for_them(memory: Memory) -> None:
     await say(memory, "I hide my ruby.", user="visitor")
-    await memory.merge_users(**ADA, user_id="visitor", into_user_id="mia")
-    await memory.hold(**MIA)
-    receipt = await memory.forget(**ADA, user_id="visitor")
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
+    await memory.holds.place(**MIA)
+    receipt = await memory.forget(Selection(user_id="visitor"), **ADA)
     assert await remembered(memory) == {"I hide my ruby."}
     assert receipt.held == {"observations": 1, "messages": 1}
     assert "ruby" in str(await rows(memory, "SELECT content FROM memory.messages"))
@@ -396,8 +399,8 @@ async def test_choice(memory: Memory, choice: str) -> None:
     await memory.observe("There is jade.", **MIA, tags=["green"])
     await tell(memory)
     target, left = CHOICES[choice]
-    planned = await memory.forget(**ADA, **target, dry_run=True)
-    await memory.forget(**ADA, **target)
+    planned = await memory.forget(Selection(**target), **ADA, dry_run=True)
+    await memory.forget(Selection(**target), **ADA)
     found = await everything(memory)
     assert {word for word in ("ruby", "topaz", "opal", "pearl", "jade") if word in found} == left
     if target.get("everything"):
@@ -412,23 +415,23 @@ async def test_choice(memory: Memory, choice: str) -> None:
 async def test_unclear_target_is_refused(memory: Memory, target: dict[str, Any]) -> None:
     await memory.observe("one", **MIA)
     with pytest.raises(InputError):
-        await memory.forget(**ADA, **target)
+        await memory.forget(Selection(**target), **ADA)
 
 
 async def test_unknown_things_are_not_found(memory: Memory) -> None:
     await memory.observe("one", **MIA)
     with pytest.raises(NotFoundError):
-        await memory.forget(agent_id="bob", user_id="mia")
+        await memory.forget(Selection(user_id="mia"), agent_id="bob")
     with pytest.raises(NotFoundError):
-        await memory.forget(**ADA, observation_id="o77-1")
-    nobody = await memory.forget(**ADA, user_id="nobody")
+        await memory.forget("o77-1", **ADA)
+    nobody = await memory.forget(Selection(user_id="nobody"), **ADA)
     assert sum(nobody.counts.values()) == 0
 
 
 async def test_forgetting_again_finds_nothing(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
-    await memory.forget(**MIA)
-    again = await memory.forget(**MIA)
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    again = await memory.forget(Selection(user_id="mia"), **ADA)
     assert again.observations == ()
     assert again.counts["observations"] == 0
 
@@ -437,7 +440,7 @@ async def test_forgetting_joins_the_hosts_transaction(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
     before = await everything(memory)
     async with memory.database.transaction() as session:
-        await memory.forget(**MIA, session=session)
+        await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         left = await session.scalar(sql("SELECT count(*) FROM memory.observations"))
         assert left == 0
         await session.rollback()
@@ -446,7 +449,7 @@ async def test_forgetting_joins_the_hosts_transaction(memory: Memory) -> None:
 
 async def test_event_keeps_the_ids_and_no_text(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
-    receipt = await memory.forget(**ADA, query="ruby", actor="dpo", reason="a mistake")
+    receipt = await memory.forget(Selection(query="ruby"), **ADA, actor="dpo", reason="a mistake")
     (event,) = await rows(memory, "SELECT kind, actor, reason, detail FROM memory.events WHERE kind = 'forget'")
     assert event[:3] == ("forget", "dpo", "a mistake")
     assert event[3]["id"] == receipt.id
@@ -461,13 +464,13 @@ async def test_what_was_superseded_by_it_stands_again(memory: Memory) -> None:
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, superseded_by)"
         " SELECT agent_key, scope_id, 1, 'superseded', 2 FROM memory.scopes",
     )
-    await memory.forget(**ADA, observation_id=new.id)
-    assert [o.id for o in await memory.list(**MIA)] == [old.id]
+    await memory.forget(new.id, **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [old.id]
 
 
 async def test_what_stands_again_says_so(memory: Memory) -> None:
     old = await superseding(memory, "tea", "coffee")
-    await memory.forget(**ADA, observation_id=old.id.replace("-1", "-2"))
+    await memory.forget(old.id.replace("-1", "-2"), **ADA)
     told = "SELECT seq, detail FROM memory.events WHERE kind = 'status'"
     assert await rows(memory, told) == [(1, {"from": "superseded", "to": "active"})]
 
@@ -476,14 +479,14 @@ async def test_what_was_superseded_does_not_stand_again_beside_its_like(memory: 
     """Rule 9. It gives way to its like instead; when that goes as well, it stands again."""
     old = await superseding(memory, "tea", "coffee")
     like = await memory.observe("tea", **MIA)
-    await memory.forget(**ADA, observation_id=old.id.replace("-1", "-2"))
-    assert [o.id for o in await memory.list(**MIA)] == [like.id]
+    await memory.forget(old.id.replace("-1", "-2"), **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [like.id]
     assert await rows(memory, STATES) == [(1, "superseded", 3)]
     assert await rows(memory, "SELECT detail FROM memory.events WHERE kind = 'status'") == [
         ({"from": "superseded", "to": "superseded", "why": "twin"},)
     ]
-    await memory.forget(**ADA, observation_id=like.id)
-    assert [o.id for o in await memory.list(**MIA)] == [old.id]
+    await memory.forget(like.id, **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [old.id]
 
 
 async def superseding(memory: Memory, old: str, new: str) -> Observation:
@@ -508,11 +511,11 @@ async def test_version_that_passed_over_what_goes_stays_though_a_later_one_took_
     await tell(memory)
     await rows(memory, archive, status="active")
     await tell(memory)
-    assert (await memory.history(**MIA))[0].content == "one three ruby"
-    receipt = await memory.forget(**ADA, tag="ruby")
+    assert (await memory.scopes.history(**MIA))[0].content == "one three ruby"
+    receipt = await memory.forget(Selection(tag="ruby"), **ADA)
     assert receipt.counts["consolidations"] == 1
-    assert [(v.version, v.content) for v in await memory.history(**MIA)] == [(3, "one three"), (1, "one three")]
-    assert [o for o in await memory.list(**MIA) if o.pending] == []
+    assert [(v.version, v.content) for v in await memory.scopes.history(**MIA)] == [(3, "one three"), (1, "one three")]
+    assert [o for o in await memory.observations.list(**MIA) if o.pending] == []
 
 
 async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parrot: Parrot) -> None:
@@ -523,9 +526,9 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
             await memory.observe(fact, **MIA, tags=[fact])
         await tell(memory)
         parrot.failing = UnavailableError("unavailable", "down")
-        await memory.forget(**ADA, tag="ruby")
+        await memory.forget(Selection(tag="ruby"), **ADA)
         parrot.failing = None
-        scope_id = (await memory.scopes(**MIA))[0].ref.id
+        scope_id = (await memory.scopes.list(**MIA))[0].ref.key
         due = "SELECT rebuild, due_at IS NOT NULL FROM memory.scopes"
 
         async def second_batch() -> None:
@@ -536,7 +539,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
 
         parrot.meanwhile = first_batch
         with pytest.raises(UnavailableError):
-            await memory.consolidate(**ADA, scope_id=scope_id)
+            await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
         assert await texts(memory) == {"u:mia": "one two"}
         assert await rows(memory, due) == [(True, True)]
         parrot.failing = None
@@ -544,7 +547,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
         await memory.run_due()
         assert await texts(memory) == {"u:mia": "one two three"}
         assert await rows(memory, due) == [(False, False)]
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory) -> None:
@@ -555,7 +558,7 @@ async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory
     await tell(memory)
 
     async def forget(user: str) -> Receipt | MemorySQLError:
-        return await memory.forget(**ADA, user_id=user, wait=False)
+        return await memory.forget(Selection(user_id=user), **ADA, wait=False)
 
     await asyncio.gather(forget("mia"), forget("jonas"))
     assert await remembered(memory) == set()
@@ -586,20 +589,24 @@ async def test_restored_backup_forgets_again(
     await tell(memory)
     backup = f"backup_{choice}_{os.getpid()}"
     url = await copy_of(memory, server_url, backup)
-    target: dict[str, Any] = {"user": MIA, "words": {**ADA, "query": "ruby"}, "everything": {**ADA, "everything": True}}
-    await memory.forget(**target[choice])
+    target: dict[str, Any] = {
+        "user": {"user_id": "mia"},
+        "words": {"query": "ruby"},
+        "everything": {"everything": True},
+    }
+    await memory.forget(Selection(**target[choice]), **ADA)
     assert "ruby" not in written(journal_file)
     try:
         async with Memory(url, parrot, memory.settings) as restored:
             assert "ruby" in await everything(restored)
-            (receipt,) = await restored.forget_again(journal_file)
+            (receipt,) = await restored.admin.restore_check(journal_file)
             assert "ruby" not in await everything(restored)
             assert ("sloop" in await everything(restored)) is (choice != "everything")
             assert receipt.counts["observations"] == (2 if choice == "everything" else 1)
-            assert await restored.forget_again(journal_file) == []
+            assert await restored.admin.restore_check(journal_file) == []
             assert await rows(restored, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(1,)]
-            assert list(await restored.verify()) == []
-        assert await memory.forget_again(journal_file) == []
+            assert list(await restored.admin.verify()) == []
+        assert await memory.admin.restore_check(journal_file) == []
     finally:
         await administer(server_url, f"DROP DATABASE {backup} WITH (FORCE)")
 
@@ -607,12 +614,12 @@ async def test_restored_backup_forgets_again(
 async def test_journal_says_what_was_committed(memory: Memory, journal_file: Path) -> None:
     await say(memory, "I hide my ruby.")
     async with AsyncSession(memory.database.engine) as session:
-        await memory.forget(**MIA, session=session)
+        await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         await session.rollback()
         await memory.observe("one", **JONAS, session=session)
         await session.commit()
         assert written(journal_file) == ""
-        await memory.forget(**MIA, session=session)
+        await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         assert written(journal_file) == ""
         await session.commit()
     ((entry, committed),) = journal.entries(journal_file)
@@ -627,14 +634,14 @@ async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: 
     async with AsyncSession(memory.database.engine) as session:
         outer = await session.begin_nested()
         async with session.begin_nested():
-            await memory.forget(**MIA, session=session)
+            await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         assert written(journal_file) == ""
         await outer.rollback()
         await memory.observe("one", **JONAS, session=session)
         await session.commit()
         assert written(journal_file) == ""
         async with session.begin_nested():
-            await memory.forget(**MIA, session=session)
+            await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         await session.commit()
     assert [committed for _, committed in journal.entries(journal_file)] == [True]
 
@@ -647,14 +654,14 @@ async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.memory.on_commit", die)
+    monkeypatch.setattr("memory_sql.lifecycle.journal.on_commit", die)
     with pytest.raises(asyncio.CancelledError):
-        await memory.forget(**MIA)
+        await memory.forget(Selection(user_id="mia"), **ADA)
     monkeypatch.undo()
     assert [committed for _, committed in journal.entries(journal_file)] == [False]
-    assert await memory.forget_again(journal_file) == []
+    assert await memory.admin.restore_check(journal_file) == []
     assert "ruby" in await everything(memory)
-    assert len(await memory.forget_again(journal_file, unsure=True)) == 1
+    assert len(await memory.admin.restore_check(journal_file, unsure=True)) == 1
     assert "ruby" not in await everything(memory)
 
 
@@ -662,7 +669,7 @@ async def test_nothing_is_forgotten_where_the_journal_cannot_be_written(memory: 
     memory.settings = memory.settings.model_copy(update={"forget_journal": tmp_path / "missing" / "file"})
     await say(memory, "I hide my ruby.")
     with pytest.raises(ConfigurationError):
-        await memory.forget(**MIA)
+        await memory.forget(Selection(user_id="mia"), **ADA)
     assert "ruby" in await everything(memory)
 
 

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from memory_sql import formation
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.domain import Departure, Observation
+from memory_sql.domain.groups import Departure
+from memory_sql.domain.ids import parse_scope_id
+from memory_sql.domain.observations import Observation
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
+from memory_sql.formation import formation
+from memory_sql.formation.sieve import drafts_of
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import message
@@ -40,7 +43,7 @@ def parrot() -> Parrot:
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
     async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=3)) as opened:
         yield opened
-        assert list(await opened.verify()) == []
+        assert list(await opened.admin.verify()) == []
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ async def crew(memory: Memory, *users: str) -> int:
     group = await memory.groups.create("crew", **ADA)
     for user in users:
         await memory.groups.add_member("crew", user, **ADA)
-    return group.scope_id
+    return parse_scope_id(group.scope_id)
 
 
 async def say(memory: Memory, words: str, user: str = "mia", session: str = "s", n: int = 1, **more: Any) -> None:
@@ -73,7 +76,7 @@ async def stated(memory: Memory, content: str, user: str | None = "mia") -> Obse
 
 async def tell(memory: Memory) -> None:
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY 1"):
-        await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def told(memory: Memory, owner: str = "g:crew") -> str | None:
@@ -82,7 +85,7 @@ async def told(memory: Memory, owner: str = "g:crew") -> str | None:
 
 
 async def listed(memory: Memory, who: dict[str, Any]) -> set[str]:
-    return {o.content for o in await memory.list(**who)}
+    return {o.content for o in await memory.observations.list(**who)}
 
 
 async def standing(memory: Memory) -> dict[str, str]:
@@ -107,9 +110,9 @@ async def spread(memory: Memory, child: Observation, source: Observation) -> Non
         memory,
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         " SELECT agent_key, :scope_id, :seq, :from_scope, :from_seq FROM memory.agents",
-        scope_id=child.scope.id,
+        scope_id=child.scope.key,
         seq=int(child.id.partition("-")[2]),
-        from_scope=source.scope.id,
+        from_scope=source.scope.key,
         from_seq=int(source.id.partition("-")[2]),
     )
 
@@ -184,7 +187,7 @@ async def test_comes_back_at_the_very_moment_of_leaving(database_url: str, parro
         for _ in range(3):
             await leave(memory)
             assert (await memory.groups.add_member("crew", "mia", **ADA)).joined_at > now - timedelta(seconds=1)
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 async def test_what_is_not_there_is_not_found(memory: Memory) -> None:
@@ -252,7 +255,7 @@ async def remembered(memory: Memory, parrot: Parrot) -> None:
     await say(memory, "We paint the gate.", user="jonas", n=2, group_ids=["crew"])
     await say(memory, "I have a gate at home.", session="own")
     for session in ("s", "own"):
-        await memory.form(**ADA, session_id=session)
+        await memory.conversations.form(**ADA, session_id=session)
     await tell(memory)
     await stated(memory, "The gate has bay 4711.", "jonas")
     await memory.observe("The gate is heavy.", **ADA, group_id="crew", scope="tools")
@@ -278,12 +281,12 @@ async def everything(memory: Memory, who: dict[str, Any]) -> str:
         await memory.search("gate", **who, top_k=100, as_of=memory.now()),
         await memory.digest(**who),
         await memory.digest(**who, query="gate"),
-        await memory.list(**who),
-        await memory.list(**who, as_of=memory.now()),
-        await memory.scopes(**here),
-        await memory.history(**who),
-        await memory.messages(**who),
-        await memory.messages(**here),
+        await memory.observations.list(**who),
+        await memory.observations.list(**who, as_of=memory.now()),
+        await memory.scopes.list(**here),
+        await memory.scopes.history(**who),
+        await memory.conversations.messages(**who),
+        await memory.conversations.messages(**here),
     ]
     return "\n".join(map(str, found))
 
@@ -292,18 +295,18 @@ async def test_who_has_left_sees_nothing_of_the_group_in_any_way(memory: Memory,
     await remembered(memory, parrot)
     seen = await everything(memory, MIA)
     assert all(word in seen for word in (*OTHERS, "gate at home"))
-    (code,) = [o for o in await memory.list(**MIA) if "4711" in o.content]
-    (mine,) = [o for o in await memory.list(**MIA) if "home" in o.content]
+    (code,) = [o for o in await memory.observations.list(**MIA) if "4711" in o.content]
+    (mine,) = [o for o in await memory.observations.list(**MIA) if "home" in o.content]
     await leave(memory, keep=True)
     seen = await everything(memory, MIA)
     assert [word for word in OTHERS if word in seen] == []
     assert "gate at home" in seen
-    for read in (memory.get, memory.sources):
+    for read in (memory.observations.get, memory.observations.sources):
         with pytest.raises(NotFoundError):
             await read(code.id, **MIA)
     with pytest.raises(NotFoundError):
-        await memory.diff(**MIA, scope_id=code.scope.id)
-    assert [m.session_id for m in await memory.sources(mine.id, **MIA)] == ["own"]
+        await memory.scopes.diff(**MIA, scope_id=code.scope.id)
+    assert [m.session_id for m in await memory.observations.sources(mine.id, **MIA)] == ["own"]
     seen = await everything(memory, JONAS)
     assert all(word in seen for word in OTHERS)
     await memory.groups.add_member("crew", "mia", **ADA)
@@ -315,15 +318,15 @@ async def test_who_has_left_one_of_a_sessions_groups_reads_no_more_of_it(memory:
     await say(memory, "Ahoy.", group_ids=["crew", "quay"])
     await say(memory, "Alone.", session="own")
     await memory.groups.remove_member("quay", "mia", **ADA)
-    assert [m.session_id for m in await memory.messages(**MIA)] == ["own"]
+    assert [m.session_id for m in await memory.conversations.messages(**MIA)] == ["own"]
     await memory.groups.add_member("quay", "mia", **ADA)
-    assert [m.session_id for m in await memory.messages(**MIA)] == ["s", "own"]
+    assert [m.session_id for m in await memory.conversations.messages(**MIA)] == ["s", "own"]
 
 
 async def test_who_leaves_leaves_by_all_ids_that_stand_for_them(memory: Memory) -> None:
     await crew(memory, "mia", "jonas", "visitor")
-    await memory.merge_users(**ADA, user_id="visitor", into_user_id="mia")
-    await memory.merge_users(**ADA, user_id="tablet", into_user_id="visitor")
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
+    await memory.people.merge(**ADA, user_id="tablet", into_user_id="visitor")
     for user in ("mia", "visitor"):
         await stated(memory, f"Of {user}.", user)
     await stated(memory, "Of jonas.", "jonas")
@@ -341,7 +344,7 @@ async def test_who_leaves_leaves_by_all_ids_that_stand_for_them(memory: Memory) 
 
 async def test_leaving_as_an_id_that_stands_for_a_member_leaves_the_member_in(memory: Memory) -> None:
     await crew(memory, "mia", "visitor")
-    await memory.merge_users(**ADA, user_id="visitor", into_user_id="mia")
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
     await stated(memory, "We sail.", "jonas")
     await leave(memory, "visitor")
     assert await listed(memory, MIA) == {"We sail."}
@@ -351,8 +354,8 @@ async def test_leaving_as_an_id_that_stands_for_a_member_leaves_the_member_in(me
 async def test_renamed_group_keeps_who_has_left_out(memory: Memory) -> None:
     await say(memory, "Ahoy.", group_ids=["crew"])
     await leave(memory)
-    await memory.rename(**ADA, kind="group", old="crew", new="deck")
-    assert await memory.messages(**MIA) == []
+    await memory.people.rename(**ADA, kind="group", old="crew", new="deck")
+    assert await memory.conversations.messages(**MIA) == []
     assert [d["group_id"] for _, _, d in await events(memory, "membership")] == ["deck"]
 
 
@@ -362,7 +365,7 @@ async def test_leaving_costs_readers_no_statement(memory: Memory) -> None:
     for read in (
         lambda: memory.context(**MIA),
         lambda: memory.search("gate", **MIA),
-        lambda: memory.messages(**MIA),
+        lambda: memory.conversations.messages(**MIA),
     ):
         with statements(memory) as seen:
             await read()
@@ -404,17 +407,17 @@ async def test_running_session_places_nothing_more_into_the_group_for_who_has_le
     await crew(memory, "mia", "jonas")
     await stated(memory, "The code is 4711.", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     await leave(memory, keep=True)
     await say(memory, "We paint.", n=2)
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == {("g:crew", "The code is 4711."), ("g:crew", "We moor."), ("u:mia", "We paint.")}
     task = parrot.requests[-1].material
     assert [scope.kind for scope in task.scopes] == ["individual", "collective"]  # type: ignore[attr-defined]
     assert "4711" not in parrot.requests[-1].prompt
     await memory.groups.add_member("crew", "mia", **ADA)
     await say(memory, "We sail.", n=3)
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert ("g:crew", "We sail.") in await placed(memory)
 
 
@@ -425,7 +428,7 @@ async def test_of_several_who_speak_only_members_give_to_the_group(memory: Memor
     await say(memory, "We paint.", user="jonas", n=2)
     await leave(memory, keep=True)
     parrot.extracted = [("Mia's.", "group", [1]), ("Jonas's.", "group", [2]), ("Of both.", "group", [1, 2])]
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == {("g:crew", "The code is 4711."), ("u:mia", "Mia's."), ("g:crew", "Jonas's.")}
     assert await refused(memory) == {"not_a_member": 2, "no_single_author": 1}
     assert "4711" not in parrot.requests[-1].prompt  # an obedient model may put it where Mia sees it
@@ -436,13 +439,13 @@ async def test_model_that_names_a_group_it_was_not_offered_gives_it_nothing(memo
     await say(memory, "We moor.", group_ids=["crew"])
     await leave(memory)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     assert [target.is_open for target in loaded.targets if target.kind == "group"] == [False]
     extraction = (await formation.decide(parrot, loaded, memory.settings)).extraction
     (item,) = extraction.observations
     invented = replace(extraction, observations=(item.model_copy(update={"scope": "group_1"}),))
-    drafts, counted = formation.drafts_of(invented, loaded, memory.settings)
+    drafts, counted = drafts_of(invented, loaded, memory.settings)
     assert [draft.scope.owner for draft in drafts] == ["u:mia"]
     assert +counted == {"not_a_member": 1}
 
@@ -452,9 +455,9 @@ async def test_leaving_while_the_model_works_refuses_its_answer(memory: Memory, 
     await say(memory, "We moor.", group_ids=["crew"])
     parrot.meanwhile = lambda: leave(memory)
     with pytest.raises(StaleError):
-        await memory.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == set()
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == {("u:mia", "We moor.")}
 
 
@@ -462,14 +465,14 @@ async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(mem
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.sessions SET lease_until = now()")
     await leave(memory)
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == {("u:mia", "We moor.")}
 
 
@@ -477,7 +480,7 @@ async def test_membership_that_ended_by_other_hands_is_seen_under_the_lock(memor
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     parrot.meanwhile = lambda: rows(memory, "UPDATE memory.members SET left_at = joined_at WHERE user_id = 'mia'")
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await placed(memory) == set()
     assert await refused(memory) == {"not_a_member": 1}
 
@@ -497,7 +500,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     return lambda unit: formation.apply(unit, loaded, answered, memory.settings, memory.now())
@@ -538,8 +541,8 @@ async def test_leaving_while_the_text_is_written_refuses_it(memory: Memory, parr
     await stated(memory, "We paint.", "jonas")
     parrot.meanwhile = lambda: leave(memory)
     with pytest.raises(StaleError):
-        await memory.consolidate(**ADA, scope_id=scope_id)
-    await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert await told(memory) == "We paint."
 
 
@@ -556,7 +559,7 @@ async def test_many_leave_join_and_form_at_once_without_a_deadlock(memory: Memor
 
     async def form(user: str) -> None:
         try:
-            await memory.form(**ADA, session_id=user)
+            await memory.conversations.form(**ADA, session_id=user)
         except StaleError:
             await memory.observe(f"{user} tried.", **ADA, user_id=user, collective=True)
 
@@ -579,13 +582,13 @@ async def test_what_only_the_leaver_said_is_archived_and_the_text_told_anew(memo
     await tell(memory)
     assert await told(memory) == "We sail. Mia's plan. Of both. The host's."
     left = await leave(memory, **WHY)
-    assert (left.archived, left.retracted, left.held, left.withheld) == ((mine.id,), (), 0, (scope_id,))
+    assert (left.archived, left.retracted, left.held, left.withheld) == ((mine.id,), (), 0, (f"s{scope_id}",))
     assert await told(memory) == "We sail."  # as it was before it took that in
     assert await standing(memory) == {
         "We sail.": "active", "Mia's plan.": "archived", "Of both.": "active", "The host's.": "active",
     }  # fmt: skip
     result = await memory.run_due()  # two are fewer than the threshold
-    assert [one.scope.id for one in result.consolidated] == [scope_id]
+    assert [one.scope.key for one in result.consolidated] == [scope_id]
     assert await told(memory) == "We sail. Of both. The host's."
     assert await listed(memory, JONAS) == {"We sail.", "Of both.", "The host's."}
     assert [(a, r, d["from"], d["to"], d["why"]) for a, r, d in await events(memory, "status")] == [
@@ -625,7 +628,7 @@ async def test_coming_back_does_not_bring_back_what_was_archived_but_saying_it_a
     await leave(memory)
     await memory.groups.add_member("crew", "mia", **ADA)
     assert await listed(memory, MIA) == set()
-    assert (await memory.get(old.id, **MIA)).status == "archived"
+    assert (await memory.observations.get(old.id, **MIA)).status == "archived"
     assert (await stated(memory, "Mia's plan.", "jonas")).id != old.id
     assert await listed(memory, MIA) == {"Mia's plan."}
 
@@ -633,7 +636,7 @@ async def test_coming_back_does_not_bring_back_what_was_archived_but_saying_it_a
 async def test_what_the_leaver_had_replaced_stands_again(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     old = await stated(memory, "We sail at dawn.", "jonas")
-    mine = await memory.update(old.id, **MIA, text="We sail at noon.")
+    mine = await memory.observations.update(old.id, **MIA, text="We sail at noon.")
     await leave(memory)
     assert await standing(memory) == {"We sail at dawn.": "active", "We sail at noon.": "archived"}
     (event,) = [d for _, _, d in await events(memory, "status") if d["to"] == "archived"]
@@ -643,10 +646,10 @@ async def test_what_the_leaver_had_replaced_stands_again(memory: Memory) -> None
 async def test_what_of_the_leavers_had_given_way_does_not_stand_again_later(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     mine = await stated(memory, "We sail at dawn.")
-    newer = await memory.update(mine.id, **JONAS, text="We sail at noon.")
+    newer = await memory.observations.update(mine.id, **JONAS, text="We sail at noon.")
     await leave(memory)
     assert await standing(memory) == {"We sail at dawn.": "archived", "We sail at noon.": "active"}
-    await memory.forget(**ADA, observation_id=newer.id)
+    await memory.forget(newer.id, **ADA)
     assert await listed(memory, JONAS) == set()
 
 
@@ -672,7 +675,7 @@ async def test_leaving_is_not_refused_by_a_legal_hold(memory: Memory) -> None:
     mine = await stated(memory, "Mia's ruby.")
     high = await memory.observe("Somebody's ruby.", **ADA, collective=True)
     await spread(memory, high, mine)
-    await memory.hold(**ADA, observation_id=high.id)
+    await memory.holds.place(**ADA, observation_id=high.id)
     left = await leave(memory)
     assert (left.archived, left.retracted, left.held) == ((mine.id,), (), 1)
     assert await standing(memory) == {"Mia's ruby.": "archived", "Somebody's ruby.": "active"}

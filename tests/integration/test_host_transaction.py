@@ -35,9 +35,9 @@ async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: Async
         await memory.observe("The gate has bay 4711.", **MIA, session=host)
         assert "4711" in str(await memory.context(**MIA, session=host))
         assert len((await memory.search("gate", **MIA, session=host)).results) == 1
-        assert await memory.list(**MIA) == []
+        assert await memory.observations.list(**MIA) == []
         await (host.commit() if commit else host.rollback())
-    assert len(await memory.list(**MIA)) == 1
+    assert len(await memory.observations.list(**MIA)) == 1
     assert await rows(
         memory, "SELECT (SELECT count(*) FROM public.orders), (SELECT count(*) FROM memory.messages)"
     ) == [(1, 2)]
@@ -76,7 +76,7 @@ async def test_url_that_is_no_postgres_is_refused(url: str, llm: Scripted) -> No
 
 async def test_memory_that_is_not_open_says_so(llm: Scripted) -> None:
     with pytest.raises(InputError, match="not open"):
-        await Memory("postgresql://localhost/x", llm).stats(agent_id="ada")
+        await Memory("postgresql://localhost/x", llm).admin.stats(agent_id="ada")
 
 
 async def test_connection_that_the_server_closed_is_replaced_without_an_error(
@@ -90,25 +90,25 @@ async def test_connection_that_the_server_closed_is_replaced_without_an_error(
         )
         assert killed.rowcount >= 1
     await engine.dispose()
-    assert len(await memory.list(**MIA)) == 1
+    assert len(await memory.observations.list(**MIA)) == 1
 
 
 async def test_reads_see_what_the_host_has_not_committed(memory: Memory, host: AsyncSession) -> None:
     observation = await memory.observe("The gate has bay 4711.", **MIA, session=host)
-    assert (await memory.get(observation.id, **MIA, session=host)).content == observation.content
-    assert [o.id for o in await memory.list(**MIA, session=host)] == [observation.id]
-    assert [s.pending for s in await memory.scopes(**MIA, session=host)] == [1]
+    assert (await memory.observations.get(observation.id, **MIA, session=host)).content == observation.content
+    assert [o.id for o in await memory.observations.list(**MIA, session=host)] == [observation.id]
+    assert [s.pending for s in await memory.scopes.list(**MIA, session=host)] == [1]
     await host.execute(
         text(
             "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
             " SELECT agent_key, scope_id, 1, 0, 0, 0, 'Gates.', 1, 'import' FROM memory.scopes"
         )
     )
-    assert [v.content for v in await memory.history(**MIA, session=host)] == ["Gates."]
-    assert await memory.scopes(**MIA) == []
-    assert await memory.history(**MIA) == []
+    assert [v.content for v in await memory.scopes.history(**MIA, session=host)] == ["Gates."]
+    assert await memory.scopes.list(**MIA) == []
+    assert await memory.scopes.history(**MIA) == []
     with pytest.raises(NotFoundError):
-        await memory.get(observation.id, **MIA)
+        await memory.observations.get(observation.id, **MIA)
     await host.rollback()
 
 
@@ -158,7 +158,7 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
                 assert await lock_timeout(host) == before
         await memory.observe("Boats.", **MIA, session=host)
         await host.commit()
-        assert len(await memory.list(**MIA)) == 2
+        assert len(await memory.observations.list(**MIA)) == 2
         assert await rows(memory, "SELECT count(*) FROM public.orders") == [(0,)]
 
 

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import text as sql_text
 
 from memory_sql.config import Settings
-from memory_sql.domain import MaintainResult
+from memory_sql.domain.results import MaintainResult
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import NotFoundError, StaleError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
@@ -103,14 +104,14 @@ async def test_user_sees_the_sessions_of_the_ids_that_stand_for_them_and_not_the
 ) -> None:
     await memory.add([message()], **MIA, session_id="s")
     await memory.add([message()], **ADA, user_id="anon", session_id="t")
-    await memory.merge_users(**ADA, user_id="anon", into_user_id="mia")
+    await memory.people.merge(**ADA, user_id="anon", into_user_id="mia")
     assert await visible(memory, "mia") == {("s", "u:mia"), ("t", "u:anon")}
     assert await visible(memory, "anon") == {("t", "u:anon")}
-    await memory.rename(**ADA, kind="user", old="mia", new="maria")
+    await memory.people.rename(**ADA, kind="user", old="mia", new="maria")
     assert await visible(memory, "maria") == {("s", "u:maria"), ("t", "u:anon")}
-    await memory.unmerge_users(**ADA, user_id="anon")
+    await memory.people.unmerge(**ADA, user_id="anon")
     assert await visible(memory, "maria") == {("s", "u:maria")}
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 async def test_search_may_show_only_what_was_said_to_be_remembered(memory: Memory) -> None:
@@ -119,19 +120,19 @@ async def test_search_may_show_only_what_was_said_to_be_remembered(memory: Memor
     )
     await memory.add([message(n=4)], **MIA, session_id="t", excluded=True)
     assert await shown(memory, "mia") == [("s", "m2")]
-    await memory.exclude(**ADA, session_id="t", excluded=False)
+    await memory.conversations.exclude(**ADA, session_id="t", excluded=False)
     assert await shown(memory, "mia") == [("s", "m2")]  # what was said meanwhile stays out
-    await memory.exclude(**ADA, session_id="s")
+    await memory.conversations.exclude(**ADA, session_id="s")
     assert await shown(memory, "mia") == []
 
 
 async def test_what_stands_behind_something_quarantined_is_not_shown(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(3), **MIA, session_id="s")
     llm.then(extracted(("Likes boats.", "individual", [1]), ("Likes tea.", "individual", [3])))
-    formed = await memory.form(**ADA, session_id="s")
-    await memory.quarantine(formed.observations[0].id, **MIA)
+    formed = await memory.conversations.form(**ADA, session_id="s")
+    await memory.observations.quarantine(formed.observations[0].id, **MIA)
     assert await shown(memory, "mia") == [("s", "m2"), ("s", "m3")]
-    await memory.release(formed.observations[0].id, **MIA)
+    await memory.observations.unquarantine(formed.observations[0].id, **MIA)
     assert await shown(memory, "mia") == [("s", "m1"), ("s", "m2"), ("s", "m3")]
 
 
@@ -186,18 +187,18 @@ async def test_index_on_participants_leaves_updates_of_a_session_in_their_page(m
 async def test_messages_are_listed_newest_first_page_by_page(memory: Memory) -> None:
     await memory.add(conversation(4), **MIA, session_id="s")
     await memory.add([message("Late.", n=9, name="Jo", user_id="jonas")], **MIA, session_id="t")
-    first = await memory.messages(**MIA, limit=2)
+    first = await memory.conversations.messages(**MIA, limit=2)
     assert [(m.session_id, m.id) for m in first] == [("t", "m9"), ("s", "m4")]
     assert first[0].model_dump() == {
         "session_id": "t", "id": "m9", "number": 1, "role": "user", "speaker": "Jo", "user_id": "jonas",
         "content": "Late.", "said_at": MONDAY + timedelta(minutes=9),
     }  # fmt: skip
-    rest = await memory.messages(**MIA, before=first[-1])
+    rest = await memory.conversations.messages(**MIA, before=first[-1])
     assert [m.id for m in rest] == ["m3", "m2", "m1"]
-    assert [m.id for m in await memory.messages(**MIA, session_id="t")] == ["m9"]
-    assert [m.id for m in await memory.messages(**JONAS)] == ["m9"]
-    assert await memory.messages(**JONAS, session_id="s") == []
-    assert await memory.messages(agent_id="nobody", user_id="mia") == []
+    assert [m.id for m in await memory.conversations.messages(**MIA, session_id="t")] == ["m9"]
+    assert [m.id for m in await memory.conversations.messages(**JONAS)] == ["m9"]
+    assert await memory.conversations.messages(**JONAS, session_id="s") == []
+    assert await memory.conversations.messages(agent_id="nobody", user_id="mia") == []
 
 
 async def test_messages_said_at_one_moment_stand_on_one_page_only(memory: Memory) -> None:
@@ -205,7 +206,7 @@ async def test_messages_said_at_one_moment_stand_on_one_page_only(memory: Memory
     for session in ("a", "b"):
         await memory.add(at_once, **MIA, session_id=session)
     seen: list[Any] = []
-    while page := await memory.messages(**MIA, limit=3, before=seen[-1] if seen else None):
+    while page := await memory.conversations.messages(**MIA, limit=3, before=seen[-1] if seen else None):
         seen += page
     assert [(m.session_id, m.number) for m in seen] == [(s, n) for s in "ba" for n in range(5, 0, -1)]
 
@@ -213,24 +214,27 @@ async def test_messages_said_at_one_moment_stand_on_one_page_only(memory: Memory
 async def test_messages_are_one_statement(memory: Memory) -> None:
     await memory.add([message()], **MIA, session_id="s")
     with statements(memory) as sent:
-        await memory.messages(**MIA)
+        await memory.conversations.messages(**MIA)
     assert len(sent) == 1
 
 
 async def test_observation_leads_to_its_messages_that_the_user_may_see(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(3), **MIA, session_id="s", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "group_1", [1, 3])))
-    (boats,) = (await memory.form(**ADA, session_id="s")).observations
+    (boats,) = (await memory.conversations.form(**ADA, session_id="s")).observations
     await memory.add([message("Boats.", n=7)], **JONAS, session_id="t", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "group_1", [1])))
-    await memory.form(**ADA, session_id="t")
-    assert [(m.session_id, m.id) for m in await memory.sources(boats.id, **MIA)] == [("s", "m1"), ("s", "m3")]
-    assert [(m.session_id, m.id) for m in await memory.sources(boats.id, **JONAS)] == [("t", "m7")]
-    assert [m.id for m in await memory.sources(boats.id, **MIA, limit=1)] == ["m3"]
+    await memory.conversations.form(**ADA, session_id="t")
+    assert [(m.session_id, m.id) for m in await memory.observations.sources(boats.id, **MIA)] == [
+        ("s", "m1"),
+        ("s", "m3"),
+    ]
+    assert [(m.session_id, m.id) for m in await memory.observations.sources(boats.id, **JONAS)] == [("t", "m7")]
+    assert [m.id for m in await memory.observations.sources(boats.id, **MIA, limit=1)] == ["m3"]
     stated = await memory.observe("Tea.", **MIA)
-    assert await memory.sources(stated.id, **MIA) == ()
+    assert await memory.observations.sources(stated.id, **MIA) == ()
     with pytest.raises(NotFoundError):
-        await memory.sources(stated.id, **JONAS)
+        await memory.observations.sources(stated.id, **JONAS)
 
 
 # For how long
@@ -256,7 +260,7 @@ async def timed(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator
     """On a clock that a test may set on; looks into its own work at the end."""
     async with Memory(database_url, llm, Settings(llm="offline"), clock=clock) as opened:
         yield opened
-        assert await opened.verify() == []
+        assert await opened.admin.verify() == []
 
 
 STUBS = "SELECT session_id, message_id FROM memory.messages WHERE content IS NULL ORDER BY session_id, number"
@@ -274,31 +278,31 @@ async def test_text_goes_when_its_time_is_over_and_the_message_stays_known(
     await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
     await rows(timed, "UPDATE memory.messages SET search_extra = 'rubin'")
     llm.then(extracted(("Likes red.", "individual", [1])))
-    (red,) = (await timed.form(**ADA, session_id="s")).observations
+    (red,) = (await timed.conversations.form(**ADA, session_id="s")).observations
     epochs = await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes")
     clock.goes_on(days=30)
-    assert await timed.maintain() == MaintainResult(messages=0, complete=True)  # 30 days are not over at their end
-    assert len(await timed.messages(**MIA)) == 3
+    assert await timed.work.maintain() == MaintainResult(messages=0, complete=True)  # 30 days are not over at their end
+    assert len(await timed.conversations.messages(**MIA)) == 3
     clock.goes_on(days=0.001)
-    assert await timed.messages(**MIA) == []  # also before the sweep
-    assert await timed.sources(red.id, **MIA) == ()
-    assert await timed.maintain() == MaintainResult(messages=3, complete=True)
+    assert await timed.conversations.messages(**MIA) == []  # also before the sweep
+    assert await timed.observations.sources(red.id, **MIA) == ()
+    assert await timed.work.maintain() == MaintainResult(messages=3, complete=True)
 
     kept = await rows(
         timed, "SELECT content, speaker, search_extra, search::text, role FROM memory.messages ORDER BY number"
     )
     assert kept == [(None, None, "", None, "user"), (None, None, "", None, "assistant"), (None, None, "", None, "user")]
     assert "ruby" not in str(await rows(timed, "SELECT t::text FROM memory.messages t"))
-    assert (await timed.get(red.id, **MIA)).source.message_ids == ("m1",)
+    assert (await timed.observations.get(red.id, **MIA)).source.message_ids == ("m1",)
     assert await rows(timed, "SELECT number FROM memory.evidence") == [(1,)]
     assert await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes") == epochs
     assert await rows(timed, "SELECT text_since FROM memory.sessions") == [(None,)]
     assert (await timed.add(said, **MIA, session_id="s")).duplicates == 2
     again = await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
     assert (again.accepted, again.duplicates) == (0, 1)
-    assert await timed.maintain() == MaintainResult(messages=0, complete=True)
+    assert await timed.work.maintain() == MaintainResult(messages=0, complete=True)
     await timed.add([message("New.", n=9)], **MIA, session_id="s")
-    assert [m.id for m in await timed.messages(**MIA)] == ["m9"]
+    assert [m.id for m in await timed.conversations.messages(**MIA)] == ["m9"]
 
 
 async def test_text_stays_until_it_has_been_formed_and_goes_where_it_never_will_be(
@@ -308,15 +312,17 @@ async def test_text_stays_until_it_has_been_formed_and_goes_where_it_never_will_
     await timed.add(conversation(2), **MIA, session_id="x")
     await timed.add([message(n=3)], **MIA, session_id="x", excluded=True)
     clock.goes_on(days=31)
-    assert (await timed.maintain()).messages == 4
+    assert (await timed.work.maintain()).messages == 4
     assert await stubs(timed) == ["s:m1", "x:m1", "x:m2", "x:m3"]
-    assert await timed.messages(**MIA) == []  # over, though its text is still there
+    assert await timed.conversations.messages(**MIA) == []  # over, though its text is still there
     llm.then(extracted())
-    assert (await timed.form(**ADA, session_id="s")).messages == 4
+    assert (await timed.conversations.form(**ADA, session_id="s")).messages == 4
     assert "Turn 4" in str(llm.requests[0])
-    await timed.exclude(**ADA, session_id="x", excluded=False)
-    assert (await timed.form(**ADA, session_id="x")).messages == 3  # of which nothing is left to be asked about
-    assert (await timed.maintain()).messages == 3
+    await timed.conversations.exclude(**ADA, session_id="x", excluded=False)
+    assert (
+        await timed.conversations.form(**ADA, session_id="x")
+    ).messages == 3  # of which nothing is left to be asked about
+    assert (await timed.work.maintain()).messages == 3
 
 
 @pytest.mark.parametrize("days", [30, None, 0])
@@ -333,13 +339,16 @@ async def test_agents_own_setting_goes_before_the_process(
             clock.goes_on(days=later)
             for agent, kept in expected.items():
                 over = kept is not None and kept < (1 if later == 1 else 32)
-                assert len(await memory.messages(agent_id=agent, user_id="mia")) == (not over), (agent, later)
-        await memory.maintain()
+                assert len(await memory.conversations.messages(agent_id=agent, user_id="mia")) == (not over), (
+                    agent,
+                    later,
+                )
+        await memory.work.maintain()
         gone = {f"{agent}:m1" for agent, kept in expected.items() if kept is not None}
         assert set(await stubs(memory)) == gone  # only what is skipped: nothing has been formed
-        assert await memory.agent_settings(agent_id="ever") == {"message_retention_days": None}
+        assert await memory.admin.settings(agent_id="ever") == {"message_retention_days": None}
         await memory.configure(agent_id="ever", message_retention_days=None)
-        assert await memory.agent_settings(agent_id="ever") == {}
+        assert await memory.admin.settings(agent_id="ever") == {}
 
 
 async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_off(
@@ -348,15 +357,15 @@ async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_o
     await timed.configure(**ADA, message_retention_days=0, formation_window_messages=2)
     await timed.add(conversation(3), **MIA, session_id="s")
     await timed.add(conversation(1), **MIA, session_id="t")
-    await timed.hold(**ADA, session_id="t")
+    await timed.holds.place(**ADA, session_id="t")
     clock.goes_on(days=0.001)
-    assert await timed.messages(**MIA) == []
+    assert await timed.conversations.messages(**MIA) == []
     llm.then(extracted(("Boats.", "individual")), extracted())
-    await timed.form(**ADA, session_id="s")
+    await timed.conversations.form(**ADA, session_id="s")
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
     assert "Turn 3" in str(llm.requests[1])
     llm.then(extracted())
-    await timed.form(**ADA, session_id="t")
+    await timed.conversations.form(**ADA, session_id="t")
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
 
 
@@ -377,16 +386,16 @@ async def test_what_a_hold_covers_keeps_its_text_until_it_is_released(
     talk = [message(n=1), message(n=2), message(n=3, user_id="jonas")]
     await timed.add(talk, **MIA, session_id="s", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "individual_P1", [2])))
-    (boats,) = (await timed.form(**ADA, session_id="s")).observations
+    (boats,) = (await timed.conversations.form(**ADA, session_id="s")).observations
     target: dict[str, Any] = {name: boats.id if value == "boats" else value for name, value in held.items()}
-    hold = await timed.hold(**ADA, **target)
+    hold = await timed.holds.place(**ADA, **target)
     clock.goes_on(days=31)
     everything = {"s:m1", "s:m2", "s:m3"}
-    assert (await timed.maintain()).messages == 3 - len(kept)
+    assert (await timed.work.maintain()).messages == 3 - len(kept)
     assert set(await stubs(timed)) == everything - {*kept}
-    assert await timed.messages(**MIA) == []  # held is not shown
-    await timed.release_hold(hold, **ADA)
-    assert (await timed.maintain()).messages == len(kept)
+    assert await timed.conversations.messages(**MIA) == []  # held is not shown
+    await timed.holds.release(hold, **ADA)
+    assert (await timed.work.maintain()).messages == len(kept)
     assert set(await stubs(timed)) == everything
 
 
@@ -398,17 +407,17 @@ async def test_sweep_goes_on_in_batches_past_what_has_to_stay(database_url: str,
             await memory.add([message(n=i, role=role) for i in range(5)], **MIA, session_id=f"s{n}")
         await memory.add([message(role="system")], agent_id="bob", user_id="mia", session_id="b")
         clock.goes_on(days=31)
-        assert await memory.maintain(agent_id="nobody") == MaintainResult(messages=0, complete=True)
-        assert await memory.maintain(limit=3) == MaintainResult(messages=3, complete=False)
-        assert await memory.maintain(limit=1) == MaintainResult(messages=1, complete=False)
+        assert await memory.work.maintain(agent_id="nobody") == MaintainResult(messages=0, complete=True)
+        assert await memory.work.maintain(limit=3) == MaintainResult(messages=3, complete=False)
+        assert await memory.work.maintain(limit=1) == MaintainResult(messages=1, complete=False)
         with statements(memory) as sent:
-            assert await memory.maintain(agent_id="ada") == MaintainResult(messages=11, complete=True)
+            assert await memory.work.maintain(agent_id="ada") == MaintainResult(messages=11, complete=True)
         batches = len([one for one in sent if "end_retention" in one])
         # s0 and s1, which have to stay; the rest of s2; s3; s4; then nothing is left
         assert batches == 2 + 1 + 3 + 3 + 1
-        assert await memory.maintain() == MaintainResult(messages=1, complete=True)
+        assert await memory.work.maintain() == MaintainResult(messages=1, complete=True)
         assert len(await stubs(memory)) == 16
-        assert await memory.verify() == []
+        assert await memory.admin.verify() == []
 
 
 async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Clock) -> None:
@@ -418,10 +427,10 @@ async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Cl
     clock.goes_on(days=31)
     async with timed.database.transaction() as other:
         await timed.add([message(n=2)], **MIA, session_id="s", session=other)
-        await timed.hold(agent_id="bob", session_id="b", session=other)
-        assert await timed.maintain() == MaintainResult(messages=1, complete=True)
+        await timed.holds.place(agent_id="bob", session_id="b", session=other)
+        assert await timed.work.maintain() == MaintainResult(messages=1, complete=True)
     assert await stubs(timed) == ["t:m1"]
-    assert (await timed.maintain()).messages == 1
+    assert (await timed.work.maintain()).messages == 1
     assert await stubs(timed) == ["s:m1", "t:m1"]  # what is held since stays
 
 
@@ -431,11 +440,11 @@ async def test_formation_under_way_is_not_refused_by_a_sweep(timed: Memory, llm:
     swept: list[int] = []
 
     async def meanwhile(_: object) -> str:
-        swept.append((await timed.maintain()).messages)
+        swept.append((await timed.work.maintain()).messages)
         return extracted(("Likes boats.", "individual"))
 
     llm.then(meanwhile)
-    formed = await timed.form(**ADA, session_id="s")
+    formed = await timed.conversations.form(**ADA, session_id="s")
     assert swept == [1]
     assert [o.content for o in formed.observations] == ["Likes boats."]
     assert await stubs(timed) == ["s:m1"]
@@ -452,26 +461,26 @@ async def test_sweeps_and_writers_at_once_neither_wait_for_one_another_for_ever_
             formed = None
             while formed is None:
                 with suppress(StaleError):  # a forgetting took what the model was shown
-                    formed = await memory.form(**ADA, session_id=f"s{n}")
+                    formed = await memory.conversations.form(**ADA, session_id=f"s{n}")
 
         async def live(n: int) -> None:
             for turn in range(4):
                 await memory.add([message(f"Boat {n} {turn}.", n=turn)], **MIA, session_id=f"s{n}", group_ids=["g"])
                 await form(n)
             if n % 3 == 0:
-                await memory.forget(**ADA, session_id=f"s{n}", wait=False)
+                await memory.forget(Selection(session_id=f"s{n}"), **ADA, wait=False)
 
         async def sweep() -> None:
             for _ in range(20):
-                await memory.maintain()
+                await memory.work.maintain()
 
         async with asyncio.timeout(60):
             await asyncio.gather(*(live(n) for n in range(6)), sweep(), sweep())
-        await memory.maintain()
+        await memory.work.maintain()
         assert len(await stubs(memory)) == 24
         contents = {content for (content,) in await rows(memory, "SELECT content FROM memory.observations")}
         assert contents == {f"Boat {n} {turn}." for n in (1, 2, 4, 5) for turn in range(4)}
-        assert await memory.verify() == []
+        assert await memory.admin.verify() == []
 
 
 async def test_worker_ends_retention_at_once_and_then_again_and_again(
@@ -506,11 +515,11 @@ async def test_worker_ends_retention_at_once_and_then_again_and_again(
 async def test_forgetting_takes_the_words_that_a_message_is_found_by(memory: Memory) -> None:
     await memory.add([message("My ruby."), message("My boat.", n=2, user_id="jonas")], **MIA, session_id="s")
     await rows(memory, "UPDATE memory.messages SET search_extra = 'rubin'")
-    await memory.forget(**ADA, session_id="s", message_id="m1")
+    await memory.forget(Selection(session_id="s", message_id="m1"), **ADA)
     found = await rows(memory, "SELECT content, search_extra, search::text FROM memory.messages ORDER BY number")
     assert found == [(None, "", None), ("My boat.", "rubin", "'boat':2 'rubin':3")]
-    assert [m.id for m in await memory.messages(**MIA)] == ["m2"]
-    assert await memory.verify() == []
+    assert [m.id for m in await memory.conversations.messages(**MIA)] == ["m2"]
+    assert await memory.admin.verify() == []
 
 
 # From the command line
@@ -527,16 +536,19 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
             said = [message("Be kind.", role="system"), message("Tea.\u202e!", n=2, name="Mia")]
             await memory.add(said, **MIA, session_id="s")
             await memory.configure(**ADA, message_retention_days="forever")
-            return (await memory.form(**ADA, session_id="s")).observations[0].id
+            return (await memory.conversations.form(**ADA, session_id="s")).observations[0].id
 
     tea = asyncio.run(fill())
-    assert memory_sql("messages", *mia).out == "s  m2  2026-03-02 09:02 UTC  Mia: Tea.\N{REPLACEMENT CHARACTER}!\n"
-    assert memory_sql("messages", *mia, "--session", "s", "--json").value["id"] == "m2"
-    assert memory_sql("messages", *mia, "--of", tea, "--json").value["content"] == "Tea.\u202e!"
-    assert memory_sql("messages", *mia, "--session", "t").out == "no messages\n"
-    assert "say either" in memory_sql("messages", *mia, "--session", "t", "--of", tea, code=1).err
-    assert 'message_retention_days = "forever"' in memory_sql("settings", "--agent", "ada", *at).out
-    assert memory_sql("maintain", *at).out == "0 messages lost their texts\n"
-    memory_sql("settings", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
-    assert memory_sql("maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
-    assert memory_sql("maintain", "--json", *at).value == {"messages": 1, "evicted": 0, "complete": True}
+    assert (
+        memory_sql("conversation", "messages", *mia).out
+        == "s  m2  2026-03-02 09:02 UTC  Mia: Tea.\N{REPLACEMENT CHARACTER}!\n"
+    )
+    assert memory_sql("conversation", "messages", *mia, "--conversation", "s", "--json").value["id"] == "m2"
+    assert memory_sql("observation", "sources", tea, *mia, "--json").value["content"] == "Tea.\u202e!"
+    assert memory_sql("conversation", "messages", *mia, "--conversation", "t").out == "no messages\n"
+    assert "no observation o9-9" in memory_sql("observation", "sources", "o9-9", *mia, code=1).err
+    assert 'message_retention_days = "forever"' in memory_sql("admin", "settings", "--agent", "ada", *at).out
+    assert memory_sql("work", "maintain", *at).out == "0 messages lost their texts\n"
+    memory_sql("configure", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
+    assert memory_sql("work", "maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
+    assert memory_sql("work", "maintain", "--json", *at).value == {"messages": 1, "evicted": 0, "complete": True}

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
-from memory_sql.db import exports
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
+from memory_sql.db.queries import exports
+from memory_sql.domain.exports import ExportLine, export_uuid
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
-from memory_sql.people import ExportLine, export_uuid
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
@@ -27,11 +27,11 @@ JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 
 
 async def contents(memory: Memory, user: str) -> set[str]:
-    return {o.content for o in await memory.list(**ADA, user_id=user)}
+    return {o.content for o in await memory.observations.list(**ADA, user_id=user)}
 
 
 async def merge(memory: Memory, user: str, into: str) -> None:
-    await memory.merge_users(**ADA, user_id=user, into_user_id=into)
+    await memory.people.merge(**ADA, user_id=user, into_user_id=into)
 
 
 # Aliases
@@ -43,7 +43,7 @@ async def test_merged_user_is_seen_by_the_one_they_stand_for_and_not_the_other_w
     await memory.observe("Likes boats.", **MIA)
     await memory.observe("We ship in April.", **ADA, group_id="harbor")
     assert await contents(memory, "mia") == {"Likes boats."}
-    alias = await memory.merge_users(**ANON, into_user_id="mia")
+    alias = await memory.people.merge(**ANON, into_user_id="mia")
     assert (alias.user_id, alias.into_user_id, alias.ended_at) == ("anon-1", "mia", None)
     assert await contents(memory, "mia") == {"Likes tea.", "Likes boats.", "We ship in April."}
     assert await contents(memory, "anon-1") == {"Likes tea.", "We ship in April."}
@@ -68,9 +68,9 @@ async def test_what_is_said_under_the_old_id_after_the_merge_is_the_users_as_wel
     await merge(memory, "anon-1", "mia")
     await memory.add([message("I moved to Bergen.")], **ANON, session_id="s")
     llm.then(extracted(("Lives in Bergen.", "individual")))
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await contents(memory, "mia") == await contents(memory, "anon-1") == {"Lives in Bergen."}
-    (found,) = await memory.list(**MIA)
+    (found,) = await memory.observations.list(**MIA)
     assert found.scope.owner_id == "anon-1"
 
 
@@ -81,15 +81,15 @@ async def test_unmerging_undoes_a_merge_exactly(memory: Memory) -> None:
     before, stored = await memory.context(**MIA), await rows(memory, kept)
     await merge(memory, "anon-1", "mia")
     assert await memory.context(**MIA) != before
-    ended = await memory.unmerge_users(**ANON)
+    ended = await memory.people.unmerge(**ANON)
     assert ended.into_user_id == "mia"
     assert ended.ended_at is not None
     assert await memory.context(**MIA) == before
     assert await rows(memory, kept) == stored
     with pytest.raises(NotFoundError):
-        await memory.unmerge_users(**ANON)
+        await memory.people.unmerge(**ANON)
     with pytest.raises(NotFoundError):
-        await memory.unmerge_users(agent_id="unknown", user_id="anon-1")
+        await memory.people.unmerge(agent_id="unknown", user_id="anon-1")
     assert await rows(memory, "SELECT agent_id FROM memory.agents") == [("ada",)]
 
 
@@ -99,7 +99,7 @@ async def test_user_merged_again_at_the_same_moment_stands_for_another_again(
     async with Memory(database_url, llm, settings, clock=lambda: MONDAY) as memory:
         for into in ("mia", "mia", "jonas"):
             await merge(memory, "anon-1", into)
-            await memory.unmerge_users(**ANON)
+            await memory.people.unmerge(**ANON)
         found = await rows(memory, "SELECT into_user_id, ended_at >= created_at FROM memory.user_aliases")
         assert sorted(found) == [("jonas", True), ("mia", True), ("mia", True)]
 
@@ -109,10 +109,10 @@ async def test_aliases_stand_through_others_and_are_told_oldest_first(memory: Me
     await merge(memory, "anon-1", "tablet")
     await merge(memory, "tablet", "mia")
     assert await contents(memory, "mia") == {"Likes tea."}
-    found = await memory.aliases(**MIA)
+    found = await memory.people.aliases(**MIA)
     assert [(alias.user_id, alias.into_user_id) for alias in found] == [("anon-1", "tablet"), ("tablet", "mia")]
-    assert await memory.aliases(**ANON) == []
-    assert await memory.aliases(agent_id="unknown", user_id="mia") == []
+    assert await memory.people.aliases(**ANON) == []
+    assert await memory.people.aliases(agent_id="unknown", user_id="mia") == []
 
 
 async def test_merge_that_would_circle_or_stand_for_two_is_refused(memory: Memory) -> None:
@@ -129,8 +129,8 @@ async def test_merge_that_would_circle_or_stand_for_two_is_refused(memory: Memor
 
 async def test_merge_is_an_event_once(memory: Memory) -> None:
     for _ in range(2):
-        await memory.merge_users(**ANON, into_user_id="mia", actor="support", reason="Logged in.")
-    await memory.unmerge_users(**ANON)
+        await memory.people.merge(**ANON, into_user_id="mia", actor="support", reason="Logged in.")
+    await memory.people.unmerge(**ANON)
     found = await rows(memory, "SELECT kind, actor, reason, detail FROM memory.events ORDER BY event_id")
     ids = {"user_id": "anon-1", "into_user_id": "mia"}
     assert found == [
@@ -148,7 +148,7 @@ async def test_of_two_merges_at_once_that_would_circle_one_wins(memory: Memory, 
             await session.connection(execution_options={"isolation_level": isolation})
             await session.execute(text("SELECT * FROM memory.user_aliases"))
             await ready.wait()
-            await memory.merge_users(**ADA, user_id=user, into_user_id=into, session=session)
+            await memory.people.merge(**ADA, user_id=user, into_user_id=into, session=session)
 
     ready = asyncio.Barrier(2)
     outcomes = await asyncio.gather(
@@ -174,9 +174,9 @@ async def test_session_scope_is_for_those_who_took_part_under_another_id(memory:
         memory,
         "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:s' FROM memory.agents",
     )
-    assert await memory.scopes(**MIA, session_id="s") == []
+    assert await memory.scopes.list(**MIA, session_id="s") == []
     await merge(memory, "anon-1", "mia")
-    assert [str(scope.ref) for scope in await memory.scopes(**MIA, session_id="s")] == ["session:s"]
+    assert [str(scope.ref) for scope in await memory.scopes.list(**MIA, session_id="s")] == ["session:s"]
 
 
 async def test_ids_of_a_user_are_looked_up_in_the_same_plan(memory: Memory) -> None:
@@ -190,9 +190,9 @@ async def test_ids_of_a_user_are_looked_up_in_the_same_plan(memory: Memory) -> N
 async def test_merge_joins_the_hosts_transaction(memory: Memory) -> None:
     await memory.observe("Likes tea.", **ANON)
     async with memory.database.transaction() as session:
-        await memory.merge_users(**ANON, into_user_id="mia", session=session)
+        await memory.people.merge(**ANON, into_user_id="mia", session=session)
         await session.rollback()
-    assert await memory.aliases(**MIA) == []
+    assert await memory.people.aliases(**MIA) == []
 
 
 # Renaming
@@ -220,11 +220,11 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(5), **mia, session_id="monday-1", group_ids=["harbor-1"])
     await memory.add(conversation(1, first=9), **JONAS, session_id="monday-1")
     llm.then(extracted(("Likes tea.", "individual_P1"), ("Ships in April.", "group_1", [1])))
-    await memory.form(**ADA, session_id="monday-1")
+    await memory.conversations.form(**ADA, session_id="monday-1")
     await memory.observe("Likes boats.", **mia, session_id="monday-1")
     targets: list[dict[str, Any]] = [{"user_id": "mia-1"}, {"group_id": "harbor-1"}, {"session_id": "monday-1"}]
     for target in targets:
-        await memory.hold(**ADA, **target, actor="mia-1")
+        await memory.holds.place(**ADA, **target, actor="mia-1")
     await merge(memory, "anon-1", "mia-1")
     await merge(memory, "mia-1", "person-1")
     await rows(memory, "UPDATE memory.events SET session_id = 'monday-1' WHERE kind = 'hold'")
@@ -275,7 +275,9 @@ async def test_renamed_id_stands_nowhere_any_more(
     await live(memory, llm)
     assert await columns_that_hold(memory, old) == places
     everything = await counts(memory)
-    renamed = await memory.rename(**ADA, kind=kind, old=old, new=new, actor="support", reason="Changed their name.")
+    renamed = await memory.people.rename(
+        **ADA, kind=kind, old=old, new=new, actor="support", reason="Changed their name."
+    )
     assert await columns_that_hold(memory, old) == set()
     assert places - {"runs.seen"} <= await columns_that_hold(memory, new)
     assert not await rows(memory, "SELECT 1 FROM memory.events WHERE detail::text LIKE :old", old=f'%"{old}"%')
@@ -283,7 +285,7 @@ async def test_renamed_id_stands_nowhere_any_more(
     (event,) = await rows(memory, "SELECT actor, reason, detail FROM memory.events WHERE kind = 'rename'")
     assert event == ("support", "Changed their name.", {"what": kind, f"{kind}_id": new, "rows": renamed.rows})
     assert await counts(memory) == {**everything, "events": everything["events"] + 1}
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 async def counts(memory: Memory) -> dict[str, int]:
@@ -296,9 +298,9 @@ async def counts(memory: Memory) -> dict[str, int]:
 async def test_memory_goes_on_under_the_new_ids(memory: Memory, llm: Scripted) -> None:
     await live(memory, llm)
     before = await contents(memory, "mia-1")
-    await memory.rename(**ADA, kind="user", old="mia-1", new="mia-2")
-    await memory.rename(**ADA, kind="group", old="harbor-1", new="harbor-2")
-    await memory.rename(**ADA, kind="session", old="monday-1", new="monday-2")
+    await memory.people.rename(**ADA, kind="user", old="mia-1", new="mia-2")
+    await memory.people.rename(**ADA, kind="group", old="harbor-1", new="harbor-2")
+    await memory.people.rename(**ADA, kind="session", old="monday-1", new="monday-2")
     assert await contents(memory, "mia-2") == before == {"Likes tea.", "Ships in April.", "Likes boats."}
     assert await contents(memory, "mia-1") == set()
     assert 'group="harbor-2"' in str(await memory.context(**ADA, user_id="mia-2"))
@@ -307,9 +309,9 @@ async def test_memory_goes_on_under_the_new_ids(memory: Memory, llm: Scripted) -
     assert (again.accepted, again.duplicates) == (0, 5)
     llm.then(extracted(("Likes rain.", "individual")))
     await memory.add([message("Rain!", n=20)], **ADA, user_id="mia-2", session_id="monday-2")
-    await memory.form(**ADA, session_id="monday-2")
+    await memory.conversations.form(**ADA, session_id="monday-2")
     assert "Likes rain." in await contents(memory, "mia-2")
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 @renames
@@ -320,23 +322,23 @@ async def test_rename_to_an_id_that_exists_or_of_one_that_does_not_is_refused(
     await memory.add(conversation(1), **ADA, user_id="mia-2", session_id="monday-2", group_ids=["harbor-2"])
     state = await rows(memory, "SELECT * FROM memory.sessions ORDER BY session_id")
     with pytest.raises(InputError, match="exists"):
-        await memory.rename(**ADA, kind=kind, old=old, new=new)
+        await memory.people.rename(**ADA, kind=kind, old=old, new=new)
     with pytest.raises(InputError, match="exists"):
-        await memory.rename(**ADA, kind=kind, old=old, new=old)
+        await memory.people.rename(**ADA, kind=kind, old=old, new=old)
     for agent, missing in (("ada", "mia"), ("unknown", old)):
         with pytest.raises(NotFoundError):
-            await memory.rename(agent_id=agent, kind=kind, old=missing, new="other")
+            await memory.people.rename(agent_id=agent, kind=kind, old=missing, new="other")
     assert await rows(memory, "SELECT * FROM memory.sessions ORDER BY session_id") == state
     assert await rows(memory, "SELECT 1 FROM memory.events WHERE kind = 'rename'") == []
     with pytest.raises(InputError):
-        await memory.rename(**ADA, kind="agent", old="ada", new="bob")  # type: ignore[arg-type]
+        await memory.people.rename(**ADA, kind="agent", old="ada", new="bob")  # type: ignore[arg-type]
 
 
 async def test_other_agents_and_ids_that_are_alike_stay(memory: Memory) -> None:
     for user in ("mia", "mia-1", "u:mia", "m_a"):
         await memory.observe("Hello.", **ADA, user_id=user)
     await memory.observe("Hello.", agent_id="bob", user_id="mia")
-    await memory.rename(**ADA, kind="user", old="mia", new="zoe")
+    await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
     owners = "SELECT agent_id, owner FROM memory.scopes JOIN memory.agents USING (agent_key) ORDER BY 1, 2"
     assert await rows(memory, owners) == [
         ("ada", "u:m_a"), ("ada", "u:mia-1"), ("ada", "u:u:mia"), ("ada", "u:zoe"), ("bob", "u:mia")
@@ -350,30 +352,30 @@ async def test_formation_under_way_is_refused_when_an_id_changes_and_done_again(
     await memory.add(conversation(5), **ADA, user_id="mia-1", session_id="monday-1", group_ids=["harbor-1"])
 
     async def meanwhile(_: object) -> str:
-        await memory.rename(**ADA, kind=kind, old=old, new=new)
+        await memory.people.rename(**ADA, kind=kind, old=old, new=new)
         return extracted(("Likes tea.", "individual"))
 
     llm.then(meanwhile, extracted(("Likes tea.", "individual")))
     with pytest.raises(StaleError):
-        await memory.form(**ADA, session_id="monday-1")
+        await memory.conversations.form(**ADA, session_id="monday-1")
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
-    await memory.form(**ADA, session_id="monday-2" if kind == "session" else "monday-1")
+    await memory.conversations.form(**ADA, session_id="monday-2" if kind == "session" else "monday-1")
     assert await contents(memory, "mia-2" if kind == "user" else "mia-1") == {"Likes tea."}
     assert await columns_that_hold(memory, old) == set()
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 async def test_consolidation_under_way_is_refused_when_an_id_changes(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("Likes tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Likes tea.", **MIA)).scope.key
 
     async def meanwhile(_: object) -> str:
-        await memory.rename(**ADA, kind="user", old="mia", new="zoe")
+        await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
         return "Mia likes tea."
 
     llm.then(meanwhile, "Zoe likes tea.")
     with pytest.raises(StaleError):
-        await memory.consolidate(**ADA, scope_id=scope_id)
-    await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert "Zoe likes tea." in str(await memory.context(**ADA, user_id="zoe"))
 
 
@@ -386,12 +388,12 @@ async def test_stored_answer_of_before_a_renaming_is_not_applied(memory: Memory,
     )
     await rows(memory, "CREATE TRIGGER t BEFORE INSERT ON memory.evidence FOR EACH ROW EXECUTE FUNCTION refuse()")
     with pytest.raises(Exception, match="refused"):
-        await memory.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, session_id="s")
     await rows(memory, "DROP TRIGGER t ON memory.evidence")
     assert await rows(memory, "SELECT state FROM memory.runs") == [("answered",)]
-    await memory.rename(**ADA, kind="user", old="mia", new="zoe")
+    await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
     llm.then(extracted(("Loves tea.", "individual")))
-    await memory.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, session_id="s")
     assert await contents(memory, "zoe") == {"Loves tea."}
     assert await contents(memory, "mia") == set()
 
@@ -400,7 +402,7 @@ async def test_two_renamings_to_one_id_make_one(memory: Memory) -> None:
     for user in ("a", "b"):
         await memory.observe("Hello.", **ADA, user_id=user)
     outcomes = await asyncio.gather(
-        *(memory.rename(**ADA, kind="user", old=user, new="c") for user in ("a", "b")), return_exceptions=True
+        *(memory.people.rename(**ADA, kind="user", old=user, new="c") for user in ("a", "b")), return_exceptions=True
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["InputError", "Renamed"]
 
@@ -413,11 +415,11 @@ async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: M
     targets: list[dict[str, Any]] = [
         {"user_id": "mia"}, {"session_id": "s"}, {"group_id": "harbor"}, {"observation_id": observation.id}
     ]  # fmt: skip
-    first = [await memory.hold(**ADA, **target, actor="legal", reason="Case 7.") for target in targets]
-    again = [await memory.hold(**ADA, **target) for target in targets]
+    first = [await memory.holds.place(**ADA, **target, actor="legal", reason="Case 7.") for target in targets]
+    again = [await memory.holds.place(**ADA, **target) for target in targets]
     assert first == again
     assert len(set(first)) == 4
-    found = await memory.holds(**ADA)
+    found = await memory.holds.list(**ADA)
     assert [(hold.kind, hold.target, hold.actor, hold.reason) for hold in found] == [
         ("user", "mia", "legal", "Case 7."),
         ("session", "s", "legal", "Case 7."),
@@ -425,11 +427,11 @@ async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: M
         ("observation", observation.id, "legal", "Case 7."),
     ]
     for _ in range(2):
-        released = await memory.release_hold(first[0], **ADA, actor="legal", reason="Closed.")
+        released = await memory.holds.release(first[0], **ADA, actor="legal", reason="Closed.")
         assert released.released_at is not None
-    assert [hold.hold_id for hold in await memory.holds(**ADA)] == first[1:]
-    assert [hold.hold_id for hold in await memory.holds(**ADA, released=True)] == first
-    assert await memory.hold(**ADA, user_id="mia") not in first
+    assert [hold.hold_id for hold in await memory.holds.list(**ADA)] == first[1:]
+    assert [hold.hold_id for hold in await memory.holds.list(**ADA, released=True)] == first
+    assert await memory.holds.place(**ADA, user_id="mia") not in first
     events = await rows(memory, "SELECT detail ->> 'action' FROM memory.events WHERE kind = 'hold' ORDER BY event_id")
     assert [action for (action,) in events] == ["hold"] * 4 + ["release", "hold"]
 
@@ -438,27 +440,27 @@ async def test_hold_names_exactly_one_thing_that_can_be_held(memory: Memory) -> 
     await memory.observe("Likes tea.", **MIA)
     for wrong in ({}, {"user_id": "mia", "group_id": "harbor"}, {"observation_id": "mia"}, {"user_id": ""}):
         with pytest.raises(InputError):
-            await memory.hold(**ADA, **wrong)  # type: ignore[arg-type]
+            await memory.holds.place(**ADA, **wrong)  # type: ignore[arg-type]
     with pytest.raises(TooLargeError):
-        await memory.hold(**MIA, reason="x" * 1001)
+        await memory.holds.place(**MIA, reason="x" * 1001)
     for agent, observation_id in (("ada", "o1-2"), ("ada", "o99-1"), ("bob", "o1-1")):
         with pytest.raises(NotFoundError):
-            await memory.hold(agent_id=agent, observation_id=observation_id)
-    assert await memory.holds(**ADA) == await memory.holds(agent_id="bob") == []
+            await memory.holds.place(agent_id=agent, observation_id=observation_id)
+    assert await memory.holds.list(**ADA) == await memory.holds.list(agent_id="bob") == []
     assert await rows(memory, "SELECT agent_id FROM memory.agents") == [("ada",)]
 
 
 async def test_hold_of_another_agent_is_not_found(memory: Memory) -> None:
-    hold_id = await memory.hold(**MIA)
+    hold_id = await memory.holds.place(**MIA)
     await memory.observe("Hello.", agent_id="bob", user_id="mia")
     for agent, number in (("bob", hold_id), ("unknown", hold_id), ("ada", hold_id + 1)):
         with pytest.raises(NotFoundError):
-            await memory.release_hold(number, agent_id=agent)
-    assert len(await memory.holds(**ADA)) == 1
+            await memory.holds.release(number, agent_id=agent)
+    assert len(await memory.holds.list(**ADA)) == 1
 
 
 async def test_holds_at_once_are_one(memory: Memory) -> None:
-    found = await asyncio.gather(*(memory.hold(**MIA) for _ in range(6)))
+    found = await asyncio.gather(*(memory.holds.place(**MIA) for _ in range(6)))
     assert len(set(found)) == 1
 
 
@@ -466,7 +468,7 @@ async def test_holds_at_once_are_one(memory: Memory) -> None:
 
 
 async def exported(memory: Memory, user: str = "mia") -> list[ExportLine]:
-    async with aclosing(memory.export(**ADA, user_id=user)) as lines:
+    async with aclosing(memory.people.export(**ADA, user_id=user)) as lines:
         return [line async for line in lines]
 
 
@@ -487,7 +489,7 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     who: dict[str, Any] = {**ADA, "user_id": user}
     await memory.add([message(f"{user}-said", name=f"{user}-name")], **who, session_id=f"{user}-s")
     llm.then(extracted((f"{user}-fact", "individual")))
-    await memory.form(**ADA, session_id=f"{user}-s")
+    await memory.conversations.form(**ADA, session_id=f"{user}-s")
     await memory.add([message(f"{user}-answer", n=2, role="assistant")], **who, session_id=f"{user}-s")
     together = [message(f"{user}-in-group", name=f"{user}-name"), message("an answer to all", n=99, role="assistant")]
     together[0]["id"] = f"{user}-m"
@@ -495,11 +497,11 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     details: dict[str, Any] = {"tags": [f"{user}-tag"], "metadata": {"k": f"{user}-meta"}}
     own = await memory.observe(f"{user}-own", **who, speaker=f"{user}-speaker", **details)
     llm.then(f"{user}-text")
-    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
     await memory.observe(f"{user}-for-group", **who, group_id="g")
     await memory.observe(f"{user}-for-all", **who, collective=True)
-    await memory.hold(**who, actor=other, reason=f"{user}-hold")
-    await memory.merge_users(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
+    await memory.holds.place(**who, actor=other, reason=f"{user}-hold")
+    await memory.people.merge(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
     for update in (
         "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', dates = '{[2026-03-02,2026-03-05)}'"
         " WHERE content = :u || '-own'",
@@ -539,7 +541,7 @@ async def test_export_of_somebody_unknown_has_a_header_and_nothing_else(memory: 
     (header,) = of_type(await exported(memory, "zoe"), "header")
     assert set(header.counts.values()) == {0}
     with pytest.raises(NotFoundError):
-        await anext(memory.export(agent_id="unknown", user_id="mia"))
+        await anext(memory.people.export(agent_id="unknown", user_id="mia"))
 
 
 async def test_export_counts_its_lines_first_and_tells_them_in_one_order(memory: Memory, llm: Scripted) -> None:
@@ -609,7 +611,7 @@ async def test_export_is_of_one_moment_and_in_bounded_memory(memory: Memory, mon
     for n in range(40):
         await memory.observe(f"fact {n}", **MIA)
     with statements(memory) as seen:
-        async with aclosing(memory.export(**MIA)) as lines:
+        async with aclosing(memory.people.export(**MIA)) as lines:
             header: Any = await anext(lines)
             await memory.observe("fact 40", **MIA)
             found = [line async for line in lines]

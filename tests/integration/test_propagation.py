@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain import Judged, Observation, PropagateResult
+from memory_sql.domain.exports import ExportedDerivation
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.results import Judged, PropagateResult
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import AnswerError, NotFoundError, StaleError, UnavailableError
-from memory_sql.llm.propagating import PropagationTask
 from memory_sql.memory import Memory
-from memory_sql.people import ExportedDerivation
+from memory_sql.propagation.task import PropagationTask
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
@@ -51,7 +53,7 @@ def clock() -> Clock:
 async def memory(database_url: str, parrot: Parrot, clock: Clock) -> AsyncIterator[Memory]:
     async with Memory(database_url, parrot, Settings(llm="offline"), clock=clock) as opened:
         yield opened
-        assert list(await opened.verify()) == []
+        assert list(await opened.admin.verify()) == []
 
 
 async def belong(memory: Memory, group: str, *users: str) -> None:
@@ -63,26 +65,26 @@ async def belong(memory: Memory, group: str, *users: str) -> None:
 async def tell(memory: Memory, **whose: Any) -> None:
     """All that waits goes into the texts: of one scope, or of all."""
     for (scope_id,) in await rows(memory, "SELECT scope_id FROM memory.scopes ORDER BY scope_id"):
-        await memory.consolidate(**ADA, scope_id=scope_id)
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
 
 
 async def learn(memory: Memory, user: str, *texts: str) -> Observation:
     """The user's own scope knows it, and has it in its text."""
     for text in texts:
         observation = await memory.observe(text, **ADA, user_id=user)
-    await memory.consolidate(**ADA, scope_id=observation.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=observation.scope.id)
     return observation
 
 
 async def learn_in_group(memory: Memory, group: str, user: str, text: str) -> Observation:
     """The group knows it from this user, who said it there."""
     observation = await memory.observe(text, **ADA, user_id=user, group_id=group)
-    await memory.consolidate(**ADA, scope_id=observation.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=observation.scope.id)
     return observation
 
 
 async def propagate(memory: Memory, observation: Observation, **options: Any) -> PropagateResult:
-    return await memory.propagate(**ADA, scope_id=observation.scope.id, **options)
+    return await memory.scopes.propagate(**ADA, scope_id=observation.scope.id, **options)
 
 
 async def known(memory: Memory, owner: str) -> list[str]:
@@ -118,7 +120,7 @@ async def test_project_deadline_said_by_one_member_reaches_the_group(memory: Mem
     result = await propagate(memory, observation)
     assert told(result.judged) == [("eden", "propagated", "shared")]
     assert await known(memory, "g:eden") == [DEADLINE]
-    (seen,) = [o for o in await memory.list(**ADA, user_id="mia") if o.content == DEADLINE]
+    (seen,) = [o for o in await memory.observations.list(**ADA, user_id="mia") if o.content == DEADLINE]
     assert seen.source.kind == "propagation"
     assert (seen.source.speaker, seen.source.session_id, seen.source.message_ids) == (None, None, ())
 
@@ -261,7 +263,7 @@ async def test_correction_takes_the_place_of_what_was_made_of_the_old_one(memory
     old = await learn(memory, "gene", DEADLINE)
     await propagate(memory, old)
     await tell(memory)
-    new = await memory.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
+    new = await memory.observations.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
     await tell(memory)
     assert told((await propagate(memory, new)).judged) == [("eden", "propagated", "shared")]
     assert await known(memory, "g:eden") == [new.content]
@@ -274,11 +276,11 @@ async def test_only_what_is_known_to_be_fit_is_shown_to_a_model(memory: Memory, 
     """R099–R101, R121: SQL filters first, whatever the model would do."""
     await belong(memory, "eden", "gene", "mia")
     marked = await memory.observe("Marked servers run Postgres 16.", **ADA, user_id="gene")
-    await memory.mark_private(marked.id, **ADA, user_id="gene")
+    await memory.observations.mark(marked.id, **ADA, user_id="gene", private=True)
     sensitive = await memory.observe("Sensitive servers run Postgres 16.", **ADA, user_id="gene")
-    await memory.mark(sensitive.id, **ADA, user_id="gene", sensitivity="sensitive")
+    await memory.observations.mark(sensitive.id, **ADA, user_id="gene", sensitivity="sensitive")
     disputed = await memory.observe("Disputed servers run Postgres 16.", **ADA, user_id="gene")
-    await memory.dispute(disputed.id, **ADA, user_id="gene")
+    await memory.observations.dispute(disputed.id, **ADA, user_id="gene")
     unknown = await memory.observe("Unclassified servers run Postgres 16.", **ADA, user_id="gene")
     await rows(memory, "UPDATE memory.observations SET categories = NULL WHERE seq = 4")
     await rows(memory, "UPDATE memory.observations SET categories = '{health}' WHERE seq = 4")
@@ -291,9 +293,9 @@ async def test_only_what_is_known_to_be_fit_is_shown_to_a_model(memory: Memory, 
 async def test_what_was_replaced_or_set_aside_is_not_shown(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     old = await learn(memory, "gene", DEADLINE)
-    new = await memory.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
+    new = await memory.observations.update(old.id, text="The project deadline is 1 May 2026.", **ADA, user_id="gene")
     aside = await learn(memory, "gene", FREEZE)
-    await memory.quarantine(aside.id, **ADA, user_id="gene")
+    await memory.observations.quarantine(aside.id, **ADA, user_id="gene")
     await tell(memory)
     await propagate(memory, await learn(memory, "gene", "Server 3 runs Postgres 16."))
     assert shown(parrot) == [new.content, "Server 3 runs Postgres 16."]
@@ -331,7 +333,7 @@ async def test_what_no_user_said_stays(memory: Memory, parrot: Parrot) -> None:
     said = [message("We looked it up.", n=1), message(DEADLINE, n=2, role="assistant")]
     await memory.add(said, **ADA, user_id="gene", session_id="s")
     parrot.extracted = [(DEADLINE, "individual", [1, 2]), (FREEZE, "individual", [1])]
-    formed = await memory.form(**ADA, session_id="s")
+    formed = await memory.conversations.form(**ADA, session_id="s")
     await tell(memory)
     await propagate(memory, formed.observations[0])
     assert shown(parrot) == [FREEZE]
@@ -340,8 +342,8 @@ async def test_what_no_user_said_stays(memory: Memory, parrot: Parrot) -> None:
 async def test_what_was_said_in_an_excluded_session_stays(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     observation = await memory.observe(DEADLINE, **ADA, user_id="gene", session_id="eden-gene")
-    await memory.consolidate(**ADA, scope_id=observation.scope.id)
-    await memory.exclude(**ADA, session_id="eden-gene")
+    await memory.scopes.consolidate(**ADA, scope_id=observation.scope.id)
+    await memory.conversations.exclude(**ADA, session_id="eden-gene")
     assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
@@ -398,7 +400,7 @@ async def test_one_member_in_two_groups_is_one_person(memory: Memory) -> None:
     result = await propagate(memory, observation)
     assert {item.reason for item in result.judged} == {"too_few_people"}
     await belong(memory, "eden", "gene2")
-    await memory.merge_users(**ADA, user_id="gene2", into_user_id="gene")
+    await memory.people.merge(**ADA, user_id="gene2", into_user_id="gene")
     await learn_in_group(memory, "eden", "gene2", ASYNC)
     assert {item.reason for item in (await propagate(memory, observation)).judged} == {"too_few_people"}
     assert await known(memory, "c") == []
@@ -408,7 +410,7 @@ async def test_three_people_of_one_group_are_no_two_groups(memory: Memory) -> No
     await belong(memory, "eden", "gene", "mia", "tim")
     for user in ("gene", "mia", "tim"):
         observation = await memory.observe(ASYNC, **ADA, user_id=user, group_id="eden")
-    await memory.consolidate(**ADA, scope_id=observation.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=observation.scope.id)
     assert told((await propagate(memory, observation)).judged) == [("collective", "waiting", "too_few_groups")]
 
 
@@ -431,12 +433,12 @@ async def test_claim_of_many_new_users_is_held_until_a_person_has_looked(memory:
     assert told((await propagate(memory, observation)).judged) == [("collective", "held", "burst")]
     clock.now += timedelta(days=30)  # waiting makes no difference
     assert (await propagate(memory, observation)).judged == ()
-    (held,) = await memory.held_claims(**ADA)
+    (held,) = await memory.work.held_claims(**ADA)
     assert (held.source, held.content) == (observation.id, claim)
-    await memory.review(held.source, **ADA, target_scope_id=held.target_scope_id, release=True, actor="desk")
+    await memory.work.review(held.source, **ADA, target_scope_id=held.target_scope_id, share=True, actor="desk")
     assert told((await propagate(memory, observation)).judged) == [("collective", "propagated", "shared")]
     with pytest.raises(NotFoundError):
-        await memory.review(held.source, **ADA, target_scope_id=held.target_scope_id, release=False)
+        await memory.work.review(held.source, **ADA, target_scope_id=held.target_scope_id, share=False)
 
 
 async def test_release_of_one_releases_what_was_held_with_it(memory: Memory, clock: Clock) -> None:
@@ -449,13 +451,13 @@ async def test_release_of_one_releases_what_was_held_with_it(memory: Memory, clo
     one = await learn_in_group(memory, "eden", "n1", claim)
     await learn_in_group(memory, "atlas", "n3", claim)
     await learn_in_group(memory, "eden", "n2", f"{claim[:-1]} now.")
-    await memory.propagate(**ADA)
-    held = await memory.held_claims(**ADA)
+    await memory.scopes.propagate(**ADA)
+    held = await memory.work.held_claims(**ADA)
     assert len(held) == 3
-    await memory.review(one.id, **ADA, target_scope_id=held[0].target_scope_id, release=True)
-    await memory.propagate(**ADA)
+    await memory.work.review(one.id, **ADA, target_scope_id=held[0].target_scope_id, share=True)
+    await memory.scopes.propagate(**ADA)
     assert len(await known(memory, "c")) == 1
-    assert list(await memory.held_claims(**ADA)) == []
+    assert list(await memory.work.held_claims(**ADA)) == []
 
 
 async def test_burst_of_new_members_is_held_from_their_group(memory: Memory, clock: Clock) -> None:
@@ -465,8 +467,8 @@ async def test_burst_of_new_members_is_held_from_their_group(memory: Memory, clo
     claim = "The billing service pays refunds within one day."
     first, *_ = [await learn(memory, user, claim) for user in ("n1", "n2", "n3")]
     assert told((await propagate(memory, first)).judged) == [("eden", "held", "burst")]
-    (held,) = await memory.held_claims(**ADA)
-    await memory.review(held.source, **ADA, target_scope_id=held.target_scope_id, release=False)
+    (held,) = await memory.work.held_claims(**ADA)
+    await memory.work.review(held.source, **ADA, target_scope_id=held.target_scope_id, share=False)
     assert (await propagate(memory, first)).judged == ()
     assert await known(memory, "g:eden") == []
 
@@ -493,12 +495,12 @@ async def collective(memory: Memory) -> tuple[Observation, Observation, Observat
     await learn_in_group(memory, "atlas", "tim", "The team prefers asynchronous communication to meetings.")
     own = await learn(memory, "gene", ASYNC)
     await propagate(memory, own)
-    (group,) = [o for o in await memory.list(**ADA, user_id="mia") if o.scope.kind == "group"]
+    (group,) = [o for o in await memory.observations.list(**ADA, user_id="mia") if o.scope.kind == "group"]
     await tell(memory)
     result = await propagate(memory, group)
     assert told(result.judged) == [("collective", "propagated", "shared")]
     await tell(memory)
-    (everybody,) = [o for o in await memory.list(**ADA, user_id="nobody") if o.scope.kind == "collective"]
+    (everybody,) = [o for o in await memory.observations.list(**ADA, user_id="nobody") if o.scope.kind == "collective"]
     return own, group, everybody
 
 
@@ -510,7 +512,7 @@ async def test_private_flip_takes_it_back_over_two_levels(memory: Memory) -> Non
     """R142, D98: at once out of observations and texts, then it is told anew without it."""
     own, group, everybody = await collective(memory)
     assert ASYNC in str(await texts(memory))
-    marked = await memory.mark_private(own.id, **ADA, user_id="gene")
+    marked = await memory.observations.mark(own.id, **ADA, user_id="gene", private=True)
     assert set(marked.retracted) == {group.id, everybody.id}
     after = await texts(memory)
     assert (after["g:eden"], after["c"]) == (None, None)
@@ -522,22 +524,22 @@ async def test_private_flip_takes_it_back_over_two_levels(memory: Memory) -> Non
 
 async def test_raised_sensitivity_takes_it_back(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
-    marked = await memory.mark(own.id, **ADA, user_id="gene", sensitivity="sensitive")
+    marked = await memory.observations.mark(own.id, **ADA, user_id="gene", sensitivity="sensitive")
     assert set(marked.retracted) == {group.id, everybody.id}
 
 
 async def test_forgotten_user_is_in_no_wider_scope(memory: Memory) -> None:
     await collective(memory)
-    await memory.forget(**ADA, user_id="gene")
+    await memory.forget(Selection(user_id="gene"), **ADA)
     assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])
     assert ASYNC not in str({k: v for k, v in (await texts(memory)).items() if k != "g:atlas"})
 
 
 async def test_quarantined_source_takes_along_what_was_made_of_it(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
-    done = await memory.quarantine(own.id, **ADA, user_id="gene")
+    done = await memory.observations.quarantine(own.id, **ADA, user_id="gene")
     assert {group.id, everybody.id} <= set(done.observations)
-    await memory.release(own.id, **ADA, user_id="gene")
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
     assert await known(memory, "c") == [everybody.content]
 
 
@@ -547,11 +549,11 @@ async def test_what_another_member_said_too_stays_theirs(memory: Memory) -> None
     await propagate(memory, own)
     await propagate(memory, await learn(memory, "mia", DEADLINE))
     await tell(memory)
-    marked = await memory.mark_private(own.id, **ADA, user_id="gene")
+    marked = await memory.observations.mark(own.id, **ADA, user_id="gene", private=True)
     assert marked.retracted == ()
     assert await known(memory, "g:eden") == [DEADLINE]
     assert await rows(memory, "SELECT count(*) FROM memory.lineage") == [(1,)]
-    await memory.forget(**ADA, user_id="mia")
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await known(memory, "g:eden") == []
 
 
@@ -562,7 +564,7 @@ async def test_collective_goes_when_one_of_its_people_is_forgotten_and_comes_bac
     await collective(memory)
     await belong(memory, "atlas", "kim")
     await learn_in_group(memory, "atlas", "kim", "The team prefers asynchronous communication.")
-    await memory.forget(**ADA, user_id="tim")
+    await memory.forget(Selection(user_id="tim"), **ADA)
     assert await known(memory, "c") == []
     for _ in range(3):
         await tell(memory)
@@ -582,7 +584,7 @@ async def test_what_everybody_knows_isnt_made_twice(memory: Memory, parrot: Parr
 
 async def test_claim_that_was_taken_out_supports_no_other(memory: Memory) -> None:
     *_, everybody = await collective(memory)
-    await memory.forget(**ADA, observation_id=everybody.id)
+    await memory.forget(everybody.id, **ADA)
     await belong(memory, "nova", "kim", "lou")
     observation = await learn_in_group(memory, "nova", "kim", ASYNC)
     assert told((await propagate(memory, observation)).judged) == [("collective", "waiting", "too_few_people")]
@@ -591,11 +593,11 @@ async def test_claim_that_was_taken_out_supports_no_other(memory: Memory) -> Non
 async def test_excluded_user_is_so_by_any_id_and_in_what_was_made(memory: Memory, parrot: Parrot) -> None:
     own, group, _ = await collective(memory)
     await belong(memory, "eden", "g")
-    await memory.merge_users(**ADA, user_id="gene", into_user_id="g")
+    await memory.people.merge(**ADA, user_id="gene", into_user_id="g")
     await memory.configure(**ADA, propagation_excluded_users=["g"])
     await learn(memory, "gene", FREEZE)
     assert (await propagate(memory, own)).judged == ()
-    await memory.forget(**ADA, observation_id=(await memory.list(**ADA, user_id="x"))[0].id)
+    await memory.forget((await memory.observations.list(**ADA, user_id="x"))[0].id, **ADA)
     await rows(memory, "DELETE FROM memory.judged")
     assert (await propagate(memory, group)).judged == ()
 
@@ -615,8 +617,8 @@ async def test_forgotten_child_doesnt_come_back(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     own = await learn(memory, "gene", DEADLINE)
     await propagate(memory, own)
-    (child,) = [o for o in await memory.list(**ADA, user_id="mia") if o.scope.kind == "group"]
-    await memory.forget(**ADA, observation_id=child.id)
+    (child,) = [o for o in await memory.observations.list(**ADA, user_id="mia") if o.scope.kind == "group"]
+    await memory.forget(child.id, **ADA)
     await learn(memory, "gene", FREEZE)
     assert [item.text for item in (await propagate(memory, own)).judged] == [FREEZE]
     assert await known(memory, "g:eden") == [FREEZE]
@@ -634,15 +636,15 @@ async def test_what_changes_meanwhile_goes_nowhere(memory: Memory, parrot: Parro
 
     async def meanwhile() -> None:
         if what == "private":
-            await memory.mark_private(own.id, **ADA, user_id="gene")
+            await memory.observations.mark(own.id, **ADA, user_id="gene", private=True)
         elif what == "forgotten":
-            await memory.forget(**ADA, observation_id=own.id)
+            await memory.forget(own.id, **ADA)
         elif what == "quarantined":
-            await memory.quarantine(own.id, **ADA, user_id="gene")
+            await memory.observations.quarantine(own.id, **ADA, user_id="gene")
         elif what == "disputed":
-            await memory.dispute(own.id, **ADA, user_id="gene")
+            await memory.observations.dispute(own.id, **ADA, user_id="gene")
         elif what == "undone":
-            await memory.undo(**ADA, scope_id=own.scope.id)
+            await memory.scopes.undo(**ADA, scope_id=own.scope.id)
         else:
             await rows(
                 memory, "UPDATE memory.members SET left_at = joined_at + interval '1 day' WHERE user_id = 'gene'"
@@ -733,7 +735,7 @@ async def test_flow_is_told_to_analysts(memory: Memory) -> None:
 async def child(memory: Memory, group: str = "eden") -> Observation:
     """The one thing that a group has been told from below."""
     (found,) = [
-        item for item in await memory.list(**ADA, user_id="mia")
+        item for item in await memory.observations.list(**ADA, user_id="mia")
         if item.source.kind == "propagation" and item.scope.owner_id == group
     ]  # fmt: skip
     return found
@@ -744,21 +746,21 @@ async def test_what_two_said_stands_when_one_of_them_is_quarantined_and_goes_wit
     own, other = await learn(memory, "gene", DEADLINE), await learn(memory, "tim", DEADLINE)
     for item in (own, other):
         await propagate(memory, item)
-    await memory.quarantine(own.id, **ADA, user_id="gene")
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
     assert await known(memory, "g:eden") == [DEADLINE]
-    assert list(await memory.verify()) == []
-    await memory.quarantine(other.id, **ADA, user_id="tim")
+    assert list(await memory.admin.verify()) == []
+    await memory.observations.quarantine(other.id, **ADA, user_id="tim")
     assert await known(memory, "g:eden") == []
-    assert list(await memory.verify()) == []
-    await memory.release(other.id, **ADA, user_id="tim")
+    assert list(await memory.admin.verify()) == []
+    await memory.observations.unquarantine(other.id, **ADA, user_id="tim")
     assert await known(memory, "g:eden") == [DEADLINE]
-    assert list(await memory.verify()) == []
-    await memory.release(own.id, **ADA, user_id="gene")
+    assert list(await memory.admin.verify()) == []
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
 
 
 async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> None:
     await collective(memory)
-    await memory.merge_users(**ADA, user_id="tim", into_user_id="jo")
+    await memory.people.merge(**ADA, user_id="tim", into_user_id="jo")
     assert await known(memory, "c") == []
     assert await known(memory, "g:eden") == [ASYNC]
     await tell(memory)
@@ -766,7 +768,7 @@ async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> 
     assert await known(memory, "c") == []
     await belong(memory, "atlas", "kim")
     await learn_in_group(memory, "atlas", "kim", "The team prefers asynchronous communication.")
-    await memory.propagate(**ADA)
+    await memory.scopes.propagate(**ADA)
     assert len(await known(memory, "c")) == 1
 
 
@@ -791,19 +793,19 @@ async def test_hold_on_what_was_made_keeps_its_source_until_it_ends(memory: Memo
     own = await learn(memory, "gene", DEADLINE)
     await propagate(memory, own)
     made = await child(memory)
-    await memory.hold(**ADA, observation_id=made.id, reason="A case.")
-    await memory.forget(**ADA, user_id="gene")
+    await memory.holds.place(**ADA, observation_id=made.id, reason="A case.")
+    await memory.forget(Selection(user_id="gene"), **ADA)
     assert await known(memory, "g:eden") == [DEADLINE]
-    (hold,) = await memory.holds(**ADA)
-    await memory.release_hold(hold.hold_id, **ADA)
-    await memory.forget(**ADA, user_id="gene")
+    (hold,) = await memory.holds.list(**ADA)
+    await memory.holds.release(hold.hold_id, **ADA)
+    await memory.forget(Selection(user_id="gene"), **ADA)
     assert (await known(memory, "g:eden"), await known(memory, "u:gene")) == ([], [])
 
 
 async def test_correction_changes_the_group_and_not_what_others_say_as_well(memory: Memory) -> None:
     """What was merged of several stays as it was said, also when one of them has said something else since."""
     own, _, everybody = await collective(memory)
-    new = await memory.update(own.id, text="The team prefers meetings over e-mail.", **ADA, user_id="gene")
+    new = await memory.observations.update(own.id, text="The team prefers meetings over e-mail.", **ADA, user_id="gene")
     assert await known(memory, "g:eden") == [ASYNC]  # until it is told and judged
     await tell(memory)
     await propagate(memory, new)
@@ -815,17 +817,17 @@ async def test_correction_changes_the_group_and_not_what_others_say_as_well(memo
 async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     for item in (own, group, everybody):
-        await memory.undo(**ADA, scope_id=item.scope.id)
-        assert list(await memory.verify()) == []
+        await memory.scopes.undo(**ADA, scope_id=item.scope.id)
+        assert list(await memory.admin.verify()) == []
     await learn(memory, "gene", FREEZE)
     await propagate(memory, own, dry_run=True)
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
     await memory.configure(**ADA, propagation=False)
     await tell(memory)
     await memory.run_due()
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
     await memory.configure(**ADA, propagation=None)
-    await memory.propagate(**ADA)
+    await memory.scopes.propagate(**ADA)
     assert FREEZE in await known(memory, "g:eden")
 
 
@@ -833,23 +835,23 @@ async def test_messages_behind_what_went_are_told_to_who_may_see_the_source(memo
     await belong(memory, "eden", "gene", "mia")
     said = {"id": "m7", "role": "user", "content": "Gene said: The project deadline is 24 April 2026."}
     await memory.add([said], **ADA, user_id="gene", session_id="own")
-    (own,) = (await memory.form(**ADA, session_id="own")).observations
-    await memory.consolidate(**ADA, scope_id=own.scope.id)
+    (own,) = (await memory.conversations.form(**ADA, session_id="own")).observations
+    await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
     assert len((await propagate(memory, own)).propagated) == 1
     made = await child(memory)
-    assert [item.id for item in await memory.sources(made.id, **ADA, user_id="gene")] == ["m7"]
-    assert await memory.sources(made.id, **ADA, user_id="mia") == ()
+    assert [item.id for item in await memory.observations.sources(made.id, **ADA, user_id="gene")] == ["m7"]
+    assert await memory.observations.sources(made.id, **ADA, user_id="mia") == ()
 
 
 async def test_excluded_user_is_so_by_every_id_and_under_a_new_one(memory: Memory) -> None:
     await memory.configure(**ADA, propagation_excluded_users=["gene"], propagation_names_in=["eden"])
     await belong(memory, "eden", "gene", "gene2", "mia")
-    await memory.merge_users(**ADA, user_id="gene2", into_user_id="gene")
+    await memory.people.merge(**ADA, user_id="gene2", into_user_id="gene")
     other = await learn(memory, "gene2", DEADLINE)
     assert (await propagate(memory, other)).judged == ()
-    await memory.rename(**ADA, kind="user", old="gene", new="eugene")
-    await memory.rename(**ADA, kind="group", old="eden", new="garden")
-    settings = await memory.agent_settings(**ADA)
+    await memory.people.rename(**ADA, kind="user", old="gene", new="eugene")
+    await memory.people.rename(**ADA, kind="group", old="eden", new="garden")
+    settings = await memory.admin.settings(**ADA)
     assert settings == {"propagation_excluded_users": ["eugene"], "propagation_names_in": ["garden"]}
     own = await learn(memory, "eugene", FREEZE)
     assert (await propagate(memory, own)).judged == ()
@@ -857,7 +859,7 @@ async def test_excluded_user_is_so_by_every_id_and_under_a_new_one(memory: Memor
 
 
 async def derivations(memory: Memory, user: str) -> dict[str, tuple[str, bool, str | None, tuple[str, ...]]]:
-    lines = [line async for line in memory.export(**ADA, user_id=user)]
+    lines = [line async for line in memory.people.export(**ADA, user_id=user)]
     made = [line for line in lines if isinstance(line, ExportedDerivation)]
     return {line.id: (line.scope.kind, line.shared, line.content, line.sources) for line in made}
 
@@ -876,33 +878,35 @@ async def test_past_moment_shows_what_had_been_propagated_by_then(memory: Memory
     own, group, everybody = await collective(memory)
     then = clock()
     assert own.created_at < group.created_at < everybody.created_at < then
-    before = await memory.list(**ADA, user_id="mia", as_of=own.created_at)
+    before = await memory.observations.list(**ADA, user_id="mia", as_of=own.created_at)
     assert [item.id for item in before if item.source.kind == "propagation"] == []
-    await memory.quarantine(own.id, **ADA, user_id="gene")
-    known_then = await memory.list(**ADA, user_id="mia", as_of=then)
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    known_then = await memory.observations.list(**ADA, user_id="mia", as_of=then)
     assert {group.id, everybody.id} <= {item.id for item in known_then}
-    assert ASYNC not in str(await memory.list(**ADA, user_id="mia"))
-    await memory.forget(**ADA, user_id="gene")
-    known_then = await memory.list(**ADA, user_id="mia", as_of=then)
+    assert ASYNC not in str(await memory.observations.list(**ADA, user_id="mia"))
+    await memory.forget(Selection(user_id="gene"), **ADA)
+    known_then = await memory.observations.list(**ADA, user_id="mia", as_of=then)
     assert [item for item in known_then if item.source.kind == "propagation"] == []
 
 
 async def test_change_of_a_text_names_what_was_propagated(memory: Memory) -> None:
     _, group, _ = await collective(memory)
-    changed = await memory.diff(**ADA, user_id="mia", scope_id=group.scope.id)
+    changed = await memory.scopes.diff(**ADA, user_id="mia", scope_id=group.scope.id)
     assert group.id in str(changed)
-    assert [version.live for version in await memory.history(**ADA, user_id="mia", scope_id=group.scope.id)] == [True]
+    assert [version.live for version in await memory.scopes.history(**ADA, user_id="mia", scope_id=group.scope.id)] == [
+        True
+    ]
 
 
 async def test_preview_of_a_forgetting_counts_what_was_made_of_it(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
-    preview = await memory.forget(**ADA, user_id="gene", dry_run=True)
-    done = await memory.forget(**ADA, user_id="gene")
+    preview = await memory.forget(Selection(user_id="gene"), **ADA, dry_run=True)
+    done = await memory.forget(Selection(user_id="gene"), **ADA)
     assert {own.id, group.id, everybody.id} <= set(done.observations)
     assert set(preview.observations) == set(done.observations)
     assert (done.counts["judged"], done.counts["lineage"]) == (2, 4)
     left = "SELECT count(*) FROM memory.judged WHERE source_scope_id = :scope_id"
-    assert await rows(memory, left, scope_id=own.scope.id) == [(0,)]
+    assert await rows(memory, left, scope_id=own.scope.key) == [(0,)]
 
 
 async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
@@ -926,7 +930,7 @@ async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory
     await tell(memory)
     clock.now += timedelta(days=1)  # what waits is judged again, and belongs to that day
     await learn_in_group(memory, "eden", "mia", FREEZE)
-    await memory.propagate(**ADA)
+    await memory.scopes.propagate(**ADA)
     await rows(memory, "UPDATE memory.judged SET outcome = 'held', reason = 'burst' WHERE reason = 'personal'")
     flow = (
         "SELECT day - '2026-03-09'::date, from_kind, to_kind, outcome, reason, observations, stored, people"
@@ -949,11 +953,11 @@ async def test_claim_said_in_two_sessions_stays_when_one_is_forgotten(memory: Me
     for n in (1, 2):
         said = {"id": f"m{n}", "role": "user", "content": DEADLINE}
         await memory.add([said], **ADA, user_id="gene", session_id=f"s{n}")
-        await memory.form(**ADA, session_id=f"s{n}")
-    (own,) = [item for item in await memory.list(**ADA, user_id="gene") if item.content == DEADLINE]
-    await memory.consolidate(**ADA, scope_id=own.scope.id)
+        await memory.conversations.form(**ADA, session_id=f"s{n}")
+    (own,) = [item for item in await memory.observations.list(**ADA, user_id="gene") if item.content == DEADLINE]
+    await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
     assert len((await propagate(memory, own)).propagated) == 1
-    await memory.forget(**ADA, session_id="s1")
+    await memory.forget(Selection(session_id="s1"), **ADA)
     left = await known(memory, "u:gene")
     assert await known(memory, "g:eden") == left
 
@@ -965,7 +969,7 @@ async def test_what_was_shown_and_is_forgotten_meanwhile_makes_the_answer_stale(
     own = await learn(memory, "gene", DEADLINE)
 
     async def meanwhile() -> None:
-        await memory.forget(**ADA, observation_id=other.id)
+        await memory.forget(other.id, **ADA)
 
     parrot.meanwhile = meanwhile
     with pytest.raises(StaleError):
@@ -981,7 +985,7 @@ async def test_two_people_who_turn_out_to_be_one_meanwhile_are_counted_once(memo
     observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
 
     async def meanwhile() -> None:
-        await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+        await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
 
     parrot.meanwhile = meanwhile
     assert [one for one in (await propagate(memory, observation)).judged if one.outcome == "propagated"] == []
@@ -997,7 +1001,7 @@ async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_
     observation = await learn_in_group(memory, "atlas", "jo", ASYNC)
     assert len((await propagate(memory, observation)).propagated) == 1
     await tell(memory)
-    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
     assert await known(memory, "c") == []
     assert ASYNC not in str((await texts(memory))["c"])
 
@@ -1011,7 +1015,7 @@ async def test_what_gave_way_to_what_a_merge_of_users_takes_out_stands_again(mem
     for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo")):
         last = await learn_in_group(memory, group, user, ASYNC)
     await propagate(memory, last)
-    (new,) = [o for o in await memory.list(**ADA, user_id="x") if o.source.kind == "propagation"]
-    await memory.supersede(old.id, new.id, **ADA, user_id="x")
-    await memory.merge_users(**ADA, user_id="mia", into_user_id="gene")
+    (new,) = [o for o in await memory.observations.list(**ADA, user_id="x") if o.source.kind == "propagation"]
+    await memory.observations.supersede(old.id, new.id, **ADA, user_id="x")
+    await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
     assert await known(memory, "c") == [old.content]

@@ -13,10 +13,12 @@ import pytest
 import pytest_asyncio
 
 from memory_sql.config import Settings
+from memory_sql.formation.answers import Turn
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.languages.text import clean
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import NOTHING_YET, ExtractionTask, Turn
+from memory_sql.llm.notation import NOTHING_YET
 from memory_sql.memory import Memory
-from memory_sql.text import clean
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named
 from tests.database import rows
@@ -86,7 +88,7 @@ async def yard(server_url: str, template: str) -> Any:
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
         await settle(memory)
         yield Yard(memory, [shown(request) for request in parrot.requests])
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.db.roles import Roles
+from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import rows
@@ -49,7 +50,7 @@ def clock() -> Clock:
 async def memory(database_url: str, parrot: Parrot, clock: Clock) -> AsyncIterator[Memory]:
     async with Memory(database_url, parrot, Settings(llm="offline"), clock=clock) as opened:
         yield opened
-        assert list(await opened.verify()) == []
+        assert list(await opened.admin.verify()) == []
 
 
 # What others said too
@@ -63,14 +64,14 @@ async def test_what_a_member_said_in_the_group_too_stays_theirs(memory: Memory, 
     await memory.observe(DEADLINE, **ADA, user_id="mia", group_id="eden")
     assert await known(memory, "g:eden") == [DEADLINE]
     if how == "private":
-        await memory.mark_private(own.id, **ADA, user_id="gene")
+        await memory.observations.mark(own.id, **ADA, user_id="gene", private=True)
     elif how == "forgotten":
-        await memory.forget(**ADA, user_id="gene")
+        await memory.forget(Selection(user_id="gene"), **ADA)
     else:
         await memory.groups.remove_member("eden", "gene", **ADA)
     assert await known(memory, "g:eden") == [DEADLINE]
     if how != "left":  # what he knows himself, who left, is still a source
-        await memory.forget(**ADA, user_id="mia")
+        await memory.forget(Selection(user_id="mia"), **ADA)
         assert await known(memory, "g:eden") == []
 
 
@@ -80,7 +81,7 @@ async def test_what_was_known_from_somebody_who_is_forgotten_is_judged_anew(memo
     await learn_in_group(memory, "eden", "mia", DEADLINE)
     own = await learn(memory, "gene", DEADLINE)
     assert told((await propagate(memory, own)).judged) == [("eden", "propagated", "known")]
-    await memory.forget(**ADA, user_id="mia")
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await known(memory, "g:eden") == []
     await memory.run_due()
     assert await known(memory, "g:eden") == [DEADLINE]
@@ -93,8 +94,8 @@ async def test_what_gave_way_to_what_is_taken_back_stands_again(memory: Memory) 
     result = await propagate(memory, own)
     made = result.judged[0].observation
     assert made is not None
-    await memory.supersede(other.id, made, **ADA, user_id="mia")
-    await memory.mark_private(own.id, **ADA, user_id="gene")
+    await memory.observations.supersede(other.id, made, **ADA, user_id="mia")
+    await memory.observations.mark(own.id, **ADA, user_id="gene", private=True)
     assert await known(memory, "g:eden") == [other.content]
 
 
@@ -107,11 +108,11 @@ async def test_application_that_may_not_delete_takes_it_back(
         one = other = ""
         for user in ("gene", "mia"):
             own = await memory.observe(DEADLINE, **ADA, user_id=user)
-            await memory.consolidate(**ADA, scope_id=own.scope.id)
+            await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
             assert (await propagate(memory, own)).propagated
             one, other = other, own.id
-        assert (await memory.mark_private(one, **ADA, user_id="gene")).retracted == ()
-        assert len((await memory.mark_private(other, **ADA, user_id="mia")).retracted) == 1
+        assert (await memory.observations.mark(one, **ADA, user_id="gene", private=True)).retracted == ()
+        assert len((await memory.observations.mark(other, **ADA, user_id="mia", private=True)).retracted) == 1
 
 
 # Nothing doubled
@@ -147,11 +148,11 @@ async def test_two_claims_of_a_group_that_say_the_same_tell_everybody_once(memor
 # Who stands behind it
 
 
-async def in_flight(memory: Memory, change: Any, scope_id: int) -> None:
+async def in_flight(memory: Memory, change: Any, scope_id: str) -> None:
     """The change is made but not committed while the propagation is applied; both then end."""
     async with memory.database.transaction() as unit:
         await change(unit)
-        running = asyncio.create_task(memory.propagate(**ADA, scope_id=scope_id))
+        running = asyncio.create_task(memory.scopes.propagate(**ADA, scope_id=scope_id))
         await asyncio.wait([running], timeout=1.5)
     await asyncio.gather(running, return_exceptions=True)
 
@@ -172,11 +173,11 @@ async def test_three_people_stand_behind_it_whoever_goes_meanwhile(memory: Memor
 
     async def change(unit: Any) -> None:
         if how == "private":
-            await memory.mark_private(own.id, **ADA, user_id="gene", session=unit)
+            await memory.observations.mark(own.id, **ADA, user_id="gene", session=unit, private=True)
         elif how == "forgotten":
-            await memory.forget(**ADA, user_id="gene", wait=False, session=unit)
+            await memory.forget(Selection(user_id="gene"), **ADA, wait=False, session=unit)
         else:
-            await memory.quarantine(own.id, **ADA, user_id="gene", session=unit)
+            await memory.observations.quarantine(own.id, **ADA, user_id="gene", session=unit)
 
     await in_flight(memory, change, scope_id)
     assert await known(memory, "c") == []
@@ -190,11 +191,11 @@ async def test_set_aside_word_stands_behind_nothing(memory: Memory) -> None:
     result = await propagate(memory, await learn(memory, "mia", ASYNC))
     await learn_in_group(memory, "atlas", "jo", LIKE_IT)
     await tell(memory)
-    await memory.quarantine(own.id, **ADA, user_id="gene")
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
     await tell(memory)
     scope_id = result.judged[0].target_scope_id
     assert scope_id is not None
-    await memory.propagate(**ADA, scope_id=scope_id)
+    await memory.scopes.propagate(**ADA, scope_id=f"s{scope_id}")
     assert await known(memory, "c") == []
 
 
@@ -205,12 +206,12 @@ async def test_what_a_hold_kept_of_a_forgotten_user_goes_once_it_is_released(mem
     await belong(memory, "eden", "gene", "mia")
     own = await learn(memory, "gene", DEADLINE)
     made = (await propagate(memory, own)).judged[0].observation
-    hold = await memory.hold(**ADA, observation_id=made, actor="desk")
-    receipt = await memory.forget(**ADA, user_id="gene")
+    hold = await memory.holds.place(**ADA, observation_id=made, actor="desk")
+    receipt = await memory.forget(Selection(user_id="gene"), **ADA)
     assert receipt.held["observations"] == 1
-    assert list(await memory.verify()) == []
-    await memory.release_hold(hold, **ADA, actor="desk")
-    await memory.forget(**ADA, user_id="gene")
+    assert list(await memory.admin.verify()) == []
+    await memory.holds.release(hold, **ADA, actor="desk")
+    await memory.forget(Selection(user_id="gene"), **ADA)
     assert await known(memory, "g:eden") == []
 
 

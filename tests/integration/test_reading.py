@@ -25,11 +25,11 @@ async def group_of(memory: Memory, *users: str, group: str = "harbor") -> None:
 async def test_context_holds_consolidations_and_what_is_pending(memory: Memory, llm: Scripted) -> None:
     """R073–R075, R116."""
     await group_of(memory, "mia")
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")
     await memory.observe("Split exports.", agent_id="ada", collective=True)
     llm.then("Mia drinks tea.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     last = await memory.observe("Berth 12 & 13.", **MIA, observed_at=MONDAY)
     context = await memory.context(**MIA)
     root = ElementTree.fromstring(str(context))
@@ -52,10 +52,10 @@ async def test_context_shows_the_newest_pending_only(database_url: str, llm: Scr
 
 async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> None:
     """R076–R079."""
-    scope_id = (await memory.observe("The gate mark is 4711.", **MIA)).scope.id
+    scope_id = (await memory.observe("The gate mark is 4711.", **MIA)).scope.key
     await memory.observe("Boats are blue.", **MIA)
     llm.then("Mia has a boat.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     context = await memory.context(**MIA, message="Do you remember the gate?")
     assert (context.fired, context.reason) == (True, "recall phrase")
     assert "<RetrievedObservations>\n- The gate mark is 4711. (" in context.xml
@@ -81,9 +81,9 @@ async def test_static_layer_is_the_same_bytes_until_memory_changes(
 ) -> None:
     now = MONDAY
     async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
-        scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+        scope_id = (await memory.observe("Tea.", **MIA)).scope.key
         llm.then("Mia drinks tea.")
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
         first = str(await memory.context(**MIA))
         now += timedelta(days=3)
         assert str(await memory.context(**MIA)) == first
@@ -138,16 +138,16 @@ async def test_user_sees_own_group_and_collective_memory_and_nothing_else(memory
     await memory.observe("gate of another agent", agent_id="bob", user_id="mia")
     visible = {"gate of Mia", "gate of the harbor", "gate of all"}
     assert {hit.observation.content for hit in (await memory.search("gate", **MIA)).results} == visible
-    assert {o.content for o in await memory.list(**MIA)} == visible
+    assert {o.content for o in await memory.observations.list(**MIA)} == visible
     context = str(await memory.context(**MIA, message="Do you remember the gate?"))
     assert all(text in context for text in visible)
     assert "Jonas" not in context
     assert "board" not in context
-    assert [str(s.ref) for s in await memory.scopes(**MIA)] == ["collective", "group:harbor", "individual:mia"]
-    assert (await memory.get(own.id, **MIA)).content == "gate of Mia"
-    for missing in (foreign.id, "o999-1", f"o{own.scope.id}-99"):
+    assert [str(s.ref) for s in await memory.scopes.list(**MIA)] == ["collective", "group:harbor", "individual:mia"]
+    assert (await memory.observations.get(own.id, **MIA)).content == "gate of Mia"
+    for missing in (foreign.id, "o999-1", f"o{own.scope.key}-99"):
         with pytest.raises(NotFoundError):
-            await memory.get(missing, **MIA)
+            await memory.observations.get(missing, **MIA)
 
 
 async def test_id_that_is_a_pattern_or_a_prefix_of_another_sees_nothing(memory: Memory) -> None:
@@ -155,16 +155,16 @@ async def test_id_that_is_a_pattern_or_a_prefix_of_another_sees_nothing(memory: 
     await memory.observe("A secret.", **MIA)
     await memory.observe("A secret.", agent_id="ada", group_id="harbor")
     for user in ("mi", "mia2", "%", "*", "m_a", "MIA", "u:mia", "mia' OR '1'='1", "harbor", "g:harbor", "c"):
-        assert await memory.list(agent_id="ada", user_id=user) == []
+        assert await memory.observations.list(agent_id="ada", user_id=user) == []
     for agent in ("ad", "%", "ADA"):
-        assert await memory.list(agent_id=agent, user_id="mia") == []
+        assert await memory.observations.list(agent_id=agent, user_id="mia") == []
 
 
 async def test_nobody_is_no_principal(memory: Memory) -> None:
     await memory.observe("A secret.", agent_id="ada", collective=True)
     for user in (None, "", ["mia"]):
         with pytest.raises(InvalidIdError):
-            await memory.context(agent_id="ada", user_id=user)
+            await memory.context(agent_id="ada", user_id=user)  # type: ignore[arg-type]
     assert await rows(memory, "SELECT * FROM memory.visible_scopes('ada', NULL)") == []
     assert await rows(memory, "SELECT * FROM memory.visible_scopes(NULL, 'mia')") == []
 
@@ -172,9 +172,9 @@ async def test_nobody_is_no_principal(memory: Memory) -> None:
 async def test_leaving_a_group_ends_visibility_at_once(memory: Memory) -> None:
     await group_of(memory, "mia")
     await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")
-    assert len(await memory.list(**MIA)) == 1
+    assert len(await memory.observations.list(**MIA)) == 1
     await rows(memory, "UPDATE memory.members SET left_at = now()")
-    assert await memory.list(**MIA) == []
+    assert await memory.observations.list(**MIA) == []
     as_of = "SELECT count(*) FROM memory.visible_scopes('ada', 'mia', NULL, now() - interval '1 microsecond')"
     assert await rows(memory, as_of) == [(0,)]
 
@@ -185,22 +185,22 @@ async def test_session_scope_is_for_those_who_took_part(memory: Memory) -> None:
         memory,
         "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:s' FROM memory.agents",
     )
-    assert [str(s.ref) for s in await memory.scopes(**MIA, session_id="s")] == ["session:s"]
-    assert await memory.scopes(**MIA, session_id="t") == []
-    assert await memory.scopes(**JONAS, session_id="s") == []
+    assert [str(s.ref) for s in await memory.scopes.list(**MIA, session_id="s")] == ["session:s"]
+    assert await memory.scopes.list(**MIA, session_id="t") == []
+    assert await memory.scopes.list(**JONAS, session_id="s") == []
 
 
 async def test_list_goes_on_where_the_page_before_ended(memory: Memory) -> None:
     for n in range(7):
         await memory.observe(f"fact {n}", **MIA)
     pages, before = [], None
-    while page := await memory.list(**MIA, limit=3, before=before):
+    while page := await memory.observations.list(**MIA, limit=3, before=before):
         pages.append([o.content for o in page])
         before = page[-1]
     assert pages == [["fact 6", "fact 5", "fact 4"], ["fact 3", "fact 2", "fact 1"], ["fact 0"]]
     for limit in (0, -1, 2**63, True, "10"):
         with pytest.raises(InputError):
-            await memory.list(**MIA, limit=limit)  # type: ignore[arg-type]
+            await memory.observations.list(**MIA, limit=limit)  # type: ignore[arg-type]
 
 
 async def test_observe_keeps_what_it_is_given(memory: Memory) -> None:
@@ -229,15 +229,15 @@ async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
 
 async def test_stats_count_what_is_there(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(5), **MIA, session_id="s")
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     await memory.observe("Boats.", agent_id="ada", collective=True)
     llm.then("Mia drinks tea.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    stats = await memory.stats(agent_id="ada")
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    stats = await memory.admin.stats(agent_id="ada")
     assert (stats.sessions, stats.messages, stats.unformed_messages, stats.due_sessions) == (1, 5, 5, 0)
     assert (stats.observations, stats.pending, stats.consolidations) == (2, 1, 1)
     assert stats.scopes == {"individual": 1, "collective": 1}
     assert stats.runs == {"consolidation.succeeded": 1}
     assert (stats.input_tokens, stats.output_tokens) == (100, 10)
     with pytest.raises(NotFoundError):
-        await memory.stats(agent_id="nobody")
+        await memory.admin.stats(agent_id="nobody")

@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import text
 
-from memory_sql import formation
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
-from memory_sql.domain import DeadRun
+from memory_sql.domain.results import DeadRun
 from memory_sql.errors import (
     AnswerError,
     BudgetError,
@@ -22,10 +22,11 @@ from memory_sql.errors import (
     StaleError,
     UnavailableError,
 )
+from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.window import Loaded
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -73,7 +74,7 @@ async def test_outage_of_66_seconds_loses_nothing_and_needs_nobody(timed: Memory
         formed |= {result.session_id for result in (await timed.run_due()).formed}
         clock.goes_on(seconds=1)
     assert formed == {f"s{n}" for n in range(5)}
-    assert await timed.dead_runs() == []
+    assert await timed.work.dead() == []
     assert await rows(timed, "SELECT failures, errors FROM memory.sessions") == [(0, 0)] * 5
 
 
@@ -91,7 +92,7 @@ async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
     for _ in range(9):
         clock.goes_on(minutes=20)
         await timed.run_due()
-    (dead,) = await timed.dead_runs(agent_id="ada")
+    (dead,) = await timed.work.dead(agent_id="ada")
     assert (dead.kind, dead.session_id, dead.error_code) == ("formation", "poisoned", "not_json")
     assert len(llm.requests) == 7
     await timed.add(conversation(60, first=2), **{**HERE, "session_id": "poisoned"})
@@ -100,19 +101,19 @@ async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
 
 async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await poison(timed, llm, clock)
-    (dead,) = await timed.dead_runs()
-    await timed.retry(agent_id="ada", run_id=dead.run_id)
-    assert await timed.dead_runs() == []
+    (dead,) = await timed.work.dead()
+    await timed.work.retry(agent_id="ada", run_id=dead.run_id)
+    assert await timed.work.dead() == []
     llm.then(extracted(("Tea.", "individual")))
     assert len((await timed.run_due()).formed[0].observations) == 1
     with pytest.raises(NotFoundError):
-        await timed.retry(agent_id="ada", run_id=dead.run_id)
+        await timed.work.retry(agent_id="ada", run_id=dead.run_id)
 
 
 async def test_discarded_messages_are_skipped_and_later_ones_formed(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await poison(timed, llm, clock)
-    (dead,) = await timed.dead_runs()
-    await timed.discard(agent_id="ada", run_id=dead.run_id)
+    (dead,) = await timed.work.dead()
+    await timed.work.discard(agent_id="ada", run_id=dead.run_id)
     await timed.add([message("Actually, I prefer coffee.", n=9)], **HERE)
     llm.then(extracted(("Coffee.", "individual")))
     assert [o.content for o in (await timed.run_due()).formed[0].observations] == ["Coffee."]
@@ -168,7 +169,7 @@ async def learn(memory: Memory, count: int, *poisoned: int) -> int:
     """The id of the scope that has learnt so many things, of which these, by number, can't be consolidated."""
     for n in range(1, count + 1):
         observed = await memory.observe(f"{'poison' if n in poisoned else 'fact'} {n}", **MIA)
-    return observed.scope.id
+    return observed.scope.key
 
 
 async def days(memory: Memory, clock: Clock, count: int) -> None:
@@ -184,10 +185,10 @@ async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up
     """Rule 11: the whole batch, then halves down to one, then twice more, then all the rest."""
     await learn(strained, 32, bad)
     await days(strained, clock, 12)
-    (dead,) = await strained.dead_runs()
+    (dead,) = await strained.work.dead()
     assert (dead.kind, dead.error_code) == ("consolidation", "empty")
     assert len(choking.sizes) <= 1 + 5 + 3 + 1
-    (scope,) = await strained.scopes(**MIA)
+    (scope,) = await strained.scopes.list(**MIA)
     assert (scope.pending, len((scope.consolidation or "").splitlines())) == (0, 31)
     assert "poison" not in (scope.consolidation or "")
     assert await rows(strained, "SELECT failures, errors, suspects FROM memory.scopes") == [(0, 0, 0)]
@@ -204,11 +205,11 @@ async def test_search_for_a_bad_observation_goes_on_when_the_scope_is_due_again(
         await learn(memory, 4, 4)
         await days(memory, clock, 9)
         assert choking.sizes == [4, 2, 1, 1]
-        assert [o.content for o in await memory.list(**MIA) if o.pending] == ["poison 4"]
-        assert list(await memory.verify()) == []
+        assert [o.content for o in await memory.observations.list(**MIA) if o.pending] == ["poison 4"]
+        assert list(await memory.admin.verify()) == []
         await learn(memory, 3)
         await days(memory, clock, 9)
-        assert len(await memory.dead_runs()) == 1
+        assert len(await memory.work.dead()) == 1
         assert choking.sizes[4:] == [1, 1]
 
 
@@ -219,9 +220,9 @@ async def test_batch_is_cut_also_where_one_error_is_enough_to_give_up(
     async with Memory(database_url, choking, settings, clock=clock) as memory:
         await learn(memory, 4, 3)
         await days(memory, clock, 6)
-        (scope,) = await memory.scopes(**MIA)
+        (scope,) = await memory.scopes.list(**MIA)
         assert (scope.consolidation or "").splitlines() == ["fact 1", "fact 2", "fact 4"]
-        assert len(await memory.dead_runs()) == 1
+        assert len(await memory.work.dead()) == 1
         assert choking.sizes == [4, 2, 1, 1]
 
 
@@ -230,11 +231,11 @@ async def test_several_bad_observations_are_found_one_after_another(
 ) -> None:
     await learn(strained, 30, 3, 4, 19, 30)
     await days(strained, clock, 40)
-    assert len(await strained.dead_runs()) == 4
-    assert (await strained.backlog()).dead == 4
-    (scope,) = await strained.scopes(**MIA)
+    assert len(await strained.work.dead()) == 4
+    assert (await strained.work.backlog()).dead == 4
+    (scope,) = await strained.scopes.list(**MIA)
     assert (scope.consolidation or "").splitlines() == [f"fact {n}" for n in range(1, 31) if n not in (3, 4, 19, 30)]
-    assert list(await strained.verify()) == []
+    assert list(await strained.admin.verify()) == []
 
 
 async def test_outage_says_nothing_about_a_batch(timed: Memory, llm: Scripted, clock: Clock) -> None:
@@ -242,11 +243,11 @@ async def test_outage_says_nothing_about_a_batch(timed: Memory, llm: Scripted, c
     llm.then("", *[UnavailableError("timeout", "no answer")] * 9, "", "")
     await days(timed, clock, 10)
     assert await rows(timed, "SELECT suspects, dead_run_id FROM memory.scopes") == [(10, None)]
-    assert await timed.dead_runs() == []
+    assert await timed.work.dead() == []
     await days(timed, clock, 2)
     sizes = [len(material(request).observations) for request in llm.requests]
     assert sizes == [10, *[5] * 10, 2]
-    assert await timed.dead_runs() == []
+    assert await timed.work.dead() == []
 
 
 async def test_batch_that_was_asked_for_is_halved_as_well_but_never_given_up(
@@ -255,12 +256,12 @@ async def test_batch_that_was_asked_for_is_halved_as_well_but_never_given_up(
     scope_id = await learn(strained, 8, 3)
     for _ in range(9):
         with pytest.raises(AnswerError):
-            await strained.consolidate(agent_id="ada", scope_id=scope_id)
+            await strained.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert choking.sizes == [8, 4, 2, 1, *[1] * 6]
-    assert await strained.dead_runs() == []
-    assert [o.content for o in await strained.list(**MIA) if o.pending][-1] == "poison 3"
+    assert await strained.work.dead() == []
+    assert [o.content for o in await strained.observations.list(**MIA) if o.pending][-1] == "poison 3"
     choking.cured = True
-    assert (await strained.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 6
+    assert (await strained.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 6
     assert choking.sizes[-2:] == [1, 5]
 
 
@@ -268,34 +269,34 @@ async def test_batch_that_fails_by_chance_is_whole_again_after_its_parts(timed: 
     scope_id = await learn(timed, 9)
     llm.then("", "Four.", "Six.", "Seven.", "Eight.", "Nine.")
     with pytest.raises(AnswerError):
-        await timed.consolidate(agent_id="ada", scope_id=scope_id)
-    assert (await timed.consolidate(agent_id="ada", scope_id=scope_id)).absorbed == 9
+        await timed.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    assert (await timed.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).absorbed == 9
     assert [len(material(request).observations) for request in llm.requests] == [9, 4, 2, 1, 1, 1]
     assert await rows(timed, "SELECT suspects FROM memory.scopes") == [(0,)]
 
 
 async def test_undo_forgets_what_was_suspected(strained: Memory, choking: Choking) -> None:
     scope_id = await learn(strained, 4)
-    await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    await strained.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await learn(strained, 4, 4)
     with pytest.raises(AnswerError):
-        await strained.consolidate(agent_id="ada", scope_id=scope_id)
-    await strained.undo(agent_id="ada", scope_id=scope_id)
+        await strained.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    await strained.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     choking.cured = True
-    await strained.consolidate(agent_id="ada", scope_id=scope_id)
+    await strained.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert choking.sizes == [4, 4, 8]
 
 
 async def given_up(memory: Memory, clock: Clock) -> DeadRun:
     await learn(memory, 10, 4)
     await days(memory, clock, 9)
-    (dead,) = await memory.dead_runs()
+    (dead,) = await memory.work.dead()
     return dead
 
 
 async def test_observation_that_was_given_up_is_set_aside_and_said_so(strained: Memory, clock: Clock) -> None:
     dead = await given_up(strained, clock)
-    assert "poison 4" not in [o.content for o in await strained.list(**MIA)]
+    assert "poison 4" not in [o.content for o in await strained.observations.list(**MIA)]
     assert "poison" not in str(await strained.context(**MIA))
     assert await rows(strained, "SELECT seq, run_id, detail FROM memory.events") == [
         (4, dead.run_id, {"from": "active", "to": "quarantined"})
@@ -307,22 +308,22 @@ async def test_observation_that_was_given_up_may_be_tried_again(
     strained: Memory, choking: Choking, clock: Clock
 ) -> None:
     dead = await given_up(strained, clock)
-    await strained.retry(agent_id="ada", run_id=dead.run_id)
-    assert await strained.dead_runs() == []
-    assert "poison 4" in [o.content for o in await strained.list(**MIA) if o.pending]
+    await strained.work.retry(agent_id="ada", run_id=dead.run_id)
+    assert await strained.work.dead() == []
+    assert "poison 4" in [o.content for o in await strained.observations.list(**MIA) if o.pending]
     choking.cured = True
-    await strained.consolidate(agent_id="ada", scope_id=dead.scope_id or 0)
-    (scope,) = await strained.scopes(**MIA)
+    await strained.scopes.consolidate(agent_id="ada", scope_id=dead.scope_id or "")
+    (scope,) = await strained.scopes.list(**MIA)
     assert (scope.pending, len((scope.consolidation or "").splitlines())) == (0, 10)
-    assert list(await strained.verify()) == []
+    assert list(await strained.admin.verify()) == []
     with pytest.raises(NotFoundError):
-        await strained.retry(agent_id="ada", run_id=dead.run_id)
+        await strained.work.retry(agent_id="ada", run_id=dead.run_id)
 
 
 async def test_observation_that_was_given_up_may_be_left_where_it_is(strained: Memory, clock: Clock) -> None:
     dead = await given_up(strained, clock)
-    await strained.discard(agent_id="ada", run_id=dead.run_id)
-    assert await strained.dead_runs() == []
+    await strained.work.discard(agent_id="ada", run_id=dead.run_id)
+    assert await strained.work.dead() == []
     assert await rows(strained, "SELECT seq, status FROM memory.observation_states WHERE status <> 'active'") == [
         (4, "quarantined")
     ]
@@ -333,7 +334,7 @@ async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(
     """Rule 9: said again it stays set aside, but an import may have brought its like."""
     dead = await given_up(strained, clock)
     await strained.observe("poison 4", **MIA)
-    assert "poison 4" not in [o.content for o in await strained.list(**MIA)]
+    assert "poison 4" not in [o.content for o in await strained.observations.list(**MIA)]
     await rows(
         strained,
         "INSERT INTO memory.observations"
@@ -343,9 +344,9 @@ async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(
         " WHERE status = 'quarantined'",
     )
     with pytest.raises(InputError):
-        await strained.retry(agent_id="ada", run_id=dead.run_id)
-    assert await strained.dead_runs() == [dead]
-    await strained.discard(agent_id="ada", run_id=dead.run_id)
+        await strained.work.retry(agent_id="ada", run_id=dead.run_id)
+    assert await strained.work.dead() == [dead]
+    await strained.work.discard(agent_id="ada", run_id=dead.run_id)
 
 
 async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, llm: Scripted, clock: Clock) -> None:
@@ -362,7 +363,7 @@ async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, 
 
     llm.then("", "", archived)
     await days(timed, clock, 3)
-    assert await timed.dead_runs() == []
+    assert await timed.work.dead() == []
     assert await rows(timed, "SELECT status FROM memory.observation_states") == [("archived",)]
 
 
@@ -387,7 +388,7 @@ async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
         await memory.run_due()
         await memory.add([message("Actually, I prefer coffee.", n=2)], **HERE)
         with pytest.raises(BudgetError):
-            await memory.form(**SESSION)
+            await memory.conversations.form(**SESSION)
         assert "tokens of the day" in (await memory.run_due()).failed["session s of agent ada"]
         assert (await memory.run_due()).failed == {}
         clock.goes_on(days=1)
@@ -403,22 +404,22 @@ async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted)
             for _ in range(4):
                 await asyncio.sleep(0.25)
                 with pytest.raises(BusyError):
-                    await memory.form(**SESSION)
+                    await memory.conversations.form(**SESSION)
             return extracted(("Tea.", "individual"))
 
         llm.then(slow)
-        assert len((await memory.form(**SESSION)).observations) == 1
+        assert len((await memory.conversations.form(**SESSION)).observations) == 1
 
 
 async def test_excluded_session_is_never_formed(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE, excluded=True)
     await memory.add(conversation(60, first=2), **HERE)
     assert (await memory.run_due()).formed == ()
-    assert (await memory.form(**SESSION)).run_ids == ()
-    await memory.exclude(**SESSION, excluded=False)
+    assert (await memory.conversations.form(**SESSION)).run_ids == ()
+    await memory.conversations.exclude(**SESSION, excluded=False)
     await memory.add([message("Actually, I prefer coffee.", n=99)], **HERE)
     llm.then(extracted(("Coffee.", "individual")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     (request,) = llm.requests
     assert "tea" not in request.prompt
     assert "coffee" in request.prompt
@@ -428,15 +429,15 @@ async def test_exclusion_stops_what_is_under_way(memory: Memory, llm: Scripted) 
     await memory.add(conversation(4), **HERE)
 
     async def excluded(_: Request[Any]) -> str:
-        await memory.exclude(**SESSION)
+        await memory.conversations.exclude(**SESSION)
         return extracted(("Tea.", "individual"))
 
     llm.then(excluded)
     with pytest.raises(StaleError):
-        await memory.form(**SESSION)
-    assert await memory.list(**MIA) == []
+        await memory.conversations.form(**SESSION)
+    assert await memory.observations.list(**MIA) == []
     with pytest.raises(NotFoundError):
-        await memory.exclude(agent_id="ada", session_id="never")
+        await memory.conversations.exclude(agent_id="ada", session_id="never")
 
 
 async def text_of(memory: Memory) -> tuple[Any, ...]:
@@ -445,28 +446,30 @@ async def text_of(memory: Memory) -> tuple[Any, ...]:
 
 
 async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("one", **MIA)).scope.id
+    scope_id = (await memory.observe("one", **MIA)).scope.key
     llm.then("One.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     for n in range(10):
         await memory.observe(f"fact {n}", **MIA)
     llm.then("One and ten.")
     await memory.run_due()
-    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.content) == (3, "One.")
     assert await text_of(memory) == ("One.", 3, 1, False)
-    assert len([o for o in await memory.list(**MIA) if o.pending]) == 10
+    assert len([o for o in await memory.observations.list(**MIA) if o.pending]) == 10
     await memory.observe("news", **MIA)
     assert (await text_of(memory))[3]
-    undone = await memory.undo(agent_id="ada", scope_id=scope_id)
+    undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.content) == (4, None)
     assert await text_of(memory) == (None, 4, 0, False)
     with pytest.raises(NotFoundError):
-        await memory.undo(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     llm.then("All of it.")
-    done = await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    done = await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert (done.version, done.absorbed) == (5, 12)
-    assert [(v.version, v.base, v.from_seq, v.to_seq, v.live, v.reason) for v in await memory.history(**MIA)] == [
+    assert [
+        (v.version, v.base, v.from_seq, v.to_seq, v.live, v.reason) for v in await memory.scopes.history(**MIA)
+    ] == [
         (5, 4, 0, 12, True, "asked"),
         (3, 1, 1, 1, False, "undo"),
         (2, 1, 1, 11, False, "threshold"),
@@ -477,38 +480,38 @@ async def test_undo_brings_back_the_text_before_and_what_was_absorbed(memory: Me
 async def test_undo_keeps_rows_that_a_version_passed_over_in_order(memory: Memory, llm: Scripted) -> None:
     """Rule 5: extras below the new watermark wait again, what lies above it waits anyway."""
     for fact in ("one", "two", "three"):
-        scope_id = (await memory.observe(fact, **MIA)).scope.id
+        scope_id = (await memory.observe(fact, **MIA)).scope.key
     archive = (
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, scope_id, 2, :status"
         " FROM memory.scopes ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status"
     )
     await rows(memory, archive, status="archived")
     llm.then("One, three.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await rows(memory, archive, status="active")
     llm.then("One, two, three.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
-    await memory.undo(agent_id="ada", scope_id=scope_id)
-    assert [o.content for o in await memory.list(**MIA) if o.pending] == ["two"]
-    await memory.undo(agent_id="ada", scope_id=scope_id)
-    assert [o.content for o in await memory.list(**MIA) if o.pending] == ["three", "two", "one"]
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
+    assert [o.content for o in await memory.observations.list(**MIA) if o.pending] == ["two"]
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
+    assert [o.content for o in await memory.observations.list(**MIA) if o.pending] == ["three", "two", "one"]
     repend = "SELECT seq FROM memory.observation_states WHERE repend"
     assert await rows(memory, repend) == []
 
 
 async def test_undo_during_a_consolidation_makes_it_void(memory: Memory, llm: Scripted) -> None:
-    scope_id = (await memory.observe("one", **MIA)).scope.id
+    scope_id = (await memory.observe("one", **MIA)).scope.key
     llm.then("One.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("two", **MIA)
 
     async def undone(_: Request[Any]) -> str:
-        await memory.undo(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         return "One and two."
 
     llm.then(undone)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await text_of(memory) == (None, 2, 0, False)
 
 
@@ -528,9 +531,9 @@ async def test_what_somebody_asked_for_is_not_given_up(memory: Memory, llm: Scri
     llm.then(*["nonsense"] * 10, extracted(("Tea.", "individual")))
     for _ in range(5):
         with pytest.raises(AnswerError):
-            await memory.form(**SESSION)
-    assert await memory.dead_runs() == []
-    assert len((await memory.form(**SESSION)).observations) == 1
+            await memory.conversations.form(**SESSION)
+    assert await memory.work.dead() == []
+    assert len((await memory.conversations.form(**SESSION)).observations) == 1
 
 
 async def test_error_of_a_hosts_own_model_is_the_models_and_stops_nothing(
@@ -561,12 +564,12 @@ async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm
 
 @pytest.mark.parametrize("text", ["无。", "长" * 10_000])
 async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scripted, text: str) -> None:
-    scope_id = (await memory.observe("一", **MIA)).scope.id
+    scope_id = (await memory.observe("一", **MIA)).scope.key
     llm.then("很长的文字。" * 100, text, text)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("二", **MIA)
     with pytest.raises(AnswerError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
 async def test_answer_outlives_a_database_that_fails_for_a_moment(
@@ -576,7 +579,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     await memory.add(conversation(4), **HERE)
     kept = []
 
-    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted, settings: Settings) -> None:
+    async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
@@ -585,7 +588,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     real = formation.keep
     monkeypatch.setattr(formation, "keep", keep)
     llm.then(extracted(("Tea.", "individual")))
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert [o.content for o in formed.observations] == ["Tea."]
     assert (len(kept), len(llm.requests)) == (3, 1)
     assert await rows(memory, "SELECT state FROM memory.runs") == [("succeeded",)]
@@ -601,7 +604,7 @@ async def test_overtaken_worker_does_not_try_to_keep_its_answer_again(memory: Me
     llm.then(overtaken)
     with pytest.raises(StaleError):
         async with asyncio.timeout(2):
-            await memory.form(**SESSION)
+            await memory.conversations.form(**SESSION)
 
 
 async def test_failures_are_told_by_agent(memory: Memory, llm: Scripted) -> None:

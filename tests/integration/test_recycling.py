@@ -11,6 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from memory_sql.db.engine import asyncpg_url
+from memory_sql.domain.selection import Selection
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.factories import message
@@ -59,7 +60,7 @@ async def live(url: str) -> None:
             [message("I like tea."), message("I live in Oslo.", n=2)], **ada, session_id="s", group_ids=["g"]
         )
         await memory.run_due(limit=100)
-        await memory.forget(agent_id="ada", user_id="mia", query="Oslo")
+        await memory.forget(Selection(user_id="mia", query="Oslo"), agent_id="ada")
 
 
 async def test_what_a_test_wrote_is_gone_and_the_same_database_is_given_again(own: Databases) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.errors import DatabaseError
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
-from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
-from memory_sql.retrieval import should_retrieve
+from memory_sql.retrieval.decide import should_retrieve
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
@@ -71,7 +72,7 @@ async def test_scope_is_of_one_kind_and_has_the_owner_that_belongs_to_it(memory:
 
 async def test_scope_and_observation_belong_to_an_agent_and_have_content(memory: Memory) -> None:
     """R045, R059."""
-    scope_id = (await memory.observe("Tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     scope = "INSERT INTO memory.scopes (agent_key, kind, owner) VALUES (:agent, 'collective', 'c')"
     row = (
         "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
@@ -98,7 +99,7 @@ async def test_scope_knows_its_times_and_so_does_an_observation(
     async with Memory(database_url, llm, settings, clock=clock) as memory:
         observation = await memory.observe("Tea.", **MIA, observed_at=MONDAY - timedelta(days=9))
         assert (observation.observed_at, observation.created_at) == (MONDAY - timedelta(days=9), MONDAY)
-        (scope,) = await memory.scopes(**MIA)
+        (scope,) = await memory.scopes.list(**MIA)
         assert (scope.created_at, scope.last_activity_at, scope.consolidated_at) == (MONDAY, MONDAY, None)
         assert (scope.consolidation, scope.version, scope.is_active) == (None, 0, True)
         second, third = (MONDAY + timedelta(days=n) for n in (1, 2))
@@ -106,8 +107,8 @@ async def test_scope_knows_its_times_and_so_does_an_observation(
         await memory.observe("Boats.", **MIA)
         now = third
         llm.then("Tea and boats.")
-        await memory.consolidate(agent_id="ada", scope_id=scope.ref.id)
-        (scope,) = await memory.scopes(**MIA)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=scope.ref.id)
+        (scope,) = await memory.scopes.list(**MIA)
         assert (scope.created_at, scope.last_activity_at, scope.consolidated_at) == (MONDAY, second, third)
         assert scope.consolidation == "Tea and boats."
 
@@ -120,9 +121,9 @@ async def test_inactive_scope_is_neither_read_nor_offered(memory: Memory, llm: S
     await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE kind = 'group'")
     assert str(await memory.context(**MIA, message="Do you remember the gate?")) == "<MemoryContext/>"
     assert (await memory.search("gate", **MIA)).results == ()
-    assert await memory.list(**MIA) == []
+    assert await memory.observations.list(**MIA) == []
     llm.then(extracted(("The gate is shut.", "group_1")))
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert offered(llm.requests[0]) == ["individual", "collective"]
     assert "4711" not in llm.requests[0].prompt
     assert (formed.observations, formed.refused) == ((), {"inactive_scope": 1})
@@ -155,10 +156,10 @@ async def test_conversation_by_itself_is_no_memory(memory: Memory, llm: Scripted
     """R032, R042, C4: messages are read, never shown; no session has a scope of its own unasked."""
     await memory.add([message("The gate mark is 4711."), *conversation(4, first=2)], **HERE)
     assert str(await memory.context(**HERE, message="Do you remember the gate mark?")) == "<MemoryContext/>"
-    assert await memory.list(**MIA) == []
+    assert await memory.observations.list(**MIA) == []
     assert await scope_kinds(memory) == []
     llm.then(extracted(("The gate mark is 4711.", "individual")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert await scope_kinds(memory) == ["individual"]
     assert offered(llm.requests[0]) == ["individual", "collective"]
     assert "4711" in str(await memory.context(**HERE))
@@ -169,7 +170,7 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
     await memory.add(conversation(4), **HERE)
     typed = '"type": "directive", "category": "zebra", "kind": "zebra", "lane": "buffer"'
     llm.then(f'{{"observations": [{{"content": "Tea.", "scope": "individual", "sources": [1], {typed}}}]}}')
-    (kept,) = (await memory.form(**SESSION)).observations
+    (kept,) = (await memory.conversations.form(**SESSION)).observations
     assert (kept.content, kept.pending) == ("Tea.", True)
     assert "zebra" not in (kept.category, kept.kind)
     assert await rows(memory, "SELECT lane FROM memory.observations") == [("absorb",)]
@@ -194,11 +195,11 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
 ) -> None:
     """R087, R091, R108."""
     await memory.add([message("I moor at berth 12.", name="Mia")], **HERE, group_ids=["harbor"])
-    scope_id = (await memory.observe("The team ships in April.", **GROUP)).scope.id
+    scope_id = (await memory.observe("The team ships in April.", **GROUP)).scope.key
     llm.then("The harbor team ships in April.", extracted())
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Split large exports.", **ALL)
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     prompt = llm.requests[1].prompt
     assert offered(llm.requests[1]) == ["individual", "group_1", "collective"]
     for shown in (
@@ -219,7 +220,7 @@ async def test_scope_may_say_what_to_extract_for_it_and_how_much(memory: Memory,
     )
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("A blue boat.", "individual"), ("A red boat.", "individual"), ("Split.", "collective")))
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert "- individual: " in llm.requests[0].prompt
     assert llm.requests[0].prompt.count("(at most 1 observations, at most 12 words each)") == 1
     assert llm.requests[0].prompt.count("Look for boats above all.") == 1
@@ -232,7 +233,7 @@ async def test_observation_with_too_many_words_is_kept_whole_and_counted(memory:
     await memory.add(conversation(4), **HERE)
     long, longest = ("boat " * 51).strip(), ("quay " * 50).strip()
     llm.then(extracted((long, "individual"), (longest, "individual")))
-    result = await memory.form(**SESSION)
+    result = await memory.conversations.form(**SESSION)
     assert [o.content for o in result.observations] == [long, longest]
     assert result.refused == {"long_but_kept": 1}
     assert "at most 50 words" in llm.requests[0].instructions
@@ -247,7 +248,7 @@ async def test_observation_leads_back_to_session_messages_and_users(memory: Memo
     ]  # fmt: skip
     await memory.add(said, **HERE)
     llm.then(extracted(("Mia and Jonas like tea.", "collective", [1, 2, 3, 4])))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert await rows(memory, "SELECT session_id, message_ids, related_users FROM memory.observations") == [
         ("s", ["m1", "m2", "m3", "m4"], ["mia", "jonas"])
     ]
@@ -257,7 +258,7 @@ async def test_concurrent_observations_are_all_numbered_and_all_pending(memory: 
     """R067, R348."""
     await asyncio.gather(*(memory.observe(f"fact {n}", **MIA) for n in range(24)))
     assert await rows(memory, "SELECT array_agg(seq ORDER BY seq) FROM memory.observations") == [(list(range(1, 25)),)]
-    (scope,) = await memory.scopes(**MIA)
+    (scope,) = await memory.scopes.list(**MIA)
     assert (scope.observations, scope.pending) == (24, 24)
     assert await rows(memory, "SELECT due_at IS NOT NULL FROM memory.scopes") == [(True,)]
 
@@ -267,7 +268,7 @@ async def test_what_one_session_teaches_is_known_in_another_at_once(memory: Memo
     assert str(await memory.context(**MIA, session_id="t")) == "<MemoryContext/>"
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("Mia moors at berth 12.", "individual")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert "berth 12" in str(await memory.context(**MIA, session_id="t"))
 
 
@@ -276,11 +277,11 @@ async def test_what_one_session_teaches_is_known_in_another_at_once(memory: Memo
 
 async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(memory: Memory, llm: Scripted) -> None:
     """R094, R096."""
-    scope_id = (await memory.observe("Mia drinks tea.", **MIA)).scope.id
+    scope_id = (await memory.observe("Mia drinks tea.", **MIA)).scope.key
     llm.then("Mia likes tea.", "Mia likes tea and boats.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("Mia sails.", **MIA)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     first, second = llm.requests
     assert first.output is second.output is ConsolidatedText
     for shown in ("one person", '"whose": "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
@@ -356,9 +357,9 @@ def test_two_unknown_names_fire_and_one_does_not() -> None:
 async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Memory, llm: Scripted) -> None:
     """R084."""
     for n in range(7):
-        scope_id = (await memory.observe(f"The gate number {n} is shut.", **MIA)).scope.id
+        scope_id = (await memory.observe(f"The gate number {n} is shut.", **MIA)).scope.key
     llm.then("Gates.")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert len((await memory.search("gate", **MIA)).results) == 5
     assert len((await memory.search("gate", **MIA, top_k=7)).results) == 7
     retrieved = (await memory.context(**MIA, message="Do you remember the gate?")).parts[-1]
@@ -367,6 +368,10 @@ async def test_five_observations_are_retrieved_unless_told_otherwise(memory: Mem
 
 def test_schema_needs_no_extension() -> None:
     """R031, R086, R137: what every Postgres ships is enough."""
-    files = [*MIGRATIONS.rglob("*.py"), *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql")]
+    files = [
+        *MIGRATIONS.rglob("*.py"),
+        *MIGRATIONS.rglob("*.sql"),
+        *(MIGRATIONS.parent / "memory_sql" / "db").rglob("*.sql"),
+    ]
     assert files
     assert not [path for path in files if "create extension" in path.read_text("utf-8").lower()]

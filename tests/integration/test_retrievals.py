@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import ReadOnlyError
 from memory_sql.memory import Memory
 from tests.conftest import as_login
@@ -112,7 +113,7 @@ async def test_application_behind_walls_counts(
         assert walled.database.walled
         await ask(walled)
     async with Memory(as_login(walled_database, roles), llm, settings) as walled:
-        stats = await walled.stats(agent_id="ada")
+        stats = await walled.admin.stats(agent_id="ada")
         assert (stats.retrieval.queries, stats.retrieval.fired, stats.retrieval.without_hit) == (5, 4, 1)
 
 
@@ -146,12 +147,12 @@ async def counted(memory: Memory, *days: tuple[int, str, int, int, float, float]
 async def test_stats_sum_up_the_last_thirty_days(database_url: str, llm: Scripted) -> None:
     async with opened(database_url, llm) as memory:
         await memory.observe("Tea.", **MIA)
-        assert (await memory.stats(agent_id="ada")).retrieval.mean_ms is None
+        assert (await memory.admin.stats(agent_id="ada")).retrieval.mean_ms is None
         await counted(
             memory, (31, "asked", 100, 100, 100.0, 100.0), (30, "asked", 2, 1, 0.5, 0.375), (0, "none", 7, 0, 0.0, 0.0),
             (0, "recall phrase", 2, 0, 0.5, 0.25),
         )  # fmt: skip
-        found = (await memory.stats(agent_id="ada")).retrieval
+        found = (await memory.admin.stats(agent_id="ada")).retrieval
         assert (found.queries, found.fired, found.without_hit) == (11, 4, 1)
         assert (found.mean_ms, found.slowest_ms) == (250.0, 375.0)
         assert found.reasons == {"asked": 2, "none": 7, "recall phrase": 2}
@@ -161,17 +162,17 @@ async def test_vectors_are_advised_for_large_scopes_in_which_words_fall_short(
     database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R124, R138."""
-    monkeypatch.setattr("memory_sql.memory.VECTORS_OBSERVATIONS", 2)
+    monkeypatch.setattr("memory_sql.resources.admin.VECTORS_OBSERVATIONS", 2)
     async with opened(database_url, llm) as memory:
         for n in range(3):
-            large = (await memory.observe(f"Fact {n}.", **MIA)).scope.id
+            large = (await memory.observe(f"Fact {n}.", **MIA)).scope.key
         for n in range(2):
             await memory.observe(f"Fact {n}.", agent_id="ada", collective=True)
             await memory.observe(f"Other {n}.", agent_id="bob", user_id="mia")
         await counted(memory, (1, "asked", 10, 2, 1.0, 0.5))
-        assert (await memory.stats(agent_id="ada")).vectors_advised == ()
+        assert (await memory.admin.stats(agent_id="ada")).vectors_advised == ()
         await counted(memory, (0, "asked", 1, 1, 0.0, 0.0))
-        assert (await memory.stats(agent_id="ada")).vectors_advised == (f"s{large}",)
+        assert (await memory.admin.stats(agent_id="ada")).vectors_advised == (f"s{large}",)
 
 
 async def test_view_tells_shares_and_times(database_url: str, llm: Scripted) -> None:
@@ -192,5 +193,5 @@ async def test_view_tells_shares_and_times(database_url: str, llm: Scripted) -> 
 async def test_forgetting_an_agent_forgets_what_it_was_asked(memory: Memory) -> None:
     await memory.observe("Tea.", **MIA)
     await counted(memory, (0, "asked", 3, 0, 0.0, 0.0))
-    await memory.forget(agent_id="ada", everything=True)
+    await memory.forget(Selection(everything=True), agent_id="ada")
     assert await rows(memory, "SELECT count(*) FROM memory.retrievals") == [(0,)]

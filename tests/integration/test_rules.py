@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from memory_sql import consolidation, formation
 from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
+from memory_sql.formation import formation
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -73,7 +74,7 @@ async def remember(memory: Memory, *texts: str) -> int:
     """The id of Mia's scope, which now holds these."""
     for text in texts:
         observation = await memory.observe(text, **MIA)
-    return observation.scope.id
+    return observation.scope.key
 
 
 async def set_status(memory: Memory, content: str, status: str) -> None:
@@ -105,11 +106,11 @@ async def set_aside(memory: Memory, llm: Scripted, answer: Reply = "") -> int:
     """A worker tries the first that waits by itself and gives it up; the run that says so. The lease is taken first."""
     first_alone = "UPDATE memory.scopes SET suspects = 1, due_at = now() - interval '1 second', lease_until = NULL"
     await rows(memory, first_alone)
-    claimed = await memory.claim_due("consolidation", by=FAR)
+    claimed = await memory.work.claim("consolidation", by=FAR)
     assert claimed is not None
     llm.then(answer)
     assert (await claimed()).failed
-    (dead,) = await memory.dead_runs()
+    (dead,) = await memory.work.dead()
     return dead.run_id
 
 
@@ -151,7 +152,7 @@ async def told(memory: Memory) -> list[str]:
 
 
 async def pending(memory: Memory) -> list[str]:
-    return sorted(o.content for o in await memory.list(**MIA) if o.pending)
+    return sorted(o.content for o in await memory.observations.list(**MIA) if o.pending)
 
 
 async def is_due(memory: Memory) -> bool:
@@ -205,13 +206,13 @@ async def test_rule_1_each_row_waits_or_is_told_once_whatever_happens_while_a_te
         return copied(request)
 
     llm.then(meanwhile, copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await each_row_is_in_one_place(other)
     await set_status(other, "two", "active")
     assert await pending(other) == []
     await remember(other, "six")
     other_llm.then(copied)
-    await other.consolidate(agent_id="ada", scope_id=scope_id)
+    await other.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await each_row_is_in_one_place(memory)
     assert sorted(await told(memory)) == sorted(["one", "two", "three", "four", "five", "six"])
 
@@ -236,7 +237,7 @@ async def test_rule_2_version_ends_at_what_was_read_and_the_rest_waits(
         return copied(request)
 
     llm.then(meanwhile, look)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert seen == [["one", "two"]]
     assert await ranges(memory) == [(1, 0, 2, []), (2, 2, 3, [])]
 
@@ -246,14 +247,14 @@ async def test_rule_2_watermark_stays_where_nothing_can_be_read_and_the_next_ver
 ) -> None:
     scope_id = await remember(memory, "one", "two")
     async with locked(memory) as unit:
-        (call,) = await in_turn(memory, other.consolidate(agent_id="ada", scope_id=scope_id))
+        (call,) = await in_turn(memory, other.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}"))
         for content in ("one", "two"):
             await set_status_in(unit, content, "archived", 2)
     assert (await ended(call))[0].version is None
     assert await rows(memory, "SELECT done_seq, version, due_at FROM memory.scopes") == [(0, 0, None)]
     await remember(other, "three")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await ranges(memory) == [(1, 0, 3, [])]
     await each_row_is_in_one_place(memory)
 
@@ -292,7 +293,7 @@ async def test_rule_3_row_that_came_back_while_the_text_was_written_waits_for_th
         return copied(request)
 
     llm.then(meanwhile, look)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await told(other) == ["one", "three", "two"]
     assert await ranges(other) == [(1, 0, 3, []), (2, 3, 3, [2])]
     await each_row_is_in_one_place(other)
@@ -308,7 +309,7 @@ async def test_rule_3_row_that_was_set_aside_after_it_was_read_is_not_told_again
         return copied(request)
 
     llm.then(meanwhile)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_status(other, "two", "active")
     assert await pending(other) == []
     await each_row_is_in_one_place(other)
@@ -327,15 +328,15 @@ async def test_rule_4_undo_gives_a_new_number_so_that_who_read_before_is_refused
     async def meanwhile(request: Request[Any]) -> str:
         ((fence,),) = await rows(other, "SELECT fence FROM memory.scopes")
         await rows(other, LEASES_END.format("scopes"))
-        await other.consolidate(agent_id="ada", scope_id=scope_id)
-        assert (await other.undo(agent_id="ada", scope_id=scope_id)).version == 2
+        await other.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+        assert (await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")).version == 2
         await rows(other, "UPDATE memory.scopes SET fence = :fence", fence=fence)
         assert await rows(other, "SELECT consolidation, done_seq FROM memory.scopes") == [(None, 0)]
         return copied(request)
 
     llm.then(meanwhile)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await told(other) == []
     assert await pending(other) == ["one"]
 
@@ -346,14 +347,14 @@ async def test_rule_4_version_knows_what_it_was_written_on(
     llm.then(copied, copied)
     other_llm.then(copied)
     scope_id = await remember(memory, "one")
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(other, "two")
-    await other.consolidate(agent_id="ada", scope_id=scope_id)
-    await memory.undo(agent_id="ada", scope_id=scope_id)
+    await other.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert await told(other) == ["one"]
-    await other.undo(agent_id="ada", scope_id=scope_id)
+    await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert await told(memory) == []
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await rows(memory, "SELECT version, base, live FROM memory.consolidations ORDER BY version") == [
         (1, 0, False), (2, 1, False), (3, 1, False), (5, 4, True),
     ]  # fmt: skip
@@ -368,9 +369,11 @@ async def test_rule_5_two_who_undo_at_once_take_back_one_version_each(
     for fact in ("one", "two", "three"):
         scope_id = await remember(memory, fact)
         llm.then(copied)
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     async with locked(memory):
-        undone = await in_turn(memory, *(one.undo(agent_id="ada", scope_id=scope_id) for one in (memory, other)))
+        undone = await in_turn(
+            memory, *(one.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}") for one in (memory, other))
+        )
     assert [(result.version, result.content) for result in await ended(*undone)] == [(4, "one\ntwo"), (5, "one")]
     assert await pending(other) == ["three", "two"]
     await each_row_is_in_one_place(other)
@@ -383,22 +386,22 @@ async def test_rule_5_undo_while_a_text_is_written_loses_and_doubles_nothing(
     scope_id = await remember(memory, "one", "two", "three")
     await set_status(memory, "two", "archived")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_status(memory, "two", "active")
     await remember(memory, "four", "five")
     await set_status(memory, "four", "archived")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await ranges(memory) == [(1, 0, 3, []), (2, 3, 5, [2])]
     await remember(memory, "six")
 
     async def meanwhile(request: Request[Any]) -> str:
-        await other.undo(agent_id="ada", scope_id=scope_id)
+        await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         return copied(request)
 
     llm.then(meanwhile)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await rows(other, "SELECT seq, repend FROM memory.observation_states ORDER BY seq") == [
         (2, True), (4, False),
     ]  # fmt: skip
@@ -406,7 +409,7 @@ async def test_rule_5_undo_while_a_text_is_written_loses_and_doubles_nothing(
     await set_status(other, "four", "active")
     assert await pending(other) == ["five", "four", "six", "two"]
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert sorted(await told(other)) == sorted(["one", "two", "three", "four", "five", "six"])
 
 
@@ -427,7 +430,7 @@ async def test_rule_6_text_is_refused_when_something_was_quarantined_while_it_wa
 
     llm.then(meanwhile)
     with pytest.raises(StaleError):
-        await memory.consolidate(agent_id="ada", scope_id=scope_id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await told(other) == []
     assert await pending(other) == ["one"]
     await each_row_is_in_one_place(other)
@@ -439,7 +442,7 @@ async def test_rule_6_observations_are_refused_when_something_that_was_shown_was
 ) -> None:
     scope_id = await remember(memory, "one")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
 
@@ -447,30 +450,30 @@ async def test_rule_6_observations_are_refused_when_something_that_was_shown_was
         assert "a secret" in request.prompt
         await set_aside(other, other_llm)
         if undone:
-            await other.undo(agent_id="ada", scope_id=scope_id)
+            await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         return extracted(("a secret again", "individual"))
 
     llm.then(meanwhile)
     with pytest.raises(StaleError):
-        await memory.form(**SESSION)
+        await memory.conversations.form(**SESSION)
     assert await rows(other, "SELECT content FROM memory.observations ORDER BY seq") == [("one",), ("a secret",)]
     llm.then(extracted(("Tea.", "individual")))
-    assert len((await memory.form(**SESSION)).observations) == 1
+    assert len((await memory.conversations.form(**SESSION)).observations) == 1
     assert "a secret" not in llm.requests[-1].prompt
 
 
 async def test_rule_6_undo_of_what_was_shown_takes_nothing_out(memory: Memory, other: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.add(conversation(4), **HERE)
 
     async def meanwhile(_: Request[Any]) -> str:
-        await other.undo(agent_id="ada", scope_id=scope_id)
+        await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
         return extracted(("Tea.", "individual"))
 
     llm.then(meanwhile)
-    assert len((await memory.form(**SESSION)).observations) == 1
+    assert len((await memory.conversations.form(**SESSION)).observations) == 1
     assert await pending(other) == ["Tea.", "one"]
     await each_row_is_in_one_place(other)
 
@@ -481,14 +484,14 @@ async def test_rule_6_session_that_was_excluded_and_included_again_is_not_what_i
     """Cursor, lease and flag are as they were: the epoch alone tells, also for an answer that is stored already."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Said in confidence.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await other.exclude(**SESSION)
-    await other.exclude(**SESSION, excluded=False)
+    await other.conversations.exclude(**SESSION)
+    await other.conversations.exclude(**SESSION, excluded=False)
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
@@ -502,20 +505,20 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     await memory.add([message("Actually, I prefer tea.")], **HERE)
     other_llm.then("nonsense")
     await other.run_due()
-    (dead,) = await other.dead_runs()
+    (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await other.discard(agent_id="ada", run_id=dead.run_id)
+    await other.work.discard(agent_id="ada", run_id=dead.run_id)
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     assert await rows(other, "SELECT count(*) FROM memory.observations") == [(0,)]
-    assert (await other.form(**SESSION)).run_ids == ()
+    assert (await other.conversations.form(**SESSION)).run_ids == ()
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["before the answer was stored", "after"])
@@ -525,7 +528,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     """Cursor and epoch are as they were, and nobody is at it: the fence alone tells."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Late.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -533,7 +536,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
         async with memory.database.transaction() as unit:
             await formation.keep(unit, loaded, answered, memory.settings)
     await rows(other, LEASES_END.format("sessions"))
-    claimed = await other.claim_due("formation", by=FAR)
+    claimed = await other.work.claim("formation", by=FAR)
     assert claimed is not None
     other_llm.then(*[] if kept else ["nonsense"])
     await rows(other, "ALTER TABLE memory.observations ADD CONSTRAINT stumble CHECK (false) NOT VALID")
@@ -553,7 +556,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("a secret again", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -562,7 +565,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     await rows(other, LEASES_END.format("sessions"))
     await set_aside(other, other_llm)
     other_llm.then(extracted(("Tea.", "individual")))
-    assert [o.content for o in (await other.form(**SESSION)).observations] == ["Tea."]
+    assert [o.content for o in (await other.conversations.form(**SESSION)).observations] == ["Tea."]
     assert "a secret" not in other_llm.requests[-1].prompt
 
 
@@ -650,7 +653,7 @@ async def test_rule_11_scope_is_due_when_a_formation_reaches_the_threshold(
         return extracted(("Tea.", "individual"))
 
     llm.then(meanwhile)
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert await is_due(other)
 
 
@@ -670,7 +673,7 @@ async def test_rule_11_scope_is_due_again_at_the_commit_when_enough_came_while_t
         return copied(request)
 
     llm.then(more, look)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert seen == [True]
     assert not await is_due(other)
 
@@ -680,11 +683,11 @@ async def test_rule_11_scope_is_due_no_more_when_it_was_undone_and_due_when_some
 ) -> None:
     scope_id = await remember(memory, "one")
     llm.then(copied)
-    await memory.consolidate(agent_id="ada", scope_id=scope_id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "two", "three")
     assert await is_due(memory)
     async with locked(memory):
-        calls = await in_turn(memory, memory.undo(agent_id="ada", scope_id=scope_id))
+        calls = await in_turn(memory, memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}"))
     await ended(*calls)
     assert not await is_due(other)
     await remember(other, "four")
@@ -714,7 +717,7 @@ async def test_rule_11_scope_is_due_when_what_was_given_up_is_tried_again(
     await remember(other, "two")
     assert not await is_due(memory)
     async with locked(memory):
-        calls = await in_turn(memory, other.retry(agent_id="ada", run_id=run_id))
+        calls = await in_turn(memory, other.work.retry(agent_id="ada", run_id=run_id))
     await ended(*calls)
     assert await pending(memory) == ["poison", "two"]
     assert await is_due(memory)
@@ -730,9 +733,9 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     await memory.add([message("Actually, I prefer tea.")], **HERE)
     other_llm.then("nonsense")
     await other.run_due()
-    (dead,) = await other.dead_runs()
+    (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -755,10 +758,10 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_a
     """While it waits for a scope another session confirms what goes; the next formation of that one is under way."""
     llm.then(extracted(("Tea.", "individual")))
     await memory.add(conversation(4), **HERE)
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     await memory.add(conversation(4), **{**HERE, "session_id": "t"})
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -771,10 +774,10 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_a
             await asyncio.sleep(0.2)  # for as long as it takes to look again
             await unit.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE"))
 
-    (observation,) = await memory.list(**MIA)
+    (observation,) = await memory.observations.list(**MIA)
     async with memory.database.transaction() as unit:
         await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
-        calls = await in_turn(memory, memory.forget(agent_id="ada", observation_id=observation.id), next_formation())
+        calls = await in_turn(memory, memory.forget(observation.id, agent_id="ada"), next_formation())
     receipt, _ = await ended(*calls)
     assert receipt.counts["messages"] == 2
     assert await rows(other, "SELECT session_id FROM memory.messages WHERE content IS NULL ORDER BY 1") == [

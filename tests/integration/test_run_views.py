@@ -42,9 +42,9 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
     async with Memory(database_url, llm, Settings(llm="offline", max_errors=1), clock=clock) as memory:
         await memory.add([message("Be kind.", n=0, role="system"), *conversation(4)], **MIA, session_id="a")
         llm.then(extracted(("Tea.", "individual"), ("Tea.", "nowhere"), ("Boats.", "collective")))
-        formed = await memory.form(agent_id="ada", session_id="a")
+        formed = await memory.conversations.form(agent_id="ada", session_id="a")
         llm.then("Mia drinks tea.")
-        await memory.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
         await memory.observe("Nobody's day.", agent_id="bob", user_id="mia")
         clock.goes_on(days=1)
         await memory.add([message(SIGNAL, n=9)], **MIA, session_id="a")
@@ -53,16 +53,16 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         clock.goes_on(hours=1)
         llm.then("nonsense", "nonsense")
         await memory.run_due()
-        (dead,) = await memory.dead_runs()
-        await memory.discard(agent_id="ada", run_id=dead.run_id)
+        (dead,) = await memory.work.dead()
+        await memory.work.discard(agent_id="ada", run_id=dead.run_id)
         await memory.add([message("Fine.", n=10)], **MIA, session_id="a")
         clock.goes_on(days=1)
         llm.then(extracted())
-        await memory.form(agent_id="ada", session_id="a")
+        await memory.conversations.form(agent_id="ada", session_id="a")
         await memory.add([message()], **MIA, session_id="b")
         llm.then("nonsense", "nonsense")
         with pytest.raises(AnswerError):
-            await memory.form(agent_id="ada", session_id="b")
+            await memory.conversations.form(agent_id="ada", session_id="b")
         yield memory
 
 

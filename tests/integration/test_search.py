@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text as _text
 
 from memory_sql.config import Settings
+from memory_sql.domain.query import Weights
 from memory_sql.memory import Memory
-from memory_sql.ranking import Weights
 from tests.database import rows, statements
 from tests.factories import MONDAY
 from tests.fakes import Scripted, listing
@@ -164,7 +164,7 @@ async def test_disputed_and_archived_ones_stand_behind(memory: Memory) -> None:
     await observed(memory, "The gate is blue.")
     doubtful = await memory.observe("The gate is grey.", **MIA)
     assert await found(memory, "gate") == ["The gate is grey.", "The gate is blue."]
-    await memory.dispute(doubtful.id, **MIA)
+    await memory.observations.dispute(doubtful.id, **MIA)
     result = await memory.search("gate", **MIA, explain=True)
     assert [hit.observation.content for hit in result.results] == ["The gate is blue.", "The gate is grey."]
     explanation = result.results[1].explanation
@@ -216,7 +216,7 @@ async def test_message_of_others_is_not_found(memory: Memory) -> None:
 async def test_message_inherits_from_the_observation_made_of_it(memory: Memory, llm: Scripted) -> None:
     await said(memory)
     llm.then(listing(("Mia's summer house is red.", "individual", [3])))
-    await memory.form(agent_id="ada", session_id="s")
+    await memory.conversations.form(agent_id="ada", session_id="s")
     result = await memory.search("summer house", **MIA, explain=True)
     (observation,) = [hit.observation for hit in result.results]
     assert observation.source.message_ids
@@ -231,10 +231,10 @@ async def test_message_inherits_from_the_observation_made_of_it(memory: Memory, 
 async def test_message_that_says_what_has_been_corrected_is_not_found(memory: Memory, llm: Scripted) -> None:
     await said(memory)
     llm.then(listing(("The boathouse is painted in Falun red.", "individual", [3])))
-    await memory.form(agent_id="ada", session_id="s")
+    await memory.conversations.form(agent_id="ada", session_id="s")
     (wrong,) = (await memory.search("falun", **MIA)).results
     assert [hit.message.id for hit in (await memory.search("falun", **MIA)).messages] == ["m2"]
-    await memory.update(wrong.observation.id, text="The boathouse is painted blue.", **MIA)
+    await memory.observations.update(wrong.observation.id, text="The boathouse is painted blue.", **MIA)
     assert (await memory.search("falun", **MIA)).messages == ()
     assert "Falun" not in (await memory.context(**MIA, message="Do you remember the falun red?")).xml
 

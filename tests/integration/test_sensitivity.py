@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory_sql import formation
 from memory_sql.config import Settings
+from memory_sql.domain.exports import ExportedObservation
 from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
-from memory_sql.people import ExportedObservation
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
@@ -38,7 +38,7 @@ async def test_secret_that_is_said_is_masked_before_it_is_stored(memory: Memory,
     columns = "SELECT m::text FROM memory.messages m"
     assert not [text for (text,) in await rows(memory, columns) if SECRET in text]
     llm.then(listing((f"Mia's password is {SECRET}.", "individual", [1])))
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert SECRET not in str(llm.requests[0].material)
     assert [o.content for o in formed.observations] == ["Mia's password is [secret: password]."]
     assert formed.refused == {"masked": 1}
@@ -56,8 +56,10 @@ async def test_observed_text_speaker_tags_and_metadata_are_masked(memory: Memory
 
 async def test_correction_is_masked_and_as_private_as_what_it_corrects(memory: Memory) -> None:
     old = await memory.observe("Anna has diabetes.", **MIA)
-    new = await memory.update(old.id, **MIA, text="Anna likes tea.", tags=[f"pwd={SECRET}"], metadata={"pwd": SECRET})
-    again = await memory.update(new.id, **MIA, text=TOLD)
+    new = await memory.observations.update(
+        old.id, **MIA, text="Anna likes tea.", tags=[f"pwd={SECRET}"], metadata={"pwd": SECRET}
+    )
+    again = await memory.observations.update(new.id, **MIA, text=TOLD)
     assert (old.sensitivity, new.sensitivity, again.sensitivity) == ("sensitive",) * 3
     assert (new.tags, new.metadata) == (("pwd=[secret: password]",), {"pwd": "[secret: password]"})
     assert again.content == MASKED
@@ -70,7 +72,7 @@ async def test_dump_and_log_hold_no_secret(
     with caplog.at_level(logging.DEBUG):
         await memory.add([message(TOLD), *conversation(3, first=2)], **HERE)
         llm.then(listing((TOLD, "individual", [1])))
-        await memory.form(**SESSION)
+        await memory.conversations.form(**SESSION)
         await memory.observe(f"The key is sk-{SECRET}{SECRET}{SECRET}", **MIA, metadata={"at": [f"pwd={SECRET}"]})
     dumped = await asyncio.to_thread(dump, database_url, "--data-only")
     assert "[secret: password]" in dumped
@@ -81,7 +83,7 @@ async def test_dump_and_log_hold_no_secret(
 async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted((f'She said "password: {SECRET}"', "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -91,7 +93,7 @@ async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer
     assert SECRET not in answer
     assert json.loads(answer)["observations"][0]["content"] == 'She said "password: [secret: password]"'
     await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 hour'")
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert [o.content for o in formed.observations] == ['She said "password: [secret: password]"']
 
 
@@ -106,7 +108,7 @@ async def test_refused_secret_names_its_place_and_kind_alone_and_stores_nothing(
         await memory.observe("Tea.", **MIA, metadata={"password": SECRET})
     tea = await memory.observe("Tea.", **MIA)
     with pytest.raises(InputError, match=r"^the observation holds a secret: password$"):
-        await memory.update(tea.id, **MIA, text=TOLD)
+        await memory.observations.update(tea.id, **MIA, text=TOLD)
     assert await rows(memory, MESSAGES) == []
     assert [row[0] for row in await rows(memory, KEPT)] == ["Tea."]
 
@@ -117,7 +119,7 @@ async def test_agent_may_keep_what_others_mask(memory: Memory, llm: Scripted) ->
     other = await memory.add([message(TOLD)], **{**HERE, "agent_id": "bob"})
     assert (added.masked, other.masked) == (0, 1)
     llm.then(listing((TOLD, "individual", [1])))
-    assert [o.content for o in (await memory.form(**SESSION)).observations] == [TOLD]
+    assert [o.content for o in (await memory.conversations.form(**SESSION)).observations] == [TOLD]
     assert (await memory.observe(f"pwd={SECRET}", **MIA)).content == f"pwd={SECRET}"
     assert [row[2] for row in await rows(memory, KEPT)] == ["sensitive", "sensitive"]
 
@@ -166,7 +168,7 @@ async def test_what_is_personal_goes_to_who_said_it_wherever_the_model_puts_it(
             ("The team ships in April.", scope, [1]),
         )
     )
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     kind = {"collective": "collective", "group_1": "group:harbor"}[scope]
     assert sorted((str(o.scope), o.content, o.sensitivity) for o in formed.observations) == sorted(
         [
@@ -183,7 +185,7 @@ async def test_what_is_personal_and_of_several_is_nobodys(memory: Memory, llm: S
     said = [message("I am fine.", n=1, user_id="mia"), message("So am I.", n=2, user_id="jonas")]
     await memory.add(said, **HERE, group_ids=["harbor"])
     llm.then(listing(("Mia and Jonas have diabetes.", "group_1", [1, 2])))
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert (formed.observations, formed.refused) == ((), {"personal": 1, "no_single_author": 1})
 
 
@@ -195,7 +197,7 @@ async def test_host_may_say_to_everybody_what_is_sensitive_and_it_is_marked_so(m
 
 async def test_nothing_found_is_not_the_same_as_never_looked(memory: Memory) -> None:
     tea = await memory.observe("Mia likes tea.", **MIA)
-    marked = await memory.mark(tea.id, **MIA, sensitivity="public")
+    marked = await memory.observations.mark(tea.id, **MIA, sensitivity="public")
     assert marked.observation.sensitivity == "public"
     assert await rows(memory, KEPT) == [("Mia likes tea.", [], "public")]
 
@@ -207,6 +209,6 @@ async def test_what_is_sensitive_is_in_no_digest_and_in_the_export_with_its_cate
     digest = await memory.digest(**MIA)
     assert "likes tea" in digest.text
     assert "diabetes" not in digest.text
-    async with aclosing(memory.export(**MIA)) as lines:
+    async with aclosing(memory.people.export(**MIA)) as lines:
         told = {line.content: line.categories async for line in lines if isinstance(line, ExportedObservation)}
     assert told == {"Anna has diabetes.": ("health",), "Mia likes tea.": ()}

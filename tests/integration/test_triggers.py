@@ -52,7 +52,7 @@ async def test_session_that_never_falls_silent_is_formed_by_age(timed: Memory, l
     llm.then(extracted(("Words.", "individual")))
     assert [result.messages for result in (await timed.run_due()).formed] == [17]
     assert await rows(timed, "SELECT unformed_since, due_at FROM memory.sessions") == [(None, None)]
-    assert list(await timed.verify()) == []
+    assert list(await timed.admin.verify()) == []
 
 
 async def test_due_time_is_the_earlier_of_silence_and_age(timed: Memory, clock: Clock) -> None:
@@ -76,7 +76,7 @@ async def test_age_counts_from_the_oldest_message_that_is_left(timed: Memory, ll
         return extracted()
 
     llm.then(meanwhile, extracted())
-    await timed.form(**SESSION)
+    await timed.conversations.form(**SESSION)
     await timed.add([message("Last.", n=10)], **HERE)
     assert await rows(timed, "SELECT unformed_since FROM memory.sessions") == [(MONDAY + timedelta(minutes=60),)]
 
@@ -95,7 +95,7 @@ async def test_scheduled_message_is_skipped_like_a_systems(memory: Memory, llm: 
     await memory.add([message("Actually, I prefer tea.", n=2, trigger=None)], **HERE)
     assert await rows(memory, "SELECT eligible FROM memory.messages ORDER BY number") == [(False,), (True,)]
     llm.then(extracted(("Tea.", "individual")))
-    await memory.form(**SESSION)
+    await memory.conversations.form(**SESSION)
     assert "report" not in llm.requests[0].prompt
 
 
@@ -111,9 +111,9 @@ async def test_excluding_by_add_refuses_what_is_under_way(memory: Memory, llm: S
 
     llm.then(excluded)
     with pytest.raises(StaleError):
-        await memory.form(**SESSION)
-    assert await memory.list(**MIA) == []
-    assert list(await memory.verify()) == []
+        await memory.conversations.form(**SESSION)
+    assert await memory.observations.list(**MIA) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_excluding_by_add_drops_an_answer_that_waits(memory: Memory) -> None:
@@ -133,7 +133,7 @@ async def test_lifting_exclusion_by_add_makes_what_was_said_before_due_again(mem
     assert await rows(memory, "SELECT due_reason FROM memory.sessions") == [(None,)]
     result = await memory.add([], **HERE, excluded=False)
     assert result.trigger == "signal"
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 # Settings of an agent
@@ -166,11 +166,11 @@ async def test_agents_settings_hold_for_the_work(memory: Memory, llm: Scripted) 
     )  # fmt: skip
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
     llm.then(extracted(("One.", "individual"), ("Two.", "individual"), ("Three.", "individual")), extracted())
-    formed = await memory.form(**SESSION)
+    formed = await memory.conversations.form(**SESSION)
     assert len(formed.run_ids) == 2
     assert (len(formed.observations), formed.refused) == (1, {"over_limit": 2})
     llm.then("All.")
-    await memory.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
     assert "77" in llm.requests[-1].instructions + llm.requests[-1].prompt
     assert await rows(memory, "SELECT DISTINCT language FROM memory.scopes") == [("german",)]
 
@@ -202,20 +202,20 @@ async def test_setting_that_an_agent_cannot_have_is_refused(memory: Memory, wron
     await memory.configure(agent_id="ada", formation_tokens=9)
     with pytest.raises(InputError, match=next(iter(wrong))):
         await memory.configure(agent_id="ada", **wrong)
-    assert await memory.agent_settings(agent_id="ada") == {"formation_tokens": 9}
+    assert await memory.admin.settings(agent_id="ada") == {"formation_tokens": 9}
 
 
 async def test_what_lower_thresholds_make_due_is_due_at_once(memory: Memory) -> None:
     for n in range(4):
         await memory.observe(f"fact {n}", **MIA)
     await memory.add(conversation(3), **HERE)
-    assert (await memory.backlog()).due_scopes == 0
+    assert (await memory.work.backlog()).due_scopes == 0
     await memory.configure(
         agent_id="ada", consolidation_threshold=4, formation_min_messages=2, formation_cold_minutes=0
     )
-    backlog = await memory.backlog()
+    backlog = await memory.work.backlog()
     assert (backlog.due_scopes, backlog.due_sessions) == (1, 1)
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_what_a_lower_default_makes_due_is_found_by_who_does_the_work(
@@ -229,4 +229,4 @@ async def test_what_a_lower_default_makes_due_is_found_by_who_does_the_work(
     async with Memory(database_url, llm, lower) as memory:
         llm.then("Four facts.")
         assert [c.absorbed for c in (await memory.run_due()).consolidated] == [4]
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []

@@ -17,7 +17,8 @@ from memory_sql.config import Settings
 from memory_sql.db import migrate, vectors
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, make
-from memory_sql.domain import SearchResult
+from memory_sql.domain.reading import SearchResult
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, UnavailableError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
@@ -86,7 +87,7 @@ async def test_search_finds_what_means_the_same_in_other_words(memory: Memory) -
     """R139."""
     await remember(memory, SLOOP, *NOISE)
     assert contents(await memory.search(ASKED, **MIA)) == []
-    assert (await memory.embed_due()).embedded == 5
+    assert (await memory.work.embed()).embedded == 5
     found = await memory.search(ASKED, **MIA, explain=True)
     assert contents(found)[0] == SLOOP
     assert found.notice is None
@@ -99,7 +100,7 @@ async def test_search_finds_what_means_the_same_in_other_words(memory: Memory) -
 
 async def test_words_alone_find_as_before(memory: Memory, model: Meanings) -> None:
     await remember(memory, SLOOP, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     asked = model.calls
     assert contents(await memory.search(ASKED, **MIA, semantic=False)) == []
     assert contents(await memory.search("sloop", **MIA, semantic=False)) == [SLOOP]
@@ -108,7 +109,7 @@ async def test_words_alone_find_as_before(memory: Memory, model: Meanings) -> No
 
 async def test_search_with_a_vector_is_one_round_trip(memory: Memory) -> None:
     await remember(memory, SLOOP)
-    await memory.embed_due()
+    await memory.work.embed()
     with statements(memory) as seen:
         await memory.search(ASKED, **MIA)
     assert len(seen) == 1
@@ -120,8 +121,8 @@ async def test_context_retrieves_by_meaning_and_holds_no_connection_meanwhile(
     settings = Settings(llm="offline", pool_size=1, pending_max=0)
     async with Memory(enabled, llm, settings, embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
-        await memory.embed_due()
-        model.meanwhile = lambda: memory.stats(agent_id="ada")
+        await memory.work.embed()
+        model.meanwhile = lambda: memory.admin.stats(agent_id="ada")
         context = await memory.context(**MIA, message=ASKED, retrieve=True)
     assert SLOOP in str(context)
     assert context.notice is None
@@ -131,7 +132,7 @@ async def test_context_retrieves_by_meaning_and_holds_no_connection_meanwhile(
 async def test_digest_looks_for_meaning_where_that_is_switched_on(memory: Memory, *, by_meaning: bool) -> None:
     """R242, R259."""
     await remember(memory, SLOOP, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     await memory.configure(agent_id="ada", digest_semantic=by_meaning)
     assert (SLOOP in str(await memory.digest(**MIA, query=ASKED))) is by_meaning
     context = await memory.context(**MIA, message=ASKED, assembly="digest")
@@ -141,7 +142,7 @@ async def test_digest_looks_for_meaning_where_that_is_switched_on(memory: Memory
 async def test_fusion_of_places_explains_itself(enabled: str, model: Meanings, llm: Scripted) -> None:
     async with Memory(enabled, llm, Settings(llm="offline", fusion="rank"), embeddings=model) as memory:
         await remember(memory, SLOOP, "The vessel has left.", *NOISE)
-        await memory.embed_due()
+        await memory.work.embed()
         found = await memory.search(ASKED, **MIA, explain=True)
     assert contents(found)[:2] == ["The vessel has left.", SLOOP]
     for hit in found.results:
@@ -156,10 +157,10 @@ async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, mo
         memory,
         "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
         " SELECT 1, :scope, n, 'Note ' || n, now(), 'observe', 1 FROM generate_series(2, 1500) n",
-        scope=seed.scope.id,
+        scope=seed.scope.key,
     )
-    await rows(memory, "UPDATE memory.scopes SET last_seq = 1500 WHERE scope_id = :scope", scope=seed.scope.id)
-    assert (await memory.embed_due()).embedded == 1500
+    await rows(memory, "UPDATE memory.scopes SET last_seq = 1500 WHERE scope_id = :scope", scope=seed.scope.key)
+    assert (await memory.work.embed()).embedded == 1500
     found = await memory.search(ASKED, **MIA, explain=True)
     assert contents(found)[0] == SLOOP
     found = await memory.search("sloop", **MIA, explain=True)
@@ -173,7 +174,7 @@ async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, mo
 async def test_nobody_finds_by_meaning_what_they_may_not_see(memory: Memory) -> None:
     await remember(memory, SLOOP, *NOISE)
     await memory.observe("Jonas has rented a ferry.", **JONAS)
-    await memory.embed_due()
+    await memory.work.embed()
     assert SLOOP not in contents(await memory.search(ASKED, **JONAS, top_k=100))
 
 
@@ -181,20 +182,20 @@ async def test_nobody_finds_by_meaning_what_they_may_not_see(memory: Memory) -> 
 async def test_what_counts_no_more_is_not_found_by_meaning(memory: Memory, status: str) -> None:
     first = await memory.observe(SLOOP, **MIA)
     await remember(memory, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     if status == "quarantined":
-        await memory.quarantine(first.id, **MIA)
+        await memory.observations.quarantine(first.id, **MIA)
     else:
-        await memory.update(first.id, **MIA, text="She owns nothing that floats.")
+        await memory.observations.update(first.id, **MIA, text="She owns nothing that floats.")
     assert SLOOP not in contents(await memory.search(ASKED, **MIA, top_k=100))
 
 
 async def test_past_is_searched_by_meaning_as_it_was(memory: Memory) -> None:
     first = await memory.observe(SLOOP, **MIA)
     await remember(memory, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     then = memory.now()
-    await memory.quarantine(first.id, **MIA)
+    await memory.observations.quarantine(first.id, **MIA)
     assert contents(await memory.search(ASKED, **MIA, as_of=then))[0] == SLOOP
 
 
@@ -202,10 +203,10 @@ async def test_forgetting_takes_vectors_along(memory: Memory) -> None:
     """R139: nothing that tells of a text outlives it."""
     await remember(memory, SLOOP, *NOISE)
     await memory.observe("Jonas has rented a ferry.", **JONAS)
-    await memory.embed_due()
-    await memory.forget(agent_id="ada", user_id="mia")
+    await memory.work.embed()
+    await memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert await rows(memory, COUNT) == [(1,)]
-    await memory.forget(agent_id="ada", everything=True)
+    await memory.forget(Selection(everything=True), agent_id="ada")
     assert await rows(memory, COUNT) == [(0,)]
 
 
@@ -222,24 +223,24 @@ async def test_what_is_due_is_embedded_once(memory: Memory, model: Meanings, llm
 async def test_many_are_embedded_in_batches_and_up_to_the_limit(enabled: str, model: Meanings, llm: Scripted) -> None:
     async with Memory(enabled, llm, Settings(llm="offline", embedding_batch=2), embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
-        first = await memory.embed_due(limit=3)
+        first = await memory.work.embed(limit=3)
         assert (first.embedded, first.complete, model.calls) == (3, False, 2)
-        rest = await memory.embed_due(whole=False)
+        rest = await memory.work.embed(whole=False)
         assert (rest.embedded, rest.complete) == (2, True)
 
 
 async def test_gap_is_found_by_looking_at_the_whole(memory: Memory) -> None:
     await remember(memory, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     await rows(memory, "DELETE FROM memory.observation_vectors WHERE seq = 2")
-    assert (await memory.embed_due(whole=False)).embedded == 0
-    assert (await memory.embed_due()).embedded == 1
+    assert (await memory.work.embed(whole=False)).embedded == 0
+    assert (await memory.work.embed()).embedded == 1
 
 
 async def test_two_at_once_store_each_vector_once(memory: Memory, model: Meanings) -> None:
     await remember(memory, *NOISE)
-    model.meanwhile = memory.embed_due
-    done = await memory.embed_due()
+    model.meanwhile = memory.work.embed
+    done = await memory.work.embed()
     assert done.embedded == 0
     assert await rows(memory, COUNT) == [(len(NOISE),)]
 
@@ -247,8 +248,8 @@ async def test_two_at_once_store_each_vector_once(memory: Memory, model: Meaning
 async def test_what_is_forgotten_meanwhile_does_not_come_back(memory: Memory, model: Meanings) -> None:
     await remember(memory, SLOOP)
     await memory.observe("Jonas has rented a ferry.", **JONAS)
-    model.meanwhile = lambda: memory.forget(agent_id="ada", user_id="mia")
-    assert (await memory.embed_due()).embedded == 1
+    model.meanwhile = lambda: memory.forget(Selection(user_id="mia"), agent_id="ada")
+    assert (await memory.work.embed()).embedded == 1
     assert await rows(memory, COUNT) == [(1,)]
 
 
@@ -256,7 +257,7 @@ async def test_text_without_a_vector_stops_no_other(memory: Memory, model: Meani
     await remember(memory, SLOOP, *NOISE)
     model.without = "stove"
     with pytest.raises(LanguageModelError):  # once nothing else is left
-        await memory.embed_due()
+        await memory.work.embed()
     assert await rows(memory, COUNT) == [(len(NOISE),)]
 
 
@@ -268,8 +269,8 @@ async def test_sensitive_leaves_only_where_it_may(
     model, settings = Meanings(dimensions=DIMENSIONS, local=local), Settings(llm="offline", embed_sensitive=allowed)
     async with Memory(enabled, llm, settings, embeddings=model) as memory:
         seen = await memory.observe("Mia sees a surgeon.", **MIA)
-        await memory.mark(seen.id, **MIA, sensitivity="sensitive")
-        assert (await memory.embed_due()).embedded == sent
+        await memory.observations.mark(seen.id, **MIA, sensitivity="sensitive")
+        assert (await memory.work.embed()).embedded == sent
     assert len(model.texts) == sent
 
 
@@ -277,10 +278,10 @@ async def test_vectors_of_another_model_are_left_alone_and_made_anew(
     enabled: str, memory: Memory, llm: Scripted, settings: Settings
 ) -> None:
     await remember(memory, SLOOP, *NOISE)
-    await memory.embed_due()
+    await memory.work.embed()
     async with Memory(enabled, llm, settings, embeddings=Meanings("newer", DIMENSIONS)) as changed:
         assert contents(await changed.search(ASKED, **MIA)) == []
-        assert (await changed.stats(agent_id="ada")).vectors == "on: newer, 8, 0/5"
+        assert (await changed.admin.stats(agent_id="ada")).vectors == "on: newer, 8, 0/5"
         assert (await changed.run_due()).embedded == 5
         assert contents(await changed.search(ASKED, **MIA))[0] == SLOOP
     assert contents(await memory.search(ASKED, **MIA))[0] == SLOOP
@@ -292,10 +293,12 @@ async def test_model_of_other_dimensions_is_an_error_only_to_what_fills(
     await remember(memory, SLOOP)
     async with Memory(enabled, llm, settings, embeddings=Meanings(dimensions=6)) as changed:
         with pytest.raises(ConfigurationError, match="has 8 dimensions, the embedding model 6"):
-            await changed.embed_due()
+            await changed.work.embed()
         assert "6" in (await changed.run_due()).failed["vectors"]
         assert contents(await changed.search("sloop", **MIA)) == [SLOOP]
-        assert (await changed.stats(agent_id="ada")).vectors.startswith("off: the table of vectors has 8 dimensions")
+        assert (await changed.admin.stats(agent_id="ada")).vectors.startswith(
+            "off: the table of vectors has 8 dimensions"
+        )
 
 
 async def test_worker_fills_in_the_background(memory: Memory, model: Meanings) -> None:
@@ -323,10 +326,10 @@ async def test_nothing_is_asked_for_without_a_model(database_url: str, llm: Scri
     """R031, R137."""
     async with Memory(database_url, llm, settings) as memory:
         await remember(memory, SLOOP)
-        assert (await memory.stats(agent_id="ada")).vectors == (
+        assert (await memory.admin.stats(agent_id="ada")).vectors == (
             "off: no embedding model; the setting embedding names one"
         )
-        assert (await memory.embed_due()).embedded == (await memory.run_due()).embedded == 0
+        assert (await memory.work.embed()).embedded == (await memory.run_due()).embedded == 0
         assert (await memory.search(ASKED, **MIA)).notice is None
         asked = await memory.search("sloop", **MIA, semantic=True)
     assert contents(asked) == [SLOOP]
@@ -340,7 +343,7 @@ async def test_model_without_a_table_is_not_asked(
         await remember(memory, SLOOP)
         assert contents(await memory.search("sloop", **MIA)) == [SLOOP]
         assert (await memory.run_due()).embedded == 0
-        assert "db vectors enable" in (await memory.stats(agent_id="ada")).vectors
+        assert "db vectors enable" in (await memory.admin.stats(agent_id="ada")).vectors
     assert model.calls == 0
 
 
@@ -351,7 +354,7 @@ async def test_search_goes_by_words_when_the_model_fails(
     memory: Memory, model: Meanings, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     await remember(memory, SLOOP)
-    await memory.embed_due()
+    await memory.work.embed()
     asked, model.failing = model.calls, failure
     found = await memory.search("Which sloop has she got?", **MIA)
     assert contents(found) == [SLOOP]
@@ -380,7 +383,7 @@ async def test_search_does_not_wait_for_a_slow_model(enabled: str, llm: Scripted
 
 async def test_enabling_again_keeps_what_is_filled(memory: Memory, enabled: str) -> None:
     await remember(memory, SLOOP)
-    await memory.embed_due()
+    await memory.work.embed()
     assert await vectors.enable(enabled, DIMENSIONS) == vectors.Vectors(DIMENSIONS, usable=True, walled=False)
     assert await rows(memory, COUNT) == [(1,)]
     with pytest.raises(ConfigurationError, match="has 8 dimensions, not 9"):
@@ -399,9 +402,9 @@ async def test_schema_is_the_same_again_without_vectors(plain: str) -> None:
 @pytest.mark.filterwarnings("ignore:Computed default on (observations|messages).search cannot be modified:UserWarning")
 async def test_migrations_and_invariants_do_not_mind(memory: Memory, enabled: str) -> None:
     await remember(memory, SLOOP)
-    await memory.embed_due()
+    await memory.work.embed()
     await asyncio.to_thread(command.check, migrate.alembic_config(enabled))
-    assert [violation.key for violation in await memory.verify()] == []
+    assert [violation.key for violation in await memory.admin.verify()] == []
     await memory.database.engine.dispose()
     await downgrade(enabled)
     assert await fetch(enabled, "SELECT to_regclass('memory.observations')") == [(None,)]
@@ -439,11 +442,11 @@ async def test_walls_stand_around_vectors(
     async with Memory(url, llm, settings, embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
         assert contents(await memory.search("sloop", **MIA)) == [SLOOP]
-        assert "db roles" in (await memory.stats(agent_id="ada")).vectors
+        assert "db roles" in (await memory.admin.stats(agent_id="ada")).vectors
         await make(walled_database, roles)
-        assert (await memory.embed_due()).embedded == 5
+        assert (await memory.work.embed()).embedded == 5
         assert contents(await memory.search(ASKED, **MIA))[0] == SLOOP
-        assert [violation.key for violation in await memory.verify()] == []
+        assert [violation.key for violation in await memory.admin.verify()] == []
         async with memory.database.transaction() as unit:
             assert await unit.scalar(text(COUNT)) == 0
         async with memory.database.transaction(principal={**JONAS, "session_id": None}) as unit:
@@ -453,7 +456,7 @@ async def test_walls_stand_around_vectors(
         with pytest.raises(DatabaseError):
             async with memory.database.transaction(principal={**MIA, "session_id": None}) as unit:
                 await unit.execute(text("DELETE FROM memory.observation_vectors"))
-        await memory.forget(agent_id="ada", user_id="mia")
+        await memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert await fetch(walled_database, COUNT) == [(0,)]
     with pytest.raises(Exception, match="permission denied"):
         await execute(

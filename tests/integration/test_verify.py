@@ -18,17 +18,18 @@ from pydantic import BaseModel
 from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql import formation
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import verify
-from memory_sql.db.tables import Base
-from memory_sql.domain import Observation
+from memory_sql.db.models import Base
+from memory_sql.domain.observations import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
+from memory_sql.formation import formation
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.propagating import PropagationTask
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
+from memory_sql.propagation.task import PropagationTask
 from tests.conftest import administer, named
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
@@ -111,18 +112,18 @@ class Life:
         for _ in range(2):
             await self.memory.add(said, **MIA, session_id="s", group_ids=["harbor"])
             yield "added"
-        await self.memory.form(**ADA, session_id="s")
+        await self.memory.conversations.form(**ADA, session_id="s")
         yield "formed in two windows"
         await self.memory.add([message("What weather!", n=7)], **MIA, session_id="s")
-        await self.memory.form(**ADA, session_id="s")
+        await self.memory.conversations.form(**ADA, session_id="s")
         yield "formed nothing"
         await self.memory.add([message("Turn 5 about the boats.", n=8)], **JONAS, session_id="s")
-        await self.memory.form(**ADA, session_id="s")
+        await self.memory.conversations.form(**ADA, session_id="s")
         yield "formed what the group knew already"
 
     async def learn(self) -> AsyncIterator[str]:
         observation = await self.memory.observe("Two.", **MIA)
-        self.mine = {**ADA, "scope_id": observation.scope.id}
+        self.mine = {**ADA, "scope_id": observation.scope.key}
         await self.memory.observe("Three.", **MIA)
         yield "due"
         await self.set_status(-2, "archived")
@@ -131,7 +132,7 @@ class Life:
         yield "consolidated, one passed over"
         await self.set_status(-2, "active")
         yield "brought back"
-        await self.memory.consolidate(**self.mine)
+        await self.memory.scopes.consolidate(**self.mine)
         yield "absorbed as an extra"
         await self.observe(4, archived=2)
         await self.memory.run_due()
@@ -139,19 +140,19 @@ class Life:
 
     async def correct(self) -> AsyncIterator[str]:
         for n in range(3):
-            await self.memory.undo(**self.mine)
+            await self.memory.scopes.undo(**self.mine)
             yield f"undone {n + 1} times"
-        await self.memory.consolidate(**self.mine)
+        await self.memory.scopes.consolidate(**self.mine)
         yield "told anew"
         await self.observe(1)
-        await self.memory.consolidate(**self.mine)
+        await self.memory.scopes.consolidate(**self.mine)
         await self.set_status(-1, "superseded")
-        await self.memory.undo(**self.mine)
+        await self.memory.scopes.undo(**self.mine)
         yield "taken back"
         await self.observe(1)
-        self.llm.meanwhile = partial(self.memory.undo, **self.mine)
+        self.llm.meanwhile = partial(self.memory.scopes.undo, **self.mine)
         with pytest.raises(StaleError):
-            await self.memory.consolidate(**self.mine)
+            await self.memory.scopes.consolidate(**self.mine)
         yield "overtaken by an undo"
         await self.observe(4, archived=2)
         await self.memory.run_due()
@@ -161,17 +162,17 @@ class Life:
         yield "with an extra, and one passed over"
         await self.observe(3)
         await self.memory.run_due()
-        await self.memory.undo(**self.mine)
+        await self.memory.scopes.undo(**self.mine)
         yield "the last one undone"
 
     async def contradict(self) -> AsyncIterator[str]:
         for said in ("Low tide is at six.", "Correction: it is at seven.", "The tide turns."):
-            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.id
+            tides = (await self.memory.observe(said, **ADA, group_id="tides")).scope.key
         await self.memory.run_due()
         yield "one gave way"
-        assert (await self.memory.undo(**ADA, scope_id=tides)).reinstated == 1
+        assert (await self.memory.scopes.undo(**ADA, scope_id=f"s{tides}")).reinstated == 1
         yield "and counts again"
-        assert (await self.memory.consolidate(**ADA, scope_id=tides)).superseded == 1
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{tides}")).superseded == 1
         yield "and gave way again"
 
     async def fail(self) -> AsyncIterator[str]:
@@ -179,13 +180,13 @@ class Life:
             await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id=session_id)
         async for _ in self.days():
             yield "nonsense"
-        dead = {run.session_id: run.run_id for run in await self.memory.dead_runs()}
+        dead = {run.session_id: run.run_id for run in await self.memory.work.dead()}
         self.llm.cured = True
         await self.die_forming("discarded", answers=True)
         yield "asked for, and died with the answer"
-        await self.memory.discard(**ADA, run_id=dead["discarded"])
+        await self.memory.work.discard(**ADA, run_id=dead["discarded"])
         yield "discarded"
-        await self.memory.retry(**ADA, run_id=dead["retried"])
+        await self.memory.work.retry(**ADA, run_id=dead["retried"])
         yield "retried"
         await self.memory.add([message(SIGNAL, n=2)], **MIA, session_id="discarded")
         await self.memory.run_due()
@@ -196,16 +197,16 @@ class Life:
             yield "silence"
         for n in range(3):
             await self.memory.observe(f"poison {n}", **ADA, collective=True)
-            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.id
+            harbor = (await self.memory.observe(f"poison {n}", **ADA, group_id="harbor")).scope.key
         async for _ in self.days():
             yield "found and set aside"
-        (run_id,) = [run.run_id for run in await self.memory.dead_runs() if run.scope_id == harbor]
-        self.llm.cured, self.llm.meanwhile = True, partial(self.memory.retry, **ADA, run_id=run_id)
-        assert (await self.memory.consolidate(**ADA, scope_id=harbor)).absorbed == 3
+        (run_id,) = [run.run_id for run in await self.memory.work.dead() if run.scope_id == f"s{harbor}"]
+        self.llm.cured, self.llm.meanwhile = True, partial(self.memory.work.retry, **ADA, run_id=run_id)
+        assert (await self.memory.scopes.consolidate(**ADA, scope_id=f"s{harbor}")).absorbed == 3
         self.llm.cured = False
         yield "one brought back while others were read"
         await self.memory.observe("News.", **ADA, group_id="harbor")
-        self.given_up = {run.run_id for run in await self.memory.dead_runs()}
+        self.given_up = {run.run_id for run in await self.memory.work.dead()}
 
     async def days(self) -> AsyncIterator[None]:
         for _ in range(4):
@@ -220,19 +221,19 @@ class Life:
             await self.memory.observe(f"poison {n}", **ADA, group_id="outlived")
         async for _ in self.days():
             yield "given up"
-        runs = [run for run in await self.memory.dead_runs() if run.run_id not in self.given_up]
+        runs = [run for run in await self.memory.work.dead() if run.run_id not in self.given_up]
         self.llm.cured = True
         for run in runs:
             if run.session_id is not None:
-                await self.memory.form(**ADA, session_id=run.session_id)
+                await self.memory.conversations.form(**ADA, session_id=run.session_id)
                 yield "formed after all"
             if run.scope_id is not None:
-                await self.memory.retry(**ADA, run_id=run.run_id)
+                await self.memory.work.retry(**ADA, run_id=run.run_id)
                 yield "brought back"
-                await self.memory.consolidate(**ADA, scope_id=run.scope_id)
+                await self.memory.scopes.consolidate(**ADA, scope_id=run.scope_id)
                 yield "consolidated after all"
         self.llm.cured = False
-        assert not {run.run_id for run in runs} & {run.run_id for run in await self.memory.dead_runs()}
+        assert not {run.run_id for run in runs} & {run.run_id for run in await self.memory.work.dead()}
 
     async def exclude(self) -> AsyncIterator[str]:
         memory = self.memory
@@ -240,11 +241,11 @@ class Life:
         yield "said in confidence"
         await memory.add([message(SIGNAL)], **MIA, session_id="lifted")
         await self.die_forming("lifted", answers=True)
-        await memory.exclude(**ADA, session_id="lifted")
+        await memory.conversations.exclude(**ADA, session_id="lifted")
         await memory.add([message(SIGNAL, n=2)], **MIA, session_id="lifted")
         yield "excluded"
         assert await rows(memory, "SELECT count(answer) FROM memory.runs") == [(0,)]
-        await memory.exclude(**ADA, session_id="lifted", excluded=False)
+        await memory.conversations.exclude(**ADA, session_id="lifted", excluded=False)
         yield "lifted"
         await self.leases_run_out()
         await memory.run_due()
@@ -253,30 +254,30 @@ class Life:
     async def overtake(self) -> AsyncIterator[str]:
         """The model gives no answer, and meanwhile it isn't wanted any more."""
         await self.memory.add([message("Actually, I prefer silence.")], **MIA, session_id="overtaken")
-        self.llm.meanwhile = partial(self.memory.exclude, **ADA, session_id="overtaken")
+        self.llm.meanwhile = partial(self.memory.conversations.exclude, **ADA, session_id="overtaken")
         await self.memory.run_due()
         yield "excluded while it was formed"
         await self.observe(3)
         await self.memory.run_due()
         for n in range(3):
             await self.memory.observe(f"silence {n}", **MIA)
-        self.llm.meanwhile = partial(self.memory.undo, **self.mine)
+        self.llm.meanwhile = partial(self.memory.scopes.undo, **self.mine)
         await self.memory.run_due()
         yield "undone while it was consolidated"
         self.llm.cured = True
-        await self.memory.consolidate(**self.mine)
+        await self.memory.scopes.consolidate(**self.mine)
         self.llm.cured = False
         await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id="shunned")
         async for _ in self.days():
             yield "given up"
-        (dead,) = [run for run in await self.memory.dead_runs() if run.session_id == "shunned"]
-        await self.memory.exclude(**ADA, session_id="shunned")
+        (dead,) = [run for run in await self.memory.work.dead() if run.session_id == "shunned"]
+        await self.memory.conversations.exclude(**ADA, session_id="shunned")
         yield "excluded as well"
-        await self.memory.retry(**ADA, run_id=dead.run_id)
+        await self.memory.work.retry(**ADA, run_id=dead.run_id)
         yield "to be tried again, but excluded"
-        await self.memory.exclude(**ADA, session_id="shunned", excluded=False)
+        await self.memory.conversations.exclude(**ADA, session_id="shunned", excluded=False)
         yield "to be tried again"
-        await self.memory.exclude(**ADA, session_id="shunned")
+        await self.memory.conversations.exclude(**ADA, session_id="shunned")
 
     async def die(self) -> AsyncIterator[str]:
         """A process that is killed does nothing more: what it has committed stays as it was."""
@@ -285,15 +286,15 @@ class Life:
             await self.die_forming("died", answers=answers)
             yield "died"
             with pytest.raises(BusyError):
-                await self.memory.form(**ADA, session_id="died")
+                await self.memory.conversations.form(**ADA, session_id="died")
             await self.leases_run_out()
             yield "its lease ran out"
-        await self.memory.form(**ADA, session_id="died")
+        await self.memory.conversations.form(**ADA, session_id="died")
         yield "taken up"
 
     async def die_forming(self, session_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
@@ -312,28 +313,28 @@ class Life:
         aside = await self.say_in("east", "ole", "The quay is closed.")
         await self.say_in("east", "ole", "The team prefers asynchronous communication to meetings.")
         west = await self.say_in("west", "per", "The team prefers asynchronous communication.")
-        await self.memory.quarantine(aside.id, **ADA, user_id="ole")
+        await self.memory.observations.quarantine(aside.id, **ADA, user_id="ole")
         for known in (east, west):
-            await self.memory.consolidate(**ADA, scope_id=known.scope.id)
+            await self.memory.scopes.consolidate(**ADA, scope_id=known.scope.id)
             yield "known to a group"
-        assert len((await self.memory.propagate(**ADA, scope_id=west.scope.id)).propagated) == 1
+        assert len((await self.memory.scopes.propagate(**ADA, scope_id=west.scope.id)).propagated) == 1
         yield "known to everybody"
         own = await self.memory.observe("The project deadline is 24 April 2026.", **ADA, user_id="ida")
-        await self.memory.consolidate(**ADA, scope_id=own.scope.id)
+        await self.memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
         yield "due to be judged"
-        assert (await self.memory.propagate(**ADA, scope_id=own.scope.id, dry_run=True)).propagated
+        assert (await self.memory.scopes.propagate(**ADA, scope_id=own.scope.id, dry_run=True)).propagated
         yield "shown"
         await self.memory.configure(**ADA, propagation=False)
-        await self.memory.propagate(**ADA, scope_id=own.scope.id)
+        await self.memory.scopes.propagate(**ADA, scope_id=own.scope.id)
         yield "switched off"
         await self.memory.configure(**ADA, propagation=None)
-        assert [item.target for item in (await self.memory.propagate(**ADA)).propagated].count("north") == 1
+        assert [item.target for item in (await self.memory.scopes.propagate(**ADA)).propagated].count("north") == 1
         yield "known to a group"
-        await self.memory.undo(**ADA, scope_id=own.scope.id)
+        await self.memory.scopes.undo(**ADA, scope_id=own.scope.id)
         yield "undone after that"
-        await self.memory.consolidate(**ADA, scope_id=own.scope.id)
+        await self.memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
         yield "told anew"
-        await self.memory.propagate(**ADA)
+        await self.memory.scopes.propagate(**ADA)
         yield "judged once"
         await self.memory.observe("Everybody may use the dock.", **ADA, collective=True)
         yield "said by the host"
@@ -383,9 +384,9 @@ class Life:
 async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
     life = Life(database_url)
     async with life.memory as memory:
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
         async for chapter in life.chapters():
-            assert (chapter, list(await memory.verify())) == (chapter, [])
+            assert (chapter, list(await memory.admin.verify())) == (chapter, [])
 
 
 # One violation at a time, of what this life has left: the statements that plant it, by the invariant that must tell.
@@ -727,9 +728,9 @@ async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None
         observation = await memory.observe("Mia is allergic to nuts.", **MIA)
         await rows(memory, "UPDATE memory.scopes SET last_seq = 0")
         await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
-        found = await memory.verify()
+        found = await memory.admin.verify()
     assert [(v.invariant, v.agent_id, v.key) for v in found] == [
-        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.id}"),
+        ("numbers_stay_in_bounds", "ada", f"scope {observation.scope.key}"),
         ("triggers_are_enabled", None, "trigger observations_never_change of observations"),
     ]
     assert found[0].detail == "last_seq 0, newest observation 1, done_seq 0, held_seq 0"
@@ -744,7 +745,7 @@ async def test_many_violations_of_one_kind_are_cut(database_url: str, monkeypatc
         await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
         await rows(memory, "UPDATE memory.observations SET content_hash = NULL")
         await rows(memory, "DELETE FROM memory.evidence")
-        found = Counter(violation.invariant for violation in await memory.verify())
+        found = Counter(violation.invariant for violation in await memory.admin.verify())
     assert found == {"observations_have_evidence": 3, "hashes_match_texts": 3, "triggers_are_enabled": 1}
 
 
@@ -754,13 +755,13 @@ async def test_hash_of_another_normal_form_is_not_judged(database_url: str) -> N
         await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER USER")
         await rows(memory, "UPDATE memory.observations SET content_hash = NULL, hash_version = hash_version + 1")
         await rows(memory, "ALTER TABLE memory.observations ENABLE TRIGGER USER")
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
 
 
 async def test_open_transaction_that_does_nothing_is_found(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory, memory.database.transaction() as idle:
         (pid,) = (await idle.execute(text("SELECT pg_backend_pid()"))).one()
-        assert list(await memory.verify()) == []
+        assert list(await memory.admin.verify()) == []
         async with memory.database.transaction() as unit:
             strict = replace(measures_of(memory), idle_max=timedelta(0))
             found = [violation async for violation in verify.violations(unit, strict)]
@@ -785,7 +786,7 @@ async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> 
         talking = asyncio.gather(*map(talk, ("mia", "jonas", "elin")))
         working = asyncio.gather(work(), work())
         while not working.done():
-            assert list(await memory.verify()) == []
+            assert list(await memory.admin.verify()) == []
         await asyncio.gather(talking, working)
         assert await rows(memory, "SELECT count(*) > 5 FROM memory.consolidations") == [(True,)]
 
@@ -795,14 +796,14 @@ async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(d
         for n in range(20):
             await memory.observe(f"fact {n}", **MIA)
         with statements(memory) as seen:
-            await memory.verify()
+            await memory.admin.verify()
     assert len(seen) == 1 + len(verify.invariants()) + 1
     assert seen[0] == "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 def test_files_begin_with_what_must_hold() -> None:
     for name in verify.invariants():
-        sql = (files("memory_sql.db") / "invariants" / f"{name}.sql").read_text("utf-8")
+        sql = (files("memory_sql.db") / "sql" / "invariants" / f"{name}.sql").read_text("utf-8")
         assert sql.startswith("-- ")
         assert not sql.rstrip().endswith(";")
         assert max(len(line) for line in sql.splitlines() if not line.startswith("--")) <= 120

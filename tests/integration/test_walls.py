@@ -20,14 +20,16 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from memory_sql.config import Settings
 from memory_sql.db import ddl, migrate
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
-from memory_sql.db.observations import OBSERVATION
+from memory_sql.db.models import Base
 from memory_sql.db.principals import Principal, service
+from memory_sql.db.queries.search import COLUMNS
+from memory_sql.db.repositories.observations import OBSERVATION
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
-from memory_sql.db.search import COLUMNS
-from memory_sql.db.tables import Base
+from memory_sql.domain.query import Weights
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
 from memory_sql.memory import Memory
-from memory_sql.ranking import Weights, parse
+from memory_sql.retrieval.query import parse
 from tests.commands import memory_sql
 from tests.conftest import as_login, login
 from tests.database import rows, statements
@@ -92,14 +94,14 @@ async def live(memory: Memory, llm: Scripted) -> None:
     """Something in every table: Mia and Jonas in a group, each with a secret."""
     llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4712.")
     await memory.add(conversation(5), **MIA, session_id="s-mia", group_ids=["harbor"])
-    await memory.form(agent_id="ada", session_id="s-mia")
+    await memory.conversations.form(agent_id="ada", session_id="s-mia")
     await memory.add(conversation(2), **JONAS, session_id="s-jonas", group_ids=["harbor"])
     for who in (MIA, JONAS):
         scope = (await memory.observe(f"{SECRET} It is {who['user_id']}'s.", **who)).scope
-        await memory.consolidate(agent_id="ada", scope_id=scope.id)
-    group = (await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")).scope.id
+        await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
+    group = (await memory.observe("Ship in April.", agent_id="ada", group_id="harbor")).scope.key
     await memory.observe("A gate for all.", agent_id="ada", collective=True)
-    (mine,) = [scope.ref.id for scope in await memory.scopes(**MIA) if scope.ref.kind == "individual"]
+    (mine,) = [scope.ref.key for scope in await memory.scopes.list(**MIA) if scope.ref.kind == "individual"]
     for sql in (
         f"INSERT INTO memory.observation_states (agent_key, scope_id, seq) VALUES (1, {mine}, 1)",
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
@@ -190,13 +192,13 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
     said = await walled.observe("The project deadline is 24 April 2026.", **MIA)
     await walled.observe("Mia likes tea.", **MIA)
     async with Memory(walled.database.url.render_as_string(hide_password=False), Parrot()) as parroting:
-        await parroting.consolidate(agent_id="ada", scope_id=said.scope.id)
-        assert len((await parroting.propagate(agent_id="ada")).propagated) == 1
-        assert await parroting.held_claims(agent_id="ada") == []
-        assert (await parroting.backlog(agent_id="ada")).held == 0
-        assert (await parroting.stats(agent_id="ada")).propagated == 1
-    (seen,) = await walled.list(**JONAS)
-    assert await walled.sources(seen.id, **JONAS) == ()
+        await parroting.scopes.consolidate(agent_id="ada", scope_id=said.scope.id)
+        assert len((await parroting.scopes.propagate(agent_id="ada")).propagated) == 1
+        assert await parroting.work.held_claims(agent_id="ada") == []
+        assert (await parroting.work.backlog(agent_id="ada")).held == 0
+        assert (await parroting.admin.stats(agent_id="ada")).propagated == 1
+    (seen,) = await walled.observations.list(**JONAS)
+    assert await walled.observations.sources(seen.id, **JONAS) == ()
     judged = "SELECT outcome FROM memory.judged ORDER BY 1"
     async with raw.transaction():
         await enter(raw, "ada", "mia")
@@ -208,7 +210,7 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
     insert = "INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason)"
     await refused(raw, f"{insert} VALUES (1, 1, 1, 2, 'refused', 'no')", agent="ada", user="mia")
     await refused(raw, f"{insert} VALUES (1, 1, 1, 2, 'refused', 'no')", agent="bob", serves=True)
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other_way_round(
@@ -227,8 +229,8 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
         assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == 0
         assert await raw.fetch("SELECT FROM memory.user_aliases") == []
     for read in (memory, walled):
-        assert len(await read.list(**MIA)) == 5
-        assert len(await read.list(**anonymous)) == 2
+        assert len(await read.observations.list(**MIA)) == 5
+        assert len(await read.observations.list(**anonymous)) == 2
 
 
 async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
@@ -236,24 +238,24 @@ async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
 ) -> None:
     await live(memory, llm)
     for who, count in ((MIA, 5), (JONAS, 2)):
-        assert await walled.messages(**who) == await memory.messages(**who)
-        assert len(await walled.messages(**who)) == count
-    (secret,) = [o for o in await walled.list(**MIA) if o.content == SECRET]
-    assert [m.id for m in await walled.sources(secret.id, **MIA)] == ["m1"]
+        assert await walled.conversations.messages(**who) == await memory.conversations.messages(**who)
+        assert len(await walled.conversations.messages(**who)) == count
+    (secret,) = [o for o in await walled.observations.list(**MIA) if o.content == SECRET]
+    assert [m.id for m in await walled.observations.sources(secret.id, **MIA)] == ["m1"]
     with pytest.raises(NotFoundError):
-        await walled.sources(secret.id, **JONAS)
+        await walled.observations.sources(secret.id, **JONAS)
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetchval("SELECT count(*) FROM memory.messages") == 5
-    await walled.exclude(agent_id="ada", session_id="s-mia")
+    await walled.conversations.exclude(agent_id="ada", session_id="s-mia")
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetch("SELECT FROM memory.messages") == []
         assert await raw.fetch("SELECT FROM memory.visible_sessions('ada', 'jonas')") == []
     await walled.configure(agent_id="ada", message_retention_days=0)
-    assert (await walled.maintain()).messages == 2  # the agent's: Mia's are held, Jonas's not formed
-    await walled.release_hold((await walled.holds(agent_id="ada"))[0].hold_id, agent_id="ada")
-    assert (await walled.maintain()).messages == 3
+    assert (await walled.work.maintain()).messages == 2  # the agent's: Mia's are held, Jonas's not formed
+    await walled.holds.release((await walled.holds.list(agent_id="ada"))[0].hold_id, agent_id="ada")
+    assert (await walled.work.maintain()).messages == 3
 
 
 async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row_of_it(
@@ -271,7 +273,7 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
         assert await raw.fetch("SELECT FROM memory.observations WHERE content ~ 'Ship'") == []
         await enter(raw, "ada", "jonas")
         assert await counts(raw, ["sessions", "messages", "members"]) == {"sessions": 1, "messages": 2, "members": 2}
-    assert await walled.messages(**MIA) == []
+    assert await walled.conversations.messages(**MIA) == []
     assert {m.user_id for m in await walled.groups.members("harbor", agent_id="ada")} == {"jonas"}
     made = await walled.groups.create("quay", agent_id="ada")
     assert await walled.groups.list(agent_id="ada") == await memory.groups.list(agent_id="ada")
@@ -280,12 +282,12 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await counts(raw, ["sessions", "messages"]) == {"sessions": 1, "messages": 5}
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_user_lets_nobody_into_a_group_and_nobody_out(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
-    (scope,) = [s.ref.id for s in await memory.scopes(**MIA) if s.ref.kind == "group"]
+    (scope,) = [s.ref.key for s in await memory.scopes.list(**MIA) if s.ref.kind == "group"]
     insert = "INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES (1, $1, 'eve')"
     await refused(raw, insert, scope, agent="ada", user="mia")
     async with raw.transaction():
@@ -353,7 +355,7 @@ async def test_application_deletes_nothing_but_what_is_forgotten(
                 await raw.execute(sql)
     await rows(memory, "UPDATE memory.holds SET released_at = now()")
     llm.then("Ship in April.")
-    receipt = await walled.forget(**MIA)
+    receipt = await walled.forget(Selection(user_id="mia"), agent_id="ada")
     assert receipt.counts["observations"] >= 2
     assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(0,)]
     assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'jonas'") == [(1,)]
@@ -363,7 +365,7 @@ async def test_superuser_forgets_although_the_role_that_erases_is_walled(memory:
     await live(memory, llm)
     await rows(memory, "UPDATE memory.holds SET released_at = now()")
     llm.then("Ship in April.")
-    assert (await memory.forget(**MIA)).counts["observations"] >= 2
+    assert (await memory.forget(Selection(user_id="mia"), agent_id="ada")).counts["observations"] >= 2
     assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(0,)]
 
 
@@ -443,7 +445,7 @@ async def test_two_principals_in_one_transaction_of_the_host_do_not_mix(walled: 
         assert await host.scalar(text("SELECT count(*) FROM memory.observations")) == 0
     assert await setting(host, "app.tenant") == "harbour"
     await host.commit()
-    assert len(await walled.list(**MIA)) == len(await walled.list(**JONAS)) == 1
+    assert len(await walled.observations.list(**MIA)) == len(await walled.observations.list(**JONAS)) == 1
 
 
 async def test_hosts_own_principal_is_put_back_also_after_an_error(walled: Memory, host: AsyncSession) -> None:
@@ -511,8 +513,8 @@ async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Rol
         assert memory.database.walled
         await memory.add(conversation(2), **MIA, session_id="s")
         await memory.observe(SECRET, **MIA)
-        assert len(await memory.list(**MIA)) == len((await memory.search("gate", **MIA)).results) == 1
-        assert await memory.list(**JONAS) == []
+        assert len(await memory.observations.list(**MIA)) == len((await memory.search("gate", **MIA)).results) == 1
+        assert await memory.observations.list(**JONAS) == []
 
 
 @pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="no PgBouncer is installed here")
@@ -528,15 +530,15 @@ async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled
     foreign = await walled.observe(SECRET, **JONAS)
     await walled.observe("Tea.", **MIA)
     seen = []
-    for missing in (foreign.id, "o999-1", f"o{foreign.scope.id}-99"):
+    for missing in (foreign.id, "o999-1", f"o{foreign.scope.key}-99"):
         with statements(walled) as sent, pytest.raises(NotFoundError, match=missing):
-            await walled.get(missing, **MIA)
+            await walled.observations.get(missing, **MIA)
         seen.append(sent[:])
     assert seen[0] == seen[1] == seen[2]
     assert len(seen[0]) == 2  # the principal, the question
-    for scope in (foreign.scope.id, 999):
-        assert await walled.list(**MIA, scope_id=scope) == []
-        assert await walled.history(**MIA, scope_id=scope) == []
+    for scope in (foreign.scope.key, 999):
+        assert await walled.observations.list(**MIA, scope_id=f"s{scope}") == []
+        assert await walled.scopes.history(**MIA, scope_id=f"s{scope}") == []
 
 
 async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
@@ -562,8 +564,8 @@ async def test_memory_without_walls_names_no_principal(database_url: str, llm: S
     async with Memory(database_url, llm) as memory:
         await memory.observe(SECRET, **MIA)
         with statements(memory) as sent:
-            await memory.list(**MIA)
-            await memory.stats(agent_id="ada")
+            await memory.observations.list(**MIA)
+            await memory.admin.stats(agent_id="ada")
             await memory.run_due()
         assert not [statement for statement in sent if "enter" in statement]
 
@@ -819,16 +821,16 @@ async def test_verify_finds_nothing_behind_walls_and_sees_everything(
 ) -> None:
     await live(memory, llm)
     await rows(memory, "DELETE FROM memory.lineage")
-    assert list(await walled.verify()) == list(await memory.verify())
+    assert list(await walled.admin.verify()) == list(await memory.admin.verify())
     await rows(memory, "UPDATE memory.sessions SET unformed_messages = unformed_messages + 1")
-    assert [v.invariant for v in await walled.verify()] == ["unformed_messages_are_counted"] * 2
+    assert [v.invariant for v in await walled.admin.verify()] == ["unformed_messages_are_counted"] * 2
 
 
 async def test_verify_finds_who_may_delete_without_being_the_owner(memory: Memory, roles: Roles) -> None:
-    assert list(await memory.verify()) == []
+    assert list(await memory.admin.verify()) == []
     await rows(memory, f"GRANT DELETE, TRIGGER ON memory.messages TO {roles.app}, {roles.eraser}")
     await rows(memory, "ALTER TABLE memory.evidence NO FORCE ROW LEVEL SECURITY")
-    assert [(v.invariant, v.key, v.detail) for v in await memory.verify()] == [
+    assert [(v.invariant, v.key, v.detail) for v in await memory.admin.verify()] == [
         ("nobody_who_logs_in_deletes", f"role {login(roles)} on messages", "may delete"),
         ("nobody_who_logs_in_deletes", f"role {login(roles)} on messages", "may trigger"),
         (

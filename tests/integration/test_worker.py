@@ -20,13 +20,14 @@ from sqlalchemy import event, make_url
 
 from memory_sql import embedded
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import migrate
 from memory_sql.errors import DatabaseError, InputError, SchemaError
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.jobs import DueKind
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
-from memory_sql.work import DueKind
 from memory_sql.worker import Worked, Worker
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -206,7 +207,7 @@ async def test_what_becomes_due_is_formed_and_consolidated_without_waiting_for_a
         await outside.observe("two", agent_id="ada", user_id="mia")
 
         async def consolidated() -> bool:
-            return bool(await outside.history(agent_id="ada", user_id="mia"))
+            return bool(await outside.scopes.history(agent_id="ada", user_id="mia"))
 
         await until(consolidated)
     assert work.result() == Worked(formed=1, consolidated=1)
@@ -303,7 +304,7 @@ async def test_two_workers_share_the_backlog_and_do_nothing_twice(database_url: 
 
 async def test_claims_at_the_same_moment_get_different_work(memory: Memory) -> None:
     await say(memory, *range(5))
-    claimed = [work for work in await asyncio.gather(*(memory.claim_due("formation") for _ in range(12))) if work]
+    claimed = [work for work in await asyncio.gather(*(memory.work.claim("formation") for _ in range(12))) if work]
     assert len(claimed) == 5
     done = await asyncio.gather(*(work() for work in claimed))
     assert {result.session_id for one in done for result in one.formed} == {f"s{n}" for n in range(5)}
@@ -313,10 +314,10 @@ async def test_claim_does_not_wait_for_a_session_that_somebody_is_writing_to(mem
     await say(memory, 1, 2)
     async with memory.database.transaction() as session:
         await memory.add([message("More.", n=2)], agent_id="ada", user_id="u1", session_id="s1", session=session)
-        work = await memory.claim_due("formation")
+        work = await memory.work.claim("formation")
         assert work is not None
         assert [result.session_id for result in (await work()).formed] == ["s2"]
-        assert await memory.claim_due("formation") is None
+        assert await memory.work.claim("formation") is None
 
 
 @pytest.mark.parametrize(
@@ -342,7 +343,7 @@ async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueK
     event.listen(
         memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: seen.append((args[2], args[3]))
     )
-    assert await memory.claim_due(kind)
+    assert await memory.work.claim(kind)
     statement, parameters = next((sql, given) for sql, given in seen if "SKIP LOCKED" in sql)
     async with memory.database.engine.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -368,9 +369,9 @@ async def test_sessions_and_scopes_take_turns(memory: Memory, model: Model) -> N
 
 async def test_work_whose_lease_was_lost_before_it_began_is_left_to_who_has_it(memory: Memory, model: Model) -> None:
     await say(memory, 1)
-    late = await memory.claim_due("formation")
+    late = await memory.work.claim("formation")
     await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
-    taken_over = await memory.claim_due("formation")
+    taken_over = await memory.work.claim("formation")
     assert late is not None
     assert taken_over is not None
     assert "the lease on it was lost" in (await late()).failed["session s1 of agent ada"]
@@ -420,7 +421,7 @@ async def test_what_runs_at_the_stop_may_end_and_nothing_new_is_begun(memory: Me
     assert not work.done()
     model.gate.set()
     assert await work == Worked(formed=1)
-    assert (await memory.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_sessions == 1
 
 
 async def test_what_does_not_end_in_time_is_given_back_and_can_be_claimed_at_once(memory: Memory, model: Model) -> None:
@@ -447,7 +448,7 @@ async def test_cancelled_worker_gives_back_as_well(memory: Memory, model: Model)
     with pytest.raises(asyncio.CancelledError):
         await work
     assert await leases(memory) == []
-    assert (await memory.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_sessions == 1
 
 
 async def test_stop_before_the_start_does_nothing(memory: Memory) -> None:
@@ -455,7 +456,7 @@ async def test_stop_before_the_start_does_nothing(memory: Memory) -> None:
     stop = asyncio.Event()
     stop.set()
     assert await Worker(memory).run(stop) == await Worker(memory).run_once(stop) == Worked()
-    assert (await memory.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_sessions == 1
 
 
 async def test_worker_stops_also_while_the_database_does_not_answer(
@@ -490,13 +491,13 @@ async def test_poisoned_session_holds_up_no_other_and_is_given_up(database_url: 
         await say(memory, "poisoned", *range(5))
 
         async def given_up() -> bool:
-            return (await memory.backlog()).dead == 1
+            return (await memory.work.backlog()).dead == 1
 
         async with working(Worker(memory, concurrency=1, poll_seconds=0.05)):
             await has_formed(memory, *range(5))
             await until(given_up)
         assert model.asked["poisoned"] == 2 * SETTINGS.max_errors  # each time once more
-        assert [run.session_id for run in await memory.dead_runs()] == ["spoisoned"]
+        assert [run.session_id for run in await memory.work.dead()] == ["spoisoned"]
 
 
 @pytest.mark.parametrize("where", ["the model's client", "the database"])
@@ -513,7 +514,7 @@ async def test_mistake_in_one_piece_of_work_is_not_paid_for_again_and_again(data
             await say(memory, 4)
             await has_formed(memory, *range(3), 4)
         assert work.result() == Worked(formed=4, failed=1)
-        backlog = await memory.backlog()
+        backlog = await memory.work.backlog()
         assert (backlog.due_sessions, backlog.retrying, backlog.in_progress) == (0, 1, 0)
 
 
@@ -592,7 +593,7 @@ async def test_worker_outlives_a_restart_of_the_database(tmp_path: Path) -> None
             await has_formed(memory, 1)
             await asyncio.to_thread(embedded.stop, tmp_path / "data", force=True)
             with pytest.raises(DatabaseError):
-                await memory.backlog()
+                await memory.work.backlog()
             with await asyncio.to_thread(embedded.acquire, tmp_path / "data"):
                 await say(memory, 2)
                 await has_formed(memory, 1, 2)
@@ -667,7 +668,7 @@ async def test_process_gives_back_what_its_model_does_not_end(database_url: str,
             code, worked, _ = await ended(worker)
     assert (code, worked["interrupted"]) == (0, 1)
     assert await leases(outside) == []
-    assert (await outside.backlog()).due_sessions == 1
+    assert (await outside.work.backlog()).due_sessions == 1
 
 
 async def test_second_signal_ends_the_process_at_once(database_url: str, outside: Memory) -> None:

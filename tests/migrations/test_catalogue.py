@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import ARRAY, CheckConstraint, Column, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
-from memory_sql.db.tables import Base
+from memory_sql.db.models import Base
 from tests.conftest import administer, named
 from tests.migrations.databases import fetch
 

@@ -1,8 +1,9 @@
-"""The migrations as files: dated, in one line, frozen, and with the text of every function and view as it is now."""
+"""The migrations as files: dated, in one line, frozen; the first one with a copy of all SQL that the code has."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from datetime import datetime
 from importlib.resources import files
@@ -14,25 +15,33 @@ from alembic.script import Script, ScriptDirectory
 
 from memory_sql.db import ddl, migrate
 from memory_sql.db.engine import REVISION
+from migrations import freeze
 
 SCRIPTS = ScriptDirectory.from_config(migrate.alembic_config())
 HISTORY = list(SCRIPTS.walk_revisions())[::-1]
 PATHS = [Path(script.path) for script in HISTORY]
-SQL_FILES = sorted(
-    file
-    for folder in ("functions", "views", "walls")
-    for file in Path(str(files("memory_sql.db") / folder)).glob("*.sql")
-)
+FIRST = HISTORY[0].module
+FROZEN = freeze.contents()
+SQL = Path(str(files("memory_sql.db") / "sql"))
+NEVER_MIGRATED = ("invariants", "roles", "vectors")
+SQL_FILES = sorted(file for file in SQL.rglob("*.sql") if file.parent.name not in NEVER_MIGRATED)
 DATED = re.compile(r"\d{4}-\d\d-\d\d-\d{4}_[a-z0-9_]+\.py")
+BEGINS = re.compile(r"(?:--[^\n]*\n)*\s*(?:CREATE|COMMENT|REVOKE|ALTER|DROP|DO)\s")
+CREATED = re.compile(r"^CREATE(?: OR REPLACE)? (FUNCTION|VIEW|TRIGGER|POLICY|TABLE) ([\w.]+)", re.MULTILINE)
 
 each_migration = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 each_sql_file = pytest.mark.parametrize("path", SQL_FILES, ids=lambda path: path.stem)
+each_frozen_file = pytest.mark.parametrize("name", FROZEN)
+each_frozen_script = pytest.mark.parametrize("name", [name for name in FROZEN if name.endswith(".sql")])
 
 
 def test_every_file_is_part_of_one_line_of_history() -> None:
-    assert sorted(PATHS) == sorted((migrate.scripts() / "versions").glob("*.py"))
+    versions = migrate.scripts() / "versions"
+    assert sorted(PATHS) == sorted(versions.glob("*.py"))
     assert [script.down_revision for script in HISTORY] == [None, *(script.revision for script in HISTORY[:-1])]
     assert sorted(PATHS) == PATHS
+    folders = {path for path in versions.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= {path.with_suffix("") for path in PATHS}
 
 
 def test_release_needs_the_newest_migration() -> None:
@@ -56,7 +65,7 @@ def test_migration_imports_nothing_of_ours(path: Path) -> None:
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or ".").partition(".")[0])
-    assert imported <= {"__future__", "re", "sqlalchemy", "alembic"}
+    assert imported <= {"__future__", "collections", "hashlib", "pathlib", "re", "sqlalchemy", "alembic"}
 
 
 @each_migration
@@ -65,15 +74,85 @@ def test_migration_has_a_real_downgrade(path: Path) -> None:
     assert not isinstance(functions["downgrade"].body[-1], ast.Pass | ast.Raise)
 
 
-@each_sql_file
-def test_newest_frozen_copy_is_the_file(path: Path) -> None:
-    """The frozen copy of `v_pending.sql` is the constant `V_PENDING` of a migration."""
-    copies = [getattr(script.module, path.stem.upper(), None) for script in HISTORY]
-    assert [copy.strip() for copy in copies if copy is not None][-1] == path.read_text().strip()
+# The first schema
+
+
+@each_frozen_file
+def test_file_of_the_first_schema_is_what_the_code_says(name: str) -> None:
+    path = freeze.FOLDER / name
+    assert path.is_file(), "run make schema"
+    assert path.read_text("utf-8") == FROZEN[name], "run make schema"
+
+
+def test_first_schema_has_no_file_that_the_code_has_not() -> None:
+    found = {str(path.relative_to(freeze.FOLDER)) for path in freeze.FOLDER.rglob("*") if path.is_file()}
+    assert found == set(FROZEN), "run make schema"
+
+
+@each_frozen_script
+def test_script_is_split_into_whole_statements(name: str) -> None:
+    script = FROZEN[name]
+    statements = list(FIRST.statements_of(script))
+    assert "".join("".join(f"{statement};" for statement in statements).split()) == "".join(script.split())
+    assert [statement for statement in statements if not BEGINS.match(statement)] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("", []),
+        ("SELECT 1; SELECT 2", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';'';', 'it''s';", ["SELECT ';'';', 'it''s'"]),
+        ("-- It's one; and more\nSELECT 1;\n", ["-- It's one; and more\nSELECT 1"]),
+        ("DO $$ BEGIN a; b; END $$;\nDO $x$ $$;$$ $x$;", ["DO $$ BEGIN a; b; END $$", "DO $x$ $$;$$ $x$"]),
+        ("SELECT $1 - 2 -> 'a';", ["SELECT $1 - 2 -> 'a'"]),
+    ],
+    ids=["nothing", "two", "strings", "comment", "bodies", "signs"],
+)
+def test_semicolon_ends_a_statement_outside_of_bodies_strings_and_comments(script: str, statements: list[str]) -> None:
+    assert list(FIRST.statements_of(script)) == statements
+
+
+@each_frozen_script
+def test_way_back_drops_each_object_that_a_script_makes(name: str) -> None:
+    for kind, object_ in CREATED.findall(FROZEN[name]):
+        assert re.search(rf"^DROP {kind} {object_}( ON [\w.]+)?;$", FROZEN["drop.sql"], re.MULTILINE), object_
+
+
+def test_sums_are_those_of_the_files() -> None:
+    lines = (freeze.FOLDER / ddl.FINGERPRINTED).read_text().splitlines()
+    for line in lines:
+        digest, name = line.split("  ")
+        assert hashlib.sha256((freeze.FOLDER / name).read_bytes()).hexdigest() == digest
+    assert [line.split("  ")[1] for line in lines] == [name for name in FROZEN if name.endswith(".sql")]
+
+
+def test_make_schema_replaces_what_lies_there(tmp_path: Path) -> None:
+    folder = tmp_path / "first"
+    folder.mkdir()
+    (folder / "old.sql").write_text("SELECT 1;")
+    freeze.write(folder)
+    assert {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()} == FROZEN
+
+
+def test_fingerprint_is_another_when_one_letter_of_a_file_is() -> None:
+    edited = {**FROZEN, "tables.sql": FROZEN["tables.sql"] + " "}
+    assert freeze.sums(edited) != freeze.sums(FROZEN)
+    assert len(ddl.fingerprint()) == 16
+
+
+def test_migrations_are_short() -> None:
+    """What a migration doesn't change it doesn't copy."""
+    texts = [path.read_text() for path in migrate.scripts().rglob("*.*") if path.suffix in (".py", ".sql", ".mako")]
+    assert sum(len(text.splitlines()) for text in texts) < 5500
+
+
+# The truth
 
 
 def test_every_sql_file_is_run() -> None:
-    assert sorted(ddl.BEFORE_TABLES + ddl.FUNCTIONS + ddl.VIEWS + ddl.WALLS) == sorted(path.stem for path in SQL_FILES)
+    names = [str(path.relative_to(SQL).with_suffix("")) for path in SQL_FILES]
+    assert sorted(ddl.BEFORE_TABLES + ddl.AFTER_TABLES) == sorted(names)
 
 
 @each_sql_file

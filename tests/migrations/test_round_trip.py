@@ -33,8 +33,8 @@ async def fill(url: str) -> None:
     llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group_1")), "Tea.")
     async with Memory(url, llm, Settings(llm="offline")) as memory:
         await memory.add(conversation(4), agent_id="ada", user_id="mia", session_id="s", group_ids=["harbor"])
-        formed = await memory.form(agent_id="ada", session_id="s")
-        await memory.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+        formed = await memory.conversations.form(agent_id="ada", session_id="s")
+        await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
     await execute(
         url,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) "
@@ -73,34 +73,6 @@ async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
     assert not any((await counts(filled)).values())
     await fill(filled)  # and works like a new one
     assert all((await counts(filled)).values())
-
-
-async def test_steps_above_the_first_lose_no_row_but_of_the_tables_that_they_made(filled: str) -> None:
-    before = await counts(filled)
-    for script in HISTORY[-2::-1]:
-        await downgrade(filled, script.revision)
-        left = await counts(filled)
-        assert left.items() <= before.items()
-    await upgrade(filled)
-    assert await counts(filled) == dict.fromkeys(before, 0) | left
-
-
-async def test_messages_of_before_they_were_retained_are_found_like_others(filled: str) -> None:
-    kept = "SELECT owner, language, search_extra, search::text, text_since FROM memory.messages JOIN memory.sessions"
-    kept += " USING (agent_key, session_id) ORDER BY number"
-    before = await fetch(filled, kept)
-    assert len(before) == 4
-    await downgrade(filled, "8a4c0e92f7d6")
-    await upgrade(filled)
-    assert await fetch(filled, kept) == before
-
-
-async def test_observations_of_before_they_were_classified_count_as_never_classified(filled: str) -> None:
-    categories = "SELECT DISTINCT categories FROM memory.observations"
-    assert [row[0] for row in await fetch(filled, categories)] == [[]]
-    await downgrade(filled, "c1d7e35a90b4")
-    await upgrade(filled)
-    assert [row[0] for row in await fetch(filled, categories)] == [None]
 
 
 async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:
@@ -178,16 +150,3 @@ async def test_downgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) 
             async with asyncio.timeout(30):
                 await downgrade(filled)
     assert await snapshot(filled) == before
-
-
-async def test_upgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) -> None:
-    await downgrade(filled, HISTORY[0].revision)
-    before = await snapshot(filled)
-    async with connect_once(filled) as writer:
-        await writer.exec_driver_sql("LOCK TABLE memory.consolidations IN ROW EXCLUSIVE MODE")
-        with pytest.raises(DatabaseError, match="55P03"):
-            async with asyncio.timeout(30):
-                await upgrade(filled)
-    assert await snapshot(filled) == before
-    await upgrade(filled)
-    assert (await counts(filled)).items() >= before.rows.items()

@@ -31,11 +31,11 @@ SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
 
 async def live(memory: Memory, agent: str) -> None:
     await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
-    await memory.form(agent_id=agent, session_id="s")
-    (scope,) = await memory.scopes(agent_id=agent, user_id="u")
-    await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
-    await memory.undo(agent_id=agent, scope_id=scope.ref.id)
-    await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
+    await memory.conversations.form(agent_id=agent, session_id="s")
+    (scope,) = await memory.scopes.list(agent_id=agent, user_id="u")
+    await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
+    await memory.scopes.undo(agent_id=agent, scope_id=scope.ref.id)
+    await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
 
 
 async def live_until(url: str, agent: str, point: int) -> int:
@@ -69,11 +69,11 @@ async def take_up(url: str, agent: str) -> list[str]:
     async with Memory(url, Copying(), QUICK) as memory:
         await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
         await asyncio.sleep(0.06)  # the dead one's lease
-        await memory.form(agent_id=agent, session_id="s")
-        for scope in await memory.scopes(agent_id=agent, user_id="u"):
-            await memory.consolidate(agent_id=agent, scope_id=scope.ref.id)
-        facts = Counter(o.content[5:] for o in await memory.list(agent_id=agent, user_id="u", limit=1000))
-        (scope,) = await memory.scopes(agent_id=agent, user_id="u")
+        await memory.conversations.form(agent_id=agent, session_id="s")
+        for scope in await memory.scopes.list(agent_id=agent, user_id="u"):
+            await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
+        facts = Counter(o.content[5:] for o in await memory.observations.list(agent_id=agent, user_id="u", limit=1000))
+        (scope,) = await memory.scopes.list(agent_id=agent, user_id="u")
     told = Counter(line[5:] for line in (scope.consolidation or "").splitlines())
     wanted = Counter(str(message["id"]) for message in SAID)
     return [f"{name}: {found}" for name, found in (("formed", facts), ("told", told)) if found != wanted]
@@ -90,7 +90,7 @@ def killed_at(url: str, agent: str, point: int) -> None:
 
 async def verify(url: str) -> list[str]:
     async with Memory(url, Copying(), QUICK) as memory:
-        return [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
+        return [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.admin.verify()]
 
 
 def main() -> int:

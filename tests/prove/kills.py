@@ -212,8 +212,8 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
         least, since = sys.maxsize, time.monotonic()
         while time.monotonic() < since + seconds:
             supervise()
-            for dead in await memory.dead_runs():
-                await memory.retry(agent_id=dead.agent_id, run_id=dead.run_id)
+            for dead in await memory.work.dead():
+                await memory.work.retry(agent_id=dead.agent_id, run_id=dead.run_id)
             async with memory.database.transaction() as session:
                 left = (await session.execute(text(LEFT))).scalar_one()
             if left == 0:
@@ -257,7 +257,7 @@ def spread(told: Iterable[str], promoted: Sequence[Any]) -> list[str]:
 
 async def judge(url: str, acknowledged: set[str]) -> list[str]:
     async with Memory(url, Copying(), SETTINGS) as memory:
-        problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.verify()]
+        problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.admin.verify()]
         async with memory.database.transaction() as session:
             own = await session.scalars(text(f"SELECT t.content {OF_USERS.format('observations')}"))
             facts = Counter(map(name_of, own))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/*.py")
+EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/**/*.sql")
 RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
@@ -27,7 +27,10 @@ FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
 MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
-FORGET = ("memory_sql/db/functions/*.sql", "migrations/versions/*.py")
+FORGET = (
+    *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
+    *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
+)
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
@@ -43,12 +46,10 @@ class Mutation(NamedTuple):
     tests: tuple[str, ...] = RULES
 
 
-UNIQUE_MESSAGE_ID = """        sa.UniqueConstraint(
-            "agent_key", "session_id", "message_id", name="messages_agent_key_session_id_message_id_key"
-        ),
-"""
-UNIQUE_RANGE = """        ["agent_key", "scope_id", "from_seq"],
-        unique=True,"""
+UNIQUE_MESSAGE_ID = (
+    "    CONSTRAINT messages_agent_key_session_id_message_id_key UNIQUE (agent_key, session_id, message_id),\n"
+)
+UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
 """
@@ -80,7 +81,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the session's row is not locked",
-        (without(" FOR NO KEY UPDATE", "memory_sql/db/functions/add_messages.sql", "migrations/versions/*.py"),),
+        (without(" FOR NO KEY UPDATE", "memory_sql/**/add_messages.sql", "migrations/versions/**/add_messages.sql"),),
         TESTS,
     ),
     # Leases
@@ -95,7 +96,7 @@ MUTATIONS = (
     Mutation("2: a version ends at the newest row", (Change("done_seq=to_seq,", "done_seq=ScopeRow.last_seq,"),)),
     Mutation(
         "2: two versions may begin at the same row",
-        (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("True", "False")),),
+        (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("UNIQUE ", "")),),
     ),
     # Rule 3: what a version passed over is marked by its commit alone
     Mutation("3: what was passed over is not marked", (never_called("versions.mark_passed"),)),
@@ -107,11 +108,11 @@ MUTATIONS = (
     # Rule 5: one way back
     Mutation(
         "5: what was taken from below the watermark does not wait again",
-        (without("            (ObservationStateRow.seq.in_(extras), True),\n"),),
+        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq > done_seq"),),
     ),
     Mutation(
         "5: marks above the watermark stay",
-        (without("            (ObservationStateRow.seq > done_seq, False),\n"),),
+        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq.in_(extras)"),),
     ),
     Mutation(
         "5: what gave way in an undone version does not count again",
@@ -188,11 +189,13 @@ MUTATIONS = (
     # Corrections
     Mutation(
         "correction: a consolidation that has read the old one is committed",
-        (never_called("CorrectionRepository(session, scope.agent_key).take_lease"),),
+        (never_called("scopes.take_lease"),),
         CORRECTIONS,
     ),
     Mutation(
-        "correction: what it was made of is not passed on", (never_called("repository.inherit_lineage"),), CORRECTIONS
+        "correction: what it was made of is not passed on",
+        (never_called("LineageRepository(session, old.agent_key).inherit"),),
+        CORRECTIONS,
     ),
     Mutation(
         "privacy: what has spread can be made private by hand",
@@ -201,10 +204,14 @@ MUTATIONS = (
     ),
     Mutation(
         "privacy: no epoch rises",
-        (never_called("CorrectionRepository(session, agent_key).raise_epochs"),),
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
         CORRECTIONS,
     ),
-    Mutation("quarantine: no epoch rises", (never_called("repository.raise_epochs"),), CORRECTIONS),
+    Mutation(
+        "quarantine: no epoch rises",
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
+        CORRECTIONS,
+    ),
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
@@ -223,13 +230,19 @@ MUTATIONS = (
         (Change("for item in draft.evidence]\n", "for item in draft.evidence if not known]\n"),),
     ),
     # Rule 11: due
-    Mutation("11: what is observed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/memory.py"),)),
-    Mutation("11: what is formed makes nothing due", (never_called("scopes.refresh_due", "memory_sql/formation.py"),)),
+    Mutation(
+        "11: what is observed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),),
+    ),
+    Mutation(
+        "11: what is formed makes nothing due",
+        (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),
+    ),
     Mutation(
         "11: a version does not say what is due after it",
-        (never_called("scopes.refresh_due", "memory_sql/consolidation.py"),),
+        (never_called("scopes.refresh_due", "memory_sql/consolidation/consolidation.py"),),
     ),
-    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/work.py"),)),
+    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs/dead.py"),)),
     # Walls
     Mutation(
         "walls: the principal is not bound to its transaction",
@@ -325,7 +338,7 @@ MUTATIONS = (
     # Propagation: what rules say of it, and of the answer
     Mutation(
         "propagation: nothing is screened before a model sees it",
-        (Change("reason = screening.withheld(source.content, names=self.names)", "reason = None"),),
+        (Change("reason = rules.withheld(source.content, names=self.names)", "reason = None"),),
         PROPAGATION,
     ),
     Mutation(
@@ -351,7 +364,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: people are not counted again",
-        (Change("if not await court.still_enough(item.offer):", "if False:"),),
+        (Change("if not await screening.still_enough(item.offer):", "if False:"),),
         PROPAGATION,
     ),
     # Propagation: how many say so
@@ -399,7 +412,7 @@ MUTATIONS = (
     # Propagation: what is taken back
     Mutation(
         "propagation: what becomes private stays where it has spread",
-        (Change("derived = await repository.derived(line)", "derived = ()"),),
+        (Change("derived = await LineageRepository(session, agent_key).derived(line)", "derived = ()"),),
         PROPAGATION,
     ),
     Mutation(
@@ -415,7 +428,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await repository.derived([one.key, *same]))", "same"),),
+        (Change("(*same, *await LineageRepository(session, agent_key).derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

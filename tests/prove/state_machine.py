@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import text
 
-from memory_sql import consolidation, formation
 from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import BusyError, NotFoundError
+from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from tests.prove.models import Copying
 
@@ -240,8 +242,8 @@ class Life(RuleBasedStateMachine):
         return self.do(run())
 
     def scope_id(self, owner: str) -> int:
-        (scope,) = self.do(self.memory.scopes(agent_id=self.agent, user_id=READERS[owner]))
-        return scope.ref.id
+        (scope,) = self.do(self.memory.scopes.list(agent_id=self.agent, user_id=READERS[owner]))
+        return scope.ref.key
 
     @rule(speakers=st.lists(st.sampled_from(USERS), min_size=1, max_size=5), twice=st.booleans())
     def add(self, speakers: list[str], twice: bool) -> None:
@@ -257,7 +259,7 @@ class Life(RuleBasedStateMachine):
     @rule(session=st.sampled_from(SESSIONS))
     def form(self, session: str) -> None:
         try:
-            self.do(self.memory.form(agent_id=self.agent, session_id=session))
+            self.do(self.memory.conversations.form(agent_id=self.agent, session_id=session))
         except BusyError:
             assert session in self.model.leased
         except NotFoundError:
@@ -299,7 +301,7 @@ class Life(RuleBasedStateMachine):
 
     def consolidate(self, owner: str, scope: Scope) -> None:
         try:
-            self.do(self.memory.consolidate(agent_id=self.agent, scope_id=self.scope_id(owner)))
+            self.do(self.memory.scopes.consolidate(agent_id=self.agent, scope_id=f"s{self.scope_id(owner)}"))
         except BusyError:
             assert owner in self.model.leased
         else:
@@ -314,7 +316,7 @@ class Life(RuleBasedStateMachine):
         scope = self.model.scopes[owner]
         before = len(scope.active)
         try:
-            self.do(self.memory.undo(agent_id=self.agent, scope_id=self.scope_id(owner)))
+            self.do(self.memory.scopes.undo(agent_id=self.agent, scope_id=f"s{self.scope_id(owner)}"))
         except NotFoundError:
             assert not scope.can_undo()
         else:
@@ -359,7 +361,7 @@ class Life(RuleBasedStateMachine):
             " WHERE agent_id = :agent AND content = :fact",
             fact=fact.text,
         )
-        self.do(self.memory.forget(agent_id=self.agent, observation_id=observation_id))
+        self.do(self.memory.forget(observation_id, agent_id=self.agent))
         self.forgotten(lambda other, _: other is fact)
 
     @precondition(lambda self: any(len(scope.facts) > 3 for scope in self.model.scopes.values()))
@@ -367,7 +369,7 @@ class Life(RuleBasedStateMachine):
     def forget_owner(self, owner: str) -> None:
         """A user, with all that they said, or the group. Nobody's else."""
         user, group = (None, owner) if owner == "crew" else (owner, None)
-        self.do(self.memory.forget(agent_id=self.agent, user_id=user, group_id=group))
+        self.do(self.memory.forget(Selection(user_id=user, group_id=group), agent_id=self.agent))
         for unformed in self.model.unformed.values():
             self.did["forgotten before they were formed"] += len([said for said in unformed if said.user == owner])
             unformed[:] = [said for said in unformed if said.user != owner]
@@ -377,7 +379,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: any(source.session for fact in self.model.facts for source in fact.sources))
     @rule(session=st.sampled_from(SESSIONS))
     def forget_session(self, session: str) -> None:
-        self.do(self.memory.forget(agent_id=self.agent, session_id=session))
+        self.do(self.memory.forget(Selection(session_id=session), agent_id=self.agent))
         self.model.unformed[session].clear()
         goes = [fact for fact in self.model.facts if any(source.session == session for source in fact.sources)]
         self.did["sessions forgotten"] += bool(goes)
@@ -408,7 +410,7 @@ class Life(RuleBasedStateMachine):
         async def die() -> None:
             now = datetime.now(UTC)
             async with self.memory.database.transaction() as unit:
-                loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
+                _, loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
                 self.did["taken over with an answer"] += loaded.answered is not None
@@ -461,14 +463,14 @@ class Life(RuleBasedStateMachine):
         self.did["steps"] += 1
         for owner, ought in self.model.scopes.items():
             who: dict[str, Any] = {"agent_id": self.agent, "user_id": READERS[owner]}
-            listed = self.do(self.memory.list(**who, limit=1000))
+            listed = self.do(self.memory.observations.list(**who, limit=1000))
             assert {o.content for o in listed} == _texts(ought.active)
             assert {o.content for o in listed if o.pending} == _texts(ought.pending)
-            scopes = self.do(self.memory.scopes(**who))
+            scopes = self.do(self.memory.scopes.list(**who))
             told = [line for scope in scopes for line in (scope.consolidation or "").splitlines()]
             assert sorted(told) == sorted(_texts(ought.told))  # within a version they stand in the order of their times
             assert sum(scope.pending for scope in scopes) == len(ought.pending)
-            history = self.do(self.memory.history(**who, limit=1000))
+            history = self.do(self.memory.scopes.history(**who, limit=1000))
             assert {(v.version, v.base, v.live, frozenset(v.content.splitlines())) for v in history} == {
                 (v.number, v.base, v.is_live, frozenset(_texts(v.facts))) for v in ought.versions
             }

@@ -78,20 +78,20 @@ async def idle(memory: Memory, by: datetime) -> bool:
 
 async def everything_came_but_the_poisoned(memory: Memory) -> None:
     """Each once, in memory and in the text, and nobody had to do anything."""
-    facts = Counter(o.content for o in await memory.list(agent_id="ada", user_id="mia", limit=1000))
+    facts = Counter(o.content for o in await memory.observations.list(agent_id="ada", user_id="mia", limit=1000))
     assert facts == Counter(f"fact Actually, I prefer tea. {name}" for name in (*BEFORE, *MEANWHILE))
-    (scope,) = await memory.scopes(agent_id="ada", user_id="mia")
+    (scope,) = await memory.scopes.list(agent_id="ada", user_id="mia")
     assert scope.consolidation is not None
     assert max(Counter(scope.consolidation.splitlines()).values()) == 1
-    assert [(run.session_id, run.error_code) for run in await memory.dead_runs()] == [("poisoned", "not_json")]
+    assert [(run.session_id, run.error_code) for run in await memory.work.dead()] == [("poisoned", "not_json")]
     assert await rows(memory, "SELECT DISTINCT error_code FROM memory.runs WHERE state = 'failed' ORDER BY 1") == [
         ("not_json",), ("server_error",),
     ]  # fmt: skip
-    assert await memory.verify() == []
+    assert await memory.admin.verify() == []
 
 
 async def is_drained(memory: Memory) -> bool:
-    backlog = await memory.backlog()
+    backlog = await memory.work.backlog()
     return backlog.dead == 1 and not (backlog.due_sessions or backlog.due_scopes or backlog.retrying)
 
 
@@ -118,7 +118,7 @@ async def test_backlog_of_an_outage_drains_by_itself(database_url: str) -> None:
         await pass_seconds(OUTAGE_SECONDS // 2)
         await say(memory, *MEANWHILE)
         await pass_seconds(OUTAGE_SECONDS - OUTAGE_SECONDS // 2)
-        assert await memory.list(agent_id="ada", user_id="mia") == []
+        assert await memory.observations.list(agent_id="ada", user_id="mia") == []
         assert away.refused == 6 * 4 + 5 * 3  # at once, then 5, 15, 35 and 75 seconds later
         away.is_down = False
         await pass_seconds(2 * OUTAGE_SECONDS)
@@ -138,7 +138,7 @@ async def test_backlog_of_66_real_seconds_drains_by_itself(database_url: str) ->
         await asyncio.sleep(OUTAGE_SECONDS / 2)
         await say(memory, *MEANWHILE)
         await asyncio.sleep(OUTAGE_SECONDS / 2)
-        assert await memory.list(agent_id="ada", user_id="mia") == []
+        assert await memory.observations.list(agent_id="ada", user_id="mia") == []
         away.is_down = False
         await until(partial(is_drained, memory), seconds=3 * OUTAGE_SECONDS)
         await everything_came_but_the_poisoned(memory)

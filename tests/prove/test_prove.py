@@ -82,7 +82,7 @@ def live_randomly(url: str, lives: int, steps: int) -> Counter[str]:
 
         async def verify() -> None:
             async with Memory(url, Offline()) as memory:
-                assert list(await memory.verify()) == []
+                assert list(await memory.admin.verify()) == []
 
         runner.run(verify())
     print(did)

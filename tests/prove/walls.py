@@ -23,8 +23,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import POOLED, asyncpg_url
+from memory_sql.db.models import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.db.principals import enter, service
-from memory_sql.db.tables import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.errors import NotFoundError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
@@ -102,7 +102,7 @@ class World:
         for n in range(2):
             known = await memory.observe(f"The gate says {mark} {n}.", agent_id=agent, **owner)
             key = (agent, owner_of(owner))
-            self.observations[known.id], self.scope_ids[known.scope.id], self.marks[mark] = key, key, key
+            self.observations[known.id], self.scope_ids[known.scope.key], self.marks[mark] = key, key, key
 
     async def promote(self, memory: Memory) -> None:
         """What people know goes to their groups, which have members enough; a fact of its own for each."""
@@ -112,8 +112,8 @@ class World:
                     f"The gate service {len(self.marks)} runs Postgres 16.", agent_id=agent, user_id=user
                 )
                 self.observations[fact.id] = (agent, f"u:{user}")
-                await memory.consolidate(agent_id=agent, scope_id=fact.scope.id)
-                done = await memory.propagate(agent_id=agent, scope_id=fact.scope.id)
+                await memory.scopes.consolidate(agent_id=agent, scope_id=fact.scope.id)
+                done = await memory.scopes.propagate(agent_id=agent, scope_id=fact.scope.id)
                 for judged in done.propagated:
                     if judged.observation is not None:
                         self.promoted[judged.observation] = (agent, f"g:{judged.target}")
@@ -144,7 +144,7 @@ class World:
         for scope_id in self.random.sample(sorted(self.scope_ids), len(self.scope_ids) // 2):
             agent, owner = self.scope_ids[scope_id]
             if not owner.startswith("s:"):
-                await memory.consolidate(agent_id=agent, scope_id=scope_id)
+                await memory.scopes.consolidate(agent_id=agent, scope_id=f"s{scope_id}")
 
     async def move(self, memory: Memory) -> None:
         """Somebody leaves a group, or comes (back)."""
@@ -264,23 +264,23 @@ class Reader:
         self.compare("context", who, keys, self.world.visible(agent, user, session))
 
     async def scopes(self, agent: str, user: str, session: str | None, _: object) -> None:
-        found = await self.walled.scopes(agent_id=agent, user_id=user, session_id=session)
-        keys = {self.world.scope_ids[scope.ref.id] for scope in found}
+        found = await self.walled.scopes.list(agent_id=agent, user_id=user, session_id=session)
+        keys = {self.world.scope_ids[scope.ref.key] for scope in found}
         self.compare("scopes", (agent, user, session), keys, self.world.visible(agent, user, session))
 
     async def list(self, agent: str, user: str, *_: object) -> None:
-        found = await self.walled.list(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
+        found = await self.walled.observations.list(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
         keys = {self.world.observations[one.id] for one in found}
         self.compare("list", (agent, user), keys, self.world.visible(agent, user, None))
 
     async def messages(self, agent: str, user: str, _: str | None, unit: AsyncSession | None) -> None:
-        found = await self.walled.messages(agent_id=agent, user_id=user, limit=1000, session=unit)
+        found = await self.walled.conversations.messages(agent_id=agent, user_id=user, limit=1000, session=unit)
         keys = {(agent, one.session_id) for one in found}
         self.compare("messages", (agent, user), keys, self.world.talks(agent, user))
 
     async def history(self, agent: str, user: str, *_: object) -> None:
-        found = await self.walled.history(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
-        keys = {self.world.scope_ids[version.scope.id] for version in found}
+        found = await self.walled.scopes.history(agent_id=agent, user_id=user, limit=1000, as_of=self.now_and_then())
+        keys = {self.world.scope_ids[version.scope.key] for version in found}
         told = {self.world.marks[mark] for version in found for mark in MARK.findall(version.content)}
         visible = self.world.visible(agent, user, None)
         self.compare("history", (agent, user), keys | told, visible & self.consolidated)
@@ -291,7 +291,9 @@ class Reader:
         """Of this agent or another one, or what never was."""
         known = self.random.choice([*self.world.observations, "o999999-1", "o1-999"])
         try:
-            found = {self.world.observations[(await self.walled.get(known, agent_id=agent, user_id=user)).id]}
+            found = {
+                self.world.observations[(await self.walled.observations.get(known, agent_id=agent, user_id=user)).id]
+            }
         except NotFoundError:
             found = set()
         key = self.world.observations.get(known)
@@ -299,7 +301,7 @@ class Reader:
 
     async def promoted(self, agent: str, user: str, *_: object) -> None:
         """Whoever sees what was propagated doesn't see of whom it was."""
-        for known in await self.walled.list(agent_id=agent, user_id=user, limit=1000):
+        for known in await self.walled.observations.list(agent_id=agent, user_id=user, limit=1000):
             if known.id in self.world.promoted:
                 self.rows += 1
                 told = known.source

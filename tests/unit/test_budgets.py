@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.budgets import ORDER, added, over, plan
 from memory_sql.config import Settings
-from memory_sql.db.budgets import Amount, Stored
-from memory_sql.domain import Trimmed
+from memory_sql.db.queries.evictable import Amount, Stored
+from memory_sql.domain.results import Trimmed
+from memory_sql.lifecycle.eviction import ORDER, added, over, plan
 from tests.factories import MONDAY
 from tests.sizes import examples
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_sql.classification import CATEGORIES, classify, mask, masked_value
+from memory_sql.privacy.classify import CATEGORIES, classify, mask, masked_value
 from tests.sizes import examples
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory_sql.counters import Counters, words_fall_short
-from memory_sql.domain import Asked, RetrievalStats
+from memory_sql.domain.reading import Asked, RetrievalStats
 from memory_sql.errors import DatabaseError, MemorySQLError, ReadOnlyError
+from memory_sql.retrieval.counters import Counters, words_fall_short
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_sql.dates import Days, find_dates, merged, with_dates
+from memory_sql.languages.dates import Days, find_dates, merged, with_dates
 
 SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.config import BUDGET_KINDS, Settings
-from memory_sql.digest import (
+from memory_sql.context.digest import (
     FOUND,
     HEAD,
     LEAST_CHARACTERS,
@@ -25,9 +25,11 @@ from memory_sql.digest import (
     cut,
     in_order,
 )
-from memory_sql.domain import Candidate, Digest, Hit, Observation, ScopeRef, Source
+from memory_sql.domain.observations import Candidate, Observation, Source
+from memory_sql.domain.reading import Digest, Hit
+from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError
-from memory_sql.text import characters_of, count_tokens
+from memory_sql.languages.text import characters_of, count_tokens
 from tests.factories import MONDAY
 from tests.sizes import examples
 

@@ -4,7 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from memory_sql.domain import Message, aware, host_id, owner_key, parse_observation_id, storable_metadata
+from memory_sql.domain.ids import aware, host_id, owner_key, parse_observation_id
+from memory_sql.domain.messages import Message
+from memory_sql.domain.observations import storable_metadata
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
 
 LIMIT = 1000

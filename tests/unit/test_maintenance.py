@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from memory_sql.config import Settings, checked_for_agent
-from memory_sql.db.messages import Ended, Place
+from memory_sql.db.repositories.messages import Ended, Place
 from memory_sql.errors import ConfigurationError, InputError
-from memory_sql.maintenance import goes_on_after
+from memory_sql.lifecycle.retention import goes_on_after
 
 HERE, LAST = (1, "a"), (2, "b")
 

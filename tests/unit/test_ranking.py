@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.dates import Days
-from memory_sql.ranking import MAX_TERMS, Query, Weights, parse
+from memory_sql.domain.query import Query, Weights
+from memory_sql.languages.dates import Days
+from memory_sql.retrieval.query import MAX_TERMS, parse
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.text import clean, content_hash, count_tokens, normal_form, one_line, sentences
+from memory_sql.languages.text import clean, content_hash, count_tokens, normal_form, one_line, sentences
 
 
 def test_clean_leaves_good_text_alone() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from memory_sql.words import fold, search_extra, terms_of, words_in
+from memory_sql.languages.words import fold, search_extra, terms_of, words_in
 
 
 def forms_asked(query: str) -> set[str]:

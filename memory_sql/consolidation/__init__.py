@@ -1,0 +1,1 @@
+"""A scope's observations, consolidated into its text."""

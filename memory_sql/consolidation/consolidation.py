@@ -1,0 +1,253 @@
+"""Pending observations → the scope's text, a new immutable version that absorbs exactly what was read.
+
+`load` takes a lease and reads; `decide` asks the model and guards the old text; `apply` compares version, epoch and
+fence and writes two rows, however many observations there are, and one more for each that gave way to a newer one. What
+arrives meanwhile has a higher number and stays pending.
+
+One observation that no model makes anything of doesn't hold up the others. After an answer that can't be used the next
+attempt reads half of what that one read, until the batch that fails is a single observation (`scopes.suspects` says among
+how many of the first it is). That one is set aside after `max_errors` attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import accumulate
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.consolidation.answers import NumberedText
+from memory_sql.consolidation.guards import contradictions_among, harm_in, without_marks
+from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.db import Session
+from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.runs import RunKey, RunRepository
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.results import Usage
+from memory_sql.domain.scopes import Contradiction, PendingObservation
+from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
+from memory_sql.languages.text import count_words
+from memory_sql.llm import LanguageModel, ask
+from memory_sql.retry import Verdict, is_unusable, judge, pause
+
+ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    scope: ScopeState
+    run: RunKey
+    inputs: tuple[PendingObservation, ...]
+    reason: str
+    now: datetime
+
+    @property
+    def to_seq(self) -> int:
+        return max(self.scope.done_seq, self.inputs[-1].seq)
+
+    @property
+    def extra_seqs(self) -> list[int]:
+        """Inputs that an earlier version passed over."""
+        return [item.seq for item in self.inputs if item.seq <= self.scope.done_seq]
+
+    @property
+    def in_order(self) -> list[PendingObservation]:
+        """As the model is shown them; it knows them by their place, from 1."""
+        return sorted(self.inputs, key=lambda item: (item.observed_at, item.seq))
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    content: str
+    words: int
+    usage: Usage
+    prompt_version: str
+    contradictions: tuple[Contradiction, ...] = ()
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    version: int
+    superseded: int
+
+
+async def load(
+    session: Session, agent_id: str, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
+) -> tuple[ScopeState, Loaded | None]:
+    """The scope and what waits in it, leased; None when nothing does. Raises `BusyError`, `NotFoundError`."""
+    scopes = ScopeRepository(session)
+    scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
+    if scope is None:
+        if await scopes.exists(agent_key, scope_id):
+            raise BusyError("scope", f"s{scope_id}")
+        raise NotFoundError("scope", f"s{scope_id}")
+    return scope, await _load(session, agent_id, scope, settings, now, reason)
+
+
+async def load_claimed(
+    session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """What waits in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
+    if not locked or locked[0].fence != claimed.fence:
+        raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
+    return await _load(session, agent_id, locked[0], settings, now, reason)
+
+
+async def _load(
+    session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    settings = settings.of_agent(scope.agent_settings)
+    scopes, runs = ScopeRepository(session), RunRepository(session)
+    agent_key, scope_id = scope.agent_key, scope.scope_id
+    await runs.abandon(agent_key, now, scope_id=scope_id)
+    waiting = await scopes.pending(scope, _batch(scope, settings))
+    inputs = _fitting(waiting, settings.consolidation_batch_characters)
+    if not inputs or not scope.consolidate or not scope.is_active:
+        await scopes.release(scope)
+        await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
+        return None
+    await runs.check_budget(agent_id, agent_key, settings.daily_tokens, now)
+    target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
+    run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
+    return Loaded(scope, run, tuple(inputs), reason, now)
+
+
+def _batch(scope: ScopeState, settings: Settings) -> int:
+    """How many observations to read: half of those among which one is bad, so that it is found in log2 of them."""
+    return max(scope.suspects // 2, 1) if scope.suspects else settings.consolidation_batch
+
+
+def _fitting(pending: Sequence[PendingObservation], max_characters: int) -> list[PendingObservation]:
+    """From the front, as many as fit; at least one. The cut is by number, so that it is a range."""
+    total = accumulate(len(item.content) for item in pending)
+    return [item for item, characters in zip(pending, total, strict=True) if characters <= max_characters] or list(
+        pending[:1]
+    )
+
+
+def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
+    scope = loaded.scope
+    return ConsolidationTask(
+        kind=scope.kind,
+        whose=scope.display_name or scope.ref.owner_id,
+        current=scope.consolidation,
+        observations=tuple(
+            NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.in_order, 1)
+        ),
+        max_words=scope.max_words or settings.consolidation_max_words,
+        now=loaded.now,
+        guidance=scope.consolidation_prompt,
+    )
+
+
+async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
+    """The new text; raises `GuardError` for one that would do harm. One that is too long is asked for once more."""
+    asked = task(loaded, settings)
+    request = asked.request(settings.slow_model)
+    answer = await ask(llm, request)
+    text, usage = without_marks(answer.value.text, request.boundary), answer.usage
+    if count_words(text) > asked.max_words:
+        request = asked.request(settings.slow_model, too_long=count_words(text))
+        answer = await ask(llm, request)
+        text, usage = without_marks(answer.value.text, request.boundary), usage + answer.usage
+    problem = harm_in(text, asked.current, asked.max_words, settings.consolidation_min_ratio)
+    if problem is not None:
+        error = GuardError(problem, raw=answer.raw)
+        error.usage = usage
+        raise error
+    named, current = answer.value.contradictions, loaded.scope.consolidation
+    contradictions, refused = contradictions_among(named, loaded.in_order, current)
+    return Decided(text, count_words(text), usage, request.prompt_version, contradictions, dict(refused))
+
+
+async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
+    """Writes the version; raises `StaleError` when the scope has moved on."""
+    versions, scope = ConsolidationRepository(session), loaded.scope
+    version = await versions.commit_version(
+        scope,
+        content=decided.content,
+        words=decided.words,
+        to_seq=loaded.to_seq,
+        extra_seqs=loaded.extra_seqs,
+        contradictions=decided.contradictions,
+        suspects=max(scope.suspects - len(loaded.inputs), 0),
+        model=decided.usage.model,
+        prompt_version=decided.prompt_version,
+        reason=loaded.reason,
+        run_id=loaded.run.run_id,
+        now=now,
+        propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
+    )
+    if version is None:
+        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
+    await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
+    superseded = await StateRepository(session).supersede(
+        scope,
+        {item.older: item.newer for item in decided.contradictions if item.older is not None},
+        now,
+        run_id=loaded.run.run_id,
+        version=version,
+    )
+    threshold = settings.consolidation_threshold
+    await ScopeRepository(session).refresh_due(scope.agent_key, [scope.scope_id], threshold, now)
+    runs = RunRepository(session)
+    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
+    await runs.succeed(loaded.run, now, observations=len(loaded.inputs), refused=decided.refused)
+    return Applied(version, len(superseded))
+
+
+async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
+    """Records why, gives the lease back and says when to try again; the old text stays.
+
+    Where the answer was at fault the next attempt reads less; a single observation is given up in the end.
+    """
+    scopes, scope, verdict = ScopeRepository(session), loaded.scope, _verdict(loaded, error, settings, now)
+    changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
+    if is_unusable(error):
+        changes["suspects"] = len(loaded.inputs)
+    if verdict.gives_up:
+        changes |= {"errors": 0, "suspects": 0}
+    elif verdict.retry_at is not None:
+        changes["due_at"] = verdict.retry_at
+    ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
+    set_aside = await _set_aside(session, loaded, now) if ours and verdict.gives_up else None
+    if ours:
+        await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
+
+
+def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:
+    """Errors are counted over attempts at the same single observation: a batch isn't given up but cut."""
+    scope, size = loaded.scope, len(loaded.inputs)
+    before = scope.errors if scope.suspects == size else 0
+    verdict = judge(error, scope.failures, before, settings, now, counts=loaded.reason not in ASKED)
+    if verdict.gives_up and size > 1:
+        return replace(verdict, gives_up=False, retry_at=now + pause(0, settings))
+    return verdict
+
+
+async def _set_aside(session: Session, loaded: Loaded, now: datetime) -> int | None:
+    """The only observation of the batch; None where it isn't active any more."""
+    await ScopeRepository(session).raise_epochs(loaded.scope.agent_key, [loaded.scope.scope_id])
+    only = [item.seq for item in loaded.inputs]
+    return next(
+        iter(await StateRepository(session).quarantine(loaded.scope, only, now, run_id=loaded.run.run_id)), None
+    )
+
+
+async def give_back(
+    session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime
+) -> None:
+    """The lease of a scope that couldn't even be loaded, and when to try again."""
+    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
+    changes: dict[str, Any] = {"failures": verdict.failures}
+    if verdict.retry_at is not None:
+        changes["due_at"] = verdict.retry_at
+    scopes = ScopeRepository(session)
+    if await scopes.release(claimed, **changes):
+        await scopes.refresh_due(claimed.agent_key, [claimed.scope_id], settings.consolidation_threshold, now)

@@ -1,0 +1,313 @@
+"""Scopes, what is pending in them and what was retrieved → the XML in the agent's prompt. Pure.
+
+What changes seldom comes first, so that prompt caches hold: the texts, in an order that the host can choose, the user's
+last; then everything that carries an age or depends on the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from memory_sql.config import ContextFormat, ContextKind, Settings
+from memory_sql.context.fitting import Fitted, fit
+from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
+from memory_sql.domain.scopes import PendingObservation, ScopeText
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, shortened
+
+ELEMENTS = {
+    "collective": ("CollectiveMemory", None),
+    "agent": ("AgentMemory", None),
+    "guideline": ("Guidelines", None),
+    "group": ("GroupMemory", "group"),
+    "individual": ("UserMemory", "user"),
+    "entity": ("EntityMemory", "entity"),
+    "session": ("SessionMemory", "session"),
+}
+# From how many seconds on an age is told in which unit, and that unit's length.
+_AGES = (
+    (31_557_600, "year", 31_557_600),
+    (2_629_800, "month", 2_629_800),
+    (2 * 604_800, "week", 604_800),
+    (86_400, "day", 86_400),
+    (3600, "hour", 3600),
+    (60, "minute", 60),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a context is to look: the kinds of scopes that it shows, in their order, its layout and limits."""
+
+    order: tuple[ContextKind, ...]
+    layout: ContextFormat
+    max_tokens: int | None
+    message_max_characters: int
+
+    @classmethod
+    def of(cls, settings: Settings, layout: ContextFormat | None = None, max_tokens: int | None = None) -> Self:
+        """As the settings say, but for what is given."""
+        return cls(
+            tuple(settings.context_order),
+            layout or settings.context_format,
+            settings.context_max_tokens if max_tokens is None else max_tokens,
+            settings.context_message_max_characters,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The static layer as a context shows it, in its order.
+
+    For rules that ask what the prompt holds anyway: its words, and the names that its scopes know, of speakers and owners,
+    each once.
+    """
+
+    scopes: Sequence[ScopeText]
+    style: Style
+    words: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scopes: Iterable[ScopeText], style: Style) -> Self:
+        chosen, words, names = shown(scopes, style), list[str](), dict[str, None]()
+        for scope in chosen:
+            words += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
+            names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
+        return cls(chosen, style, "\n".join(words), tuple(names))
+
+
+def static_of(
+    scopes: Iterable[ScopeText], settings: Settings, layout: ContextFormat | None, max_tokens: int | None
+) -> Static:
+    """As the settings say, but for what is given."""
+    return Static.of(scopes, Style.of(settings, layout, max_tokens))
+
+
+def age(then: datetime, now: datetime) -> str:
+    """`just now`, `5 minutes ago`, `2 hours ago`, `3 days ago` … (R075); the future is `just now`."""
+    seconds = (now - then).total_seconds()
+    for least, unit, length in _AGES:
+        if seconds >= least:
+            count = int(seconds // length)
+            return f"{count} {unit} ago" if count == 1 else f"{count} {unit}s ago"
+    return "just now"
+
+
+def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
+    """The scopes of the kinds that the context shows, in its order; of a user's those with a name first."""
+    places = {kind: place for place, kind in enumerate(style.order)}
+    chosen = [scope for scope in scopes if scope.ref.kind in places]
+    return sorted(
+        chosen,
+        key=lambda scope: (
+            places[scope.ref.kind],
+            scope.ref.kind == "individual" and not scope.ref.name,
+            scope.ref.owner_id or "",
+            scope.ref.name or "",
+            scope.ref.key,
+        ),
+    )
+
+
+def render(
+    static: Static,
+    hits: Sequence[Hit],
+    now: datetime,
+    *,
+    reason: str | None = None,
+    messages: Sequence[MessageHit] = (),
+    session_id: str | None = None,
+) -> Context:
+    """The whole context. `hits` and `messages` come best first; of `messages` those of `session_id` are left out.
+
+    So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
+    """
+    style = static.style
+    layout = LAYOUTS[style.layout]
+    blocks = list(_blocks(static.scopes, hits, messages, session_id, now, style))
+    fitted = Fitted(blocks)
+    if style.max_tokens is not None:
+        fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
+    written = layout.write(fitted.blocks, incomplete=fitted.incomplete)
+    return Context(
+        xml=written.xml,
+        parts=written.parts,
+        tokens=written.tokens,
+        fired=reason is not None,
+        reason=reason,
+        stable_characters=written.stable,
+        truncated=fitted.truncated,
+    )
+
+
+def title_of(scope: ScopeText) -> str:
+    """How the prompt calls the scope's owner."""
+    return scope.display_name or scope.ref.owner_id or ""
+
+
+# What it is made of, in the order in which it stands
+
+
+def _blocks(
+    scopes: Sequence[ScopeText],
+    hits: Sequence[Hit],
+    messages: Sequence[MessageHit],
+    session_id: str | None,
+    now: datetime,
+    style: Style,
+) -> Iterator[Block]:
+    own = _own(scopes)
+    for scope in scopes:
+        yield from _text(scope, own=scope is own)
+    pending = [_pending(scope, now, style, own=scope is own) for scope in scopes if scope.pending]
+    yield from sorted(pending, key=lambda block: not block.own)
+    yield from (block for scope in scopes for block in _disputed(scope, now))
+    if not hits and not messages:
+        return
+    seen = {line.id for block in pending for line in block.lines}
+    found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
+    yield from _retrieved(found, now)
+    seen |= {hit.observation.id for hit in found}
+    said = [m for m in messages if m.message.session_id != session_id and not seen.intersection(m.observations)]
+    yield from _messages(said, now, style.message_max_characters)
+
+
+def _own(scopes: Sequence[ScopeText]) -> ScopeText | None:
+    """The user's main scope, if no text stands behind it: then what is pending there ends its element (R075)."""
+    behind = [scope for scope in scopes if scope.ref.kind == "individual" or scope.consolidation]
+    return behind[-1] if behind and behind[-1].ref.kind == "individual" else None
+
+
+def _text(scope: ScopeText, *, own: bool) -> Iterator[Block]:
+    text = (scope.consolidation or "").strip()
+    xml = escape(text)
+    if xml.strip():
+        element, attributes = _element(scope)
+        yield Block(
+            "text", element, attributes, scope.ref, scope.version, text=text, xml=xml, own=own, title=_called(scope)
+        )
+
+
+def _pending(scope: ScopeText, now: datetime, style: Style, *, own: bool) -> Block:
+    element, attributes = _element(scope)
+    heading = ""
+    told: Callable[[datetime, datetime], str] = age
+    if style.layout == "legacy":
+        heading, told = _in_legacy(scope)
+    elif not own:
+        element, attributes = "RecentObservations", _apart(scope)
+    return Block(
+        "pending",
+        element,
+        attributes,
+        scope.ref,
+        lines=_lines(scope, scope.pending, told, now),
+        times=tuple([item.observed_at for item in scope.pending]),
+        own=own,
+        title=_called(scope),
+        heading=heading,
+    )
+
+
+def _disputed(scope: ScopeText, now: datetime) -> Iterator[Block]:
+    """What somebody says isn't so and the scope's text may state; what is pending is marked where it stands."""
+    told = [item for item in scope.disputed if item not in scope.pending]
+    if told and scope.consolidation:
+        lines = [
+            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({age(item.observed_at, now)})")
+            for item, text in zip(told, escape_lines([item.content for item in told]), strict=True)
+        ]
+        times = tuple(item.observed_at for item in told)
+        yield Block("disputed", "DisputedObservations", _apart(scope), scope.ref, lines=tuple(lines), times=times)
+
+
+def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
+    if hits:
+        found = [hit.observation for hit in hits]
+        lines = [
+            ContextLine(o.id, f"- {text}{_note(age(o.observed_at, now), disputed=o.verification == 'disputed')}")
+            for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
+        ]
+        times = tuple(o.observed_at for o in found)
+        yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times)
+
+
+def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Iterator[Block]:
+    if hits:
+        said = [hit.message for hit in hits]
+        texts = escape_lines(
+            [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
+        )
+        lines = [
+            ContextLine(m.id, f"- {text} ({age(m.said_at, now)})", m.session_id)
+            for m, text in zip(said, texts, strict=True)
+        ]
+        yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=tuple(m.said_at for m in said))
+
+
+# Attributes and lines
+
+
+def _element(scope: ScopeText) -> tuple[str, Attributes]:
+    """Its name and attributes."""
+    element, owner = ELEMENTS[scope.ref.kind]
+    return element, (((owner, title_of(scope)),) if owner else ()) + _named(scope)
+
+
+def _named(scope: ScopeText) -> Attributes:
+    return (("name", scope.ref.name),) if scope.ref.name else ()
+
+
+def _apart(scope: ScopeText) -> Attributes:
+    """Whose it is, of what stands outside of the scope's element."""
+    owner = ((scope.ref.kind, title_of(scope)),) if scope.ref.owner_id else ()
+    return (("scope", scope.ref.kind), *owner, *_named(scope))
+
+
+def _called(scope: ScopeText) -> str:
+    """What the legacy layout calls a shard, or a user."""
+    if scope.ref.kind == "individual":
+        return ": ".join(filter(None, (title_of(scope), scope.ref.name)))
+    return scope.ref.name or title_of(scope) or scope.ref.kind
+
+
+def _in_legacy(scope: ScopeText) -> tuple[str, Callable[[datetime, datetime], str]]:
+    """The heading of what is pending, and how its age is told.
+
+    Without a text it is all that the shard holds: its facts; with one it waits to be taken into that: suggestions.
+    """
+    if scope.ref.kind == "session":
+        return "", _untold
+    if scope.ref.kind == "individual":
+        return "Recent user directives", _days
+    return ("Recent shard suggestions", _untold) if scope.consolidation else ("Shard facts", _days)
+
+
+def _days(then: datetime, now: datetime) -> str:
+    return f"age: {max(0, (now - then).days)} days ago"
+
+
+def _untold(_then: datetime, _now: datetime) -> str:
+    return ""
+
+
+def _lines(
+    scope: ScopeText, items: Sequence[PendingObservation], told: Callable[[datetime, datetime], str], now: datetime
+) -> tuple[ContextLine, ...]:
+    disputed = {item.seq for item in scope.disputed}
+    scope_id, lines = scope.ref.key, []
+    for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
+        note = _note(told(item.observed_at, now), disputed=item.seq in disputed)
+        lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
+    return tuple(lines)
+
+
+def _note(told: str, *, disputed: bool) -> str:
+    if disputed:
+        return f" ({told}, disputed)" if told else " (disputed)"
+    return f" ({told})" if told else ""

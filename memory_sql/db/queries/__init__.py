@@ -1,0 +1,1 @@
+"""Reads that span aggregates, one statement each."""

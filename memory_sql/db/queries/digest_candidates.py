@@ -1,0 +1,215 @@
+"""What a digest is made of: an agent's settings, the observations that it begins with, and what a search finds.
+
+Two statements: `begin` needs nothing but the principal; `find` goes together with the search, where the settings are known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    false,
+    func,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from memory_sql.config import DIGEST_SETTINGS, Settings
+from memory_sql.db.engine import Reader
+from memory_sql.db.models import ObservationRow, ScopeRow
+from memory_sql.db.queries.search import MATCHES, Sought, found_in, given, search
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
+from memory_sql.db.repositories.scopes import scope_ref
+from memory_sql.domain.observations import Candidate
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import Hit, MessageHit
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Who asks for a digest, by which settings: the process's, and those that this call replaces.
+
+    `defaults` are the former as `defaults_of` writes them; `searched`: it looks for words as well.
+    """
+
+    principal: Mapping[str, Any]
+    settings: Settings
+    defaults: str
+    asked: Mapping[str, Any]
+    searched: bool
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            **self.principal,
+            "defaults": self.defaults,
+            "asked": json.dumps(dict(self.asked)),
+            "searched": self.searched,
+        }
+
+    def of_agent(self, own: Mapping[str, Any]) -> Settings:
+        """The settings that count: of the call, else of the agent, else of the process."""
+        return self.settings.of_agent({**own, **self.asked})
+
+
+def defaults_of(settings: Settings) -> str:
+    """What a digest is made by, as JSON; once for a process, since writing it takes as long as a quick statement."""
+    return settings.model_dump_json(include=set(DIGEST_SETTINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a turn's memory is made of, beside the static layer; each list as its source orders it."""
+
+    candidates: list[Candidate]
+    hits: list[Hit]
+    messages: list[MessageHit]
+
+
+_COLUMNS = (
+    "scope_id",
+    "seq",
+    "scope_kind",
+    "owner",
+    "name",
+    "content",
+    "observed_at",
+    "source_kind",
+    "session_id",
+    "message_ids",
+    "kind",
+    "confidence",
+    "importance",
+    "sensitivity",
+    "verification",
+    "status",
+    "fact_key",
+    "tags",
+)
+_agent = bindparam("agent_id", type_=Text)
+_own = func.memory.agent_settings(_agent).table_valued(column("own", JSONB), name="of_agent").render_derived()
+_candidates = func.memory.digest_candidates(
+    _agent,
+    *(bindparam(name, type_=Text) for name in ("user_id", "session_id")),
+    cast(bindparam("defaults", type_=Text), JSONB),
+    cast(bindparam("asked", type_=Text), JSONB),
+    bindparam("searched", type_=Boolean),
+).table_valued(*_COLUMNS, name="candidates")
+_named = [item.label(f"c_{item.name}") for item in _candidates.c]
+_OWN = select(_own.c.own)
+_BEGIN = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
+"""A row for each candidate; one of the settings alone where there is none."""
+_CANDIDATES = select(*_named).select_from(_candidates)
+_FIND = select(*MATCHES.c, *_named).select_from(MATCHES.join(_candidates, false(), full=True))
+"""A row for each match, as `search` has it, then one for each candidate."""
+
+_pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
+_place = func.array_position(_pins["keys"], ObservationRow.fact_key)
+_unpinned = and_(func.cardinality(_pins["keys"]) == 0, func.cardinality(_pins["tags"]) == 0)
+_PAST = (
+    PAST_OBSERVATION.where(
+        PAST_STATUS == "active",
+        ScopeRow.is_active,
+        or_(
+            _place.is_not(None),
+            ObservationRow.tags.op("&&")(_pins["tags"]),
+            and_(_unpinned, ~bindparam("searched", type_=Boolean)),
+        ),
+        or_(
+            _place.is_not(None),
+            and_(ObservationRow.sensitivity == func.any(_pins["shown"]), VERIFICATION != "disputed"),
+        ),
+    )
+    .order_by(
+        _place,
+        case((_unpinned, ObservationRow.importance)).desc().nulls_last(),
+        ObservationRow.observed_at.desc(),
+        ObservationRow.scope_id,
+        ObservationRow.seq,
+    )
+    .limit(bindparam("most", type_=BigInteger))
+)
+
+
+async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple[Settings, list[Candidate]]:
+    """The settings that count and what a digest begins with: one statement, of a past moment up to two."""
+    if as_of is None:
+        rows = list(await reader.execute(_BEGIN, wanted.parameters))
+        return wanted.of_agent(rows[0].own), _candidates_of(rows)
+    (row,) = await reader.execute(_OWN, wanted.parameters)
+    settings = wanted.of_agent(row.own)
+    return settings, await _past_candidates(reader, wanted, settings, as_of)
+
+
+async def find(
+    reader: Reader, wanted: Wanted, settings: Settings, query: Query, sought: Sought, weights: Weights
+) -> Found:
+    """What a digest begins with and what the query finds: one statement, as of a past moment up to two.
+
+    `settings` are those that count. Nothing is searched where `sought` wants none or the query asks for nothing.
+    """
+    searches = bool(query) and max(sought.observations, sought.messages) > 0
+    if sought.as_of is not None:
+        candidates = await _past_candidates(reader, wanted, settings, sought.as_of)
+        return Found(
+            candidates, *(await search(reader, wanted.principal, query, sought, weights) if searches else ([], []))
+        )
+    if not searches:
+        return Found(_candidates_of(await reader.execute(_CANDIDATES, wanted.parameters)), [], [])
+    rows = list(await reader.execute(_FIND, {**given(wanted.principal, query, sought, weights), **wanted.parameters}))
+    return Found(_candidates_of(rows), *found_in([row for row in rows if row.arm is not None], query))
+
+
+async def _past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
+    if settings.assembly == "eden" or not settings.digest_enabled:
+        return []
+    past = {**wanted.principal, **_past(settings), "searched": wanted.searched, "as_of": as_of}
+    return [Candidate.of(to_observation(row)) for row in await reader.execute(_PAST, past)]
+
+
+def _past(settings: Settings) -> dict[str, Any]:
+    return {
+        "keys": list(settings.digest_fact_keys),
+        "tags": list(settings.digest_tags),
+        "shown": list(settings.digest_sensitivities),
+        "most": 2 * settings.digest_items,
+    }
+
+
+def _candidates_of(rows: Iterable[Any]) -> list[Candidate]:
+    return [
+        Candidate(
+            scope=scope_ref(row.c_scope_id, row.c_scope_kind, row.c_owner, row.c_name),
+            seq=row.c_seq,
+            content=row.c_content,
+            observed_at=row.c_observed_at,
+            source_kind=row.c_source_kind,
+            session_id=row.c_session_id,
+            message_ids=tuple(row.c_message_ids),
+            kind=row.c_kind,
+            confidence=row.c_confidence,
+            importance=row.c_importance,
+            sensitivity=row.c_sensitivity,
+            verification=row.c_verification,
+            status=row.c_status,
+            fact_key=row.c_fact_key,
+            tags=tuple(row.c_tags),
+        )
+        for row in rows
+        if row.c_scope_id is not None
+    ]

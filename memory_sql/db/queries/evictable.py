@@ -1,0 +1,119 @@
+"""How much there is of each kind in each scope, and what of it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, case, cast, exists, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.observations import STATUS, VERIFICATION
+from memory_sql.domain.observations import budget_kind
+
+_o, _t, _s, _h = ObservationRow, ObservationStateRow, ScopeRow, HoldRow
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Of the active observations of a scope: how many there are of a kind, and of how many characters."""
+
+    scope_id: int
+    kind: str
+    items: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An active observation, without its text. `is_protected`: it stays, whatever the budget."""
+
+    seq: int
+    kind: str
+    fact_key: str | None
+    characters: int
+    confidence: float | None
+    observed_at: datetime
+    sensitivity: str
+    is_protected: bool
+
+
+class BudgetRepository:
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def amounts(self) -> list[Amount]:
+        """In the order of the scopes; one for each of a scope's kinds, those with and without a key apart."""
+        has_key = _o.fact_key.is_not(None)
+        found = await self._session.execute(
+            select(
+                _o.scope_id,
+                _o.kind,
+                has_key.label("has_key"),
+                func.count().label("items"),
+                func.sum(func.length(_o.content)).label("characters"),
+            )
+            .outerjoin(_t, _is_state())
+            .where(self._counts())
+            .group_by(_o.scope_id, _o.kind, has_key)
+            .order_by(_o.scope_id, _o.kind, has_key)
+        )
+        return [
+            Amount(row.scope_id, budget_kind(row.kind, has_key=row.has_key), row.items, row.characters) for row in found
+        ]
+
+    async def stored(self, scope_id: int, keys: Sequence[str], tags: Sequence[str]) -> list[Stored]:
+        """By number. Protected is what has one of these keys or tags, is disputed, or is held."""
+        is_protected = or_(
+            func.coalesce(_o.fact_key == func.any(cast(list(keys), ARRAY(Text))), False),
+            _o.tags.op("&&")(cast(list(tags), ARRAY(Text))),
+            VERIFICATION == "disputed",
+            _is_held(),
+        )
+        found = await self._session.execute(
+            select(
+                _o.seq,
+                _o.kind,
+                _o.fact_key,
+                func.length(_o.content).label("characters"),
+                _o.confidence,
+                _o.observed_at,
+                _o.sensitivity,
+                is_protected.label("is_protected"),
+            )
+            .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
+            .outerjoin(_t, _is_state())
+            .where(self._counts(), _o.scope_id == scope_id)
+            .order_by(_o.seq)
+        )
+        return [
+            Stored(**{**row, "kind": budget_kind(row["kind"], has_key=row["fact_key"] is not None)})
+            for row in found.mappings()
+        ]
+
+    def _counts(self) -> ColumnElement[bool]:
+        """A buffer (its lane) has a length of its own."""
+        return and_(_o.agent_key == self._agent_key, _o.lane == "absorb", STATUS == "active")
+
+
+def _is_state() -> ColumnElement[bool]:
+    return and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq)
+
+
+def _is_held() -> Any:
+    """By an open hold on it, its group, its session, or on a user whose it is or who said it, by any of their ids."""
+    ids = user_ids(_h.agent_key, _h.target)
+    theirs = or_(_s.owner == "u:" + ids.c.user_id, ids.c.user_id == func.any(_o.related_users))
+    of_user = exists(select(ids.c.user_id).where(theirs).correlate(_h, _o, _s))
+    covers = case(
+        (_h.kind == "observation", _h.target == func.format("o%s-%s", _o.scope_id, _o.seq)),
+        (_h.kind == "group", _s.owner == "g:" + _h.target),
+        (_h.kind == "session", func.coalesce(_o.session_id == _h.target, False)),
+        else_=of_user,
+    )
+    return exists(select(_h.hold_id).where(_h.agent_key == _o.agent_key, _h.released_at.is_(None), covers))

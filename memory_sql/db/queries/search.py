@@ -1,0 +1,152 @@
+"""What a query finds, in the observations and the messages that a principal may see: one statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ClauseElement, Executable, Select, bindparam, cast, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Text
+
+from memory_sql.db.engine import Reader
+from memory_sql.db.repositories.observations import OBSERVATION, to_observation
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import Explanation, Hit, MessageHit
+
+# What memory.search returns: the columns of an observation as they are read everywhere, then its own.
+COLUMNS = (
+    *(column(item.name, item.type) for item in OBSERVATION.selected_columns),
+    column("arm", Text),
+    column("score", Double),
+    column("explanation", JSONB),
+    column("number", BigInteger),
+    column("role", Text),
+    column("user_id", Text),
+    column("observations", ARRAY(Text)),
+)
+MATCHES = func.memory.search(
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    cast(bindparam("query", type_=Text), JSONB),
+    bindparam("limit", type_=BigInteger),
+    bindparam("messages", type_=BigInteger),
+    bindparam("days", type_=Double),
+    bindparam("now", type_=DateTime(timezone=True)),
+    bindparam("as_of", type_=DateTime(timezone=True)),
+    bindparam("explain", type_=Boolean),
+    bindparam("vector", type_=ARRAY(REAL)),
+    bindparam("model", type_=Text),
+).table_valued(*COLUMNS, name="matches")
+_SEARCH = select(MATCHES)
+
+
+class _Explain(Executable, ClauseElement):
+    inherit_cache = False
+
+    def __init__(self, statement: Select[Any]) -> None:
+        self.statement = statement
+
+
+@compiles(_Explain)
+def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:
+    return f"EXPLAIN (ANALYZE, BUFFERS) {compiler.process(element.statement, **options)}"
+
+
+_PLAN = _Explain(_SEARCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a search is to bring: at most so many observations and messages (0: none of that arm), as of when.
+
+    `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever. `vector`: the query's,
+    by the embedding model `model`; None: words alone count. `fusion`: as `Query.to_json` takes it.
+    """
+
+    now: datetime
+    observations: int
+    messages: int = 0
+    days: float | None = None
+    as_of: datetime | None = None
+    explain: bool = False
+    vector: Sequence[float] | None = None
+    model: str | None = None
+    fusion: str = "score"
+
+
+async def search(
+    reader: Reader, principal: Mapping[str, Any], query: Query, sought: Sought, weights: Weights | None = None
+) -> tuple[list[Hit], list[MessageHit]]:
+    """Each arm best first, equal ones newest first, then by id."""
+    if not query:
+        return [], []
+    return found_in(await reader.execute(_SEARCH, given(principal, query, sought, weights)), query)
+
+
+def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[MessageHit]]:
+    """The arms apart, each in its order."""
+    hits: list[Hit] = []
+    messages: list[MessageHit] = []
+    for row in rows:
+        if row.arm == "observation":
+            hits.append(Hit(observation=to_observation(row), score=row.score, explanation=_explained(row, query)))
+        else:
+            messages.append(_message_hit(row, query))
+    return hits, messages
+
+
+async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query: Query, sought: Sought) -> list[str]:
+    """How the database goes about it, line by line; the statement is run for it. What goes on in functions isn't told."""
+    if not query:
+        return []
+    return list(await session.scalars(_PLAN, given(principal, query, sought)))
+
+
+def given(principal: Mapping[str, Any], query: Query, sought: Sought, weights: Weights | None = None) -> dict[str, Any]:
+    return {
+        **principal,
+        "query": query.to_json(weights or Weights(), sought.fusion),
+        "limit": sought.observations,
+        "messages": sought.messages,
+        "days": sought.days,
+        "now": sought.now,
+        "as_of": sought.as_of,
+        "explain": sought.explain,
+        "vector": sought.vector,
+        "model": sought.model,
+    }
+
+
+def _message_hit(row: Any, query: Query) -> MessageHit:
+    message = RetainedMessage(
+        session_id=row.session_id,
+        id=row.message_ids[0],
+        number=row.number,
+        role=row.role,
+        speaker=row.speaker,
+        user_id=row.user_id,
+        content=row.content,
+        said_at=row.observed_at,
+    )
+    return MessageHit(
+        message=message, score=row.score, observations=tuple(row.observations), explanation=_explained(row, query)
+    )
+
+
+def _explained(row: Any, query: Query) -> Explanation | None:
+    if row.explanation is None:
+        return None
+    told = row.explanation if isinstance(row.explanation, dict) else json.loads(row.explanation)
+    mask = told["mask"] or 0
+    return Explanation(
+        admitted=told["admitted"],
+        parts={name: value for name, value in told["parts"].items() if value},
+        matched=tuple(term.text for number, term in enumerate(query.terms) if mask >> number & 1),
+    )

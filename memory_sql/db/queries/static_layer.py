@@ -1,0 +1,58 @@
+"""What the static layer of a context is made of, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import BigInteger, DateTime, Text
+
+from memory_sql.db.engine import Reader
+from memory_sql.db.repositories.scopes import scope_texts
+from memory_sql.domain.scopes import StaticLayer
+
+_WHOSE = (
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    bindparam("pending_max", type_=BigInteger),
+)
+COLUMNS = (
+    "scope_id",
+    "kind",
+    "owner",
+    "name",
+    "display_name",
+    "consolidation",
+    "version",
+    "pending_seqs",
+    "pending_contents",
+    "pending_times",
+    "disputed_seqs",
+    "disputed_contents",
+    "disputed_times",
+    "speakers",
+)
+_layer = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")
+_STATIC_LAYER = select(_layer)
+_moment = bindparam("as_of", type_=DateTime(timezone=True))
+_layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
+    *COLUMNS, column("settings", JSONB), name="layer"
+)
+_STATIC_LAYER_AT = select(_layer_at)
+
+
+async def static_layer(
+    reader: Reader, principal: Mapping[str, Any], pending_max: int, as_of: datetime | None = None
+) -> StaticLayer:
+    """The visible scopes with the agent's own settings; the scopes as they were at a past moment, if one is given.
+
+    Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says.
+    """
+    given = {**principal, "pending_max": pending_max}
+    if as_of is None:
+        found = list(await reader.execute(_STATIC_LAYER, given))
+    else:
+        found = list(await reader.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of}))
+    return StaticLayer(scope_texts(found), (found[0].settings or {}) if found else {})

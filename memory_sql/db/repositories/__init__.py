@@ -1,0 +1,1 @@
+"""One repository for each aggregate, written under its row lock."""

@@ -1,0 +1,103 @@
+"""Agents, and what there is of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Text,
+    cast,
+    func,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import (
+    LANGUAGES,
+    AgentRow,
+)
+from memory_sql.domain.results import AgentSummary
+from memory_sql.errors import InputError
+
+
+async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
+    return await session.scalar(select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`settings` are those that it has of its own."""
+
+    key: int
+    settings: dict[str, Any]
+
+
+async def find_agent(session: AsyncSession, agent_id: str) -> Agent | None:
+    found = await session.execute(select(AgentRow.agent_key, AgentRow.settings).where(AgentRow.agent_id == agent_id))
+    row = found.one_or_none()
+    return None if row is None else Agent(*row)
+
+
+async def list_agents(session: AsyncSession) -> list[AgentSummary]:
+    """In the order of their ids."""
+    rows = await session.execute(select(AgentRow).order_by(AgentRow.agent_id))
+    return [AgentSummary(id=row.agent_id, created_at=row.created_at, settings=row.settings) for row in rows.scalars()]
+
+
+async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> Agent:
+    agent = await find_agent(session, agent_id)
+    if agent is None:
+        await session.execute(upsert(AgentRow).values(agent_id=agent_id, created_at=now).on_conflict_do_nothing())
+        agent = await find_agent(session, agent_id)
+    assert agent is not None  # agents are never deleted between two statements of one transaction
+    return agent
+
+
+async def share_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody is taken for somebody else; others may share it."""
+    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
+
+
+async def lock_agent(session: AsyncSession, agent_key: int) -> None:
+    """Changes of who is who wait for one another until the transaction ends; nothing else waits.
+
+    By an update, not a lock alone: it also refuses whoever reads an older snapshot than the change before.
+    """
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=AgentRow.settings))
+
+
+async def next_by_budget(
+    session: AsyncSession, agent_id: str | None, retention: str, after: int
+) -> tuple[str, Agent] | None:
+    """The first agent behind that key, of one or of all, whose retention is by budget; where it says nothing, `retention`."""
+    own = func.coalesce(AgentRow.settings["retention"].astext, retention)
+    found = await session.execute(
+        select(AgentRow.agent_id, AgentRow.agent_key, AgentRow.settings)
+        .where(
+            AgentRow.agent_key > after,
+            own == "budget",
+            true() if agent_id is None else AgentRow.agent_id == agent_id,
+        )
+        .order_by(AgentRow.agent_key)
+        .limit(1)
+    )
+    row = found.one_or_none()
+    return None if row is None else (row.agent_id, Agent(row.agent_key, row.settings))
+
+
+async def change_settings(
+    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
+) -> None:
+    """Raises `InputError` for a language that no supported Postgres can search in."""
+    if given.get("language", LANGUAGES[0]) not in LANGUAGES:
+        raise InputError(f"settings: language: must be one of {', '.join(LANGUAGES)}")
+    changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))

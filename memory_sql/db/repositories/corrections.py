@@ -1,0 +1,217 @@
+"""What may change about an observation: its status, who vouches for it, how private it is. Every change is an event."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, exists, insert, literal, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow
+from memory_sql.db.repositories.events import record_all
+from memory_sql.db.repositories.observations import STATUS, ObservationKey
+from memory_sql.domain.ids import observation_id
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Who made a change and why, as the ledger says it; no actor: a rule of ours."""
+
+    actor: str | None
+    reason: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The status of an observation, and what has taken its place."""
+
+    key: ObservationKey
+    status: str
+    superseded_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of one observation's status. `why` is the operation; `more` are ids that its event keeps."""
+
+    before: Standing
+    status: str
+    why: str
+    superseded_by: int | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        scope_id, _ = self.before.key
+        by = {} if self.superseded_by is None else {"by": observation_id(scope_id, self.superseded_by)}
+        return {"from": self.before.status, "to": self.status, "why": self.why, **by, **self.more}
+
+
+class CorrectionRepository:
+    """The caller has locked the scopes of what it changes."""
+
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def record(self, kind: str, key: ObservationKey, detail: dict[str, Any], entry: Cause) -> None:
+        await self._record([(kind, key, detail)], entry)
+
+    async def _record(self, events: Iterable[tuple[str, ObservationKey, dict[str, Any]]], entry: Cause) -> None:
+        rows = [
+            {
+                "agent_key": self._agent_key,
+                "kind": kind,
+                "scope_id": scope_id,
+                "seq": seq,
+                "detail": detail,
+                "actor": entry.actor,
+                "reason": entry.reason,
+                "created_at": entry.at,
+            }
+            for kind, (scope_id, seq), detail in events
+        ]
+        await record_all(self._session, rows)
+
+    async def change(self, changes: Sequence[Change], entry: Cause) -> None:
+        """Sets the statuses and writes them down; `repend` is the apply's alone (rule 3)."""
+        if not changes:
+            return
+        rows = [
+            {
+                **self._key_columns(change.before.key),
+                "status": change.status,
+                "status_at": entry.at,
+                "superseded_by": change.superseded_by,
+            }
+            for change in changes
+        ]
+        await self._set(rows, "status", "status_at", "superseded_by")
+        await self._record((("status", change.before.key, change.detail) for change in changes), entry)
+
+    async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
+        await self._set([{**self._key_columns(key), "verification": verification}], "verification")
+        await self.record("verification", key, {"from": before, "to": verification}, entry)
+
+    def _key_columns(self, key: ObservationKey) -> dict[str, int]:
+        return {"agent_key": self._agent_key, "scope_id": key[0], "seq": key[1]}
+
+    async def _set(self, rows: Sequence[dict[str, Any]], *columns: str) -> None:
+        statement = upsert(ObservationStateRow).values(rows)
+        await self._session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["agent_key", "scope_id", "seq"],
+                set_={name: statement.excluded[name] for name in columns},
+            )
+        )
+
+    async def add_word(self, key: ObservationKey, user_id: str, now: datetime) -> None:
+        """A person vouches for it."""
+        await self._session.execute(
+            insert(EvidenceRow).values(**self._key_columns(key), user_id=user_id, created_at=now)
+        )
+
+    async def standings(self, keys: Collection[ObservationKey]) -> list[Standing]:
+        """Of those that there are, in the order of their keys."""
+        return await self._standings(tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(sorted(keys)))
+
+    async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
+        """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""
+        o, same = ObservationRow, ObservationRow.__table__.alias("same")
+        says_the_same = select(same.c.seq).where(
+            same.c.agent_key == o.agent_key,
+            same.c.scope_id == o.scope_id,
+            same.c.content_hash == o.content_hash,
+            tuple_(same.c.scope_id, same.c.seq).in_(sorted(keys)),
+        )
+        return await self._standings(
+            o.scope_id.in_({scope_id for scope_id, _ in keys}),
+            o.lane == "absorb",
+            STATUS.in_((status,)),
+            tuple_(o.scope_id, o.seq).not_in(sorted(keys)),
+            exists(says_the_same),
+        )
+
+    async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
+        """That in whose place any of these stands now."""
+        t = ObservationStateRow
+        return await self._standings(tuple_(t.scope_id, t.superseded_by).in_(sorted(keys)))
+
+    async def of_fact(self, scope_id: int, fact_key: str) -> list[Standing]:
+        """What is active of this fact, in the order in which it was so."""
+        o = ObservationRow
+        return await self._standings(
+            o.scope_id == scope_id,
+            o.fact_key == fact_key,
+            STATUS == "active",
+            order=(o.observed_at, o.seq),
+        )
+
+    async def _standings(self, *conditions: Any, order: tuple[Any, ...] = ()) -> list[Standing]:
+        o, t = ObservationRow, ObservationStateRow
+        found = await self._session.execute(
+            select(o.scope_id, o.seq, STATUS.label("status"), t.superseded_by)
+            .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+            .where(o.agent_key == self._agent_key, *conditions)
+            .order_by(*(order or (o.scope_id, o.seq)))
+        )
+        return [Standing((row.scope_id, row.seq), row.status, row.superseded_by) for row in found]
+
+    async def with_predecessors(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
+        """The observation and, transitively, that whose place it has taken."""
+        t = ObservationStateRow
+        scope_id, seq = key
+        line = select(literal(seq, ObservationRow.seq.type).label("seq")).cte("line", recursive=True)
+        before = select(t.seq).where(
+            t.agent_key == self._agent_key, t.scope_id == scope_id, t.superseded_by == line.c.seq
+        )
+        line = line.union(before)
+        return tuple((scope_id, n) for n in await self._session.scalars(select(line.c.seq).order_by(line.c.seq)))
+
+    async def successors(self, standing: Standing) -> tuple[ObservationKey, ...]:
+        """What has taken its place, and what has taken the place of that; empty where nothing has."""
+        t = ObservationStateRow
+        scope_id, _ = standing.key
+        line = select(literal(standing.superseded_by, ObservationRow.seq.type).label("seq")).cte("line", recursive=True)
+        after = select(t.superseded_by).where(
+            t.agent_key == self._agent_key, t.scope_id == scope_id, t.seq == line.c.seq, t.superseded_by.is_not(None)
+        )
+        line = line.union(after)
+        found = await self._session.scalars(select(line.c.seq).where(line.c.seq.is_not(None)).order_by(line.c.seq))
+        return tuple((scope_id, n) for n in found)
+
+    async def privacy(self, keys: Collection[ObservationKey]) -> list[tuple[bool, bool, str]]:
+        """`(no_propagate, confidential, sensitivity)` of each."""
+        o = ObservationRow
+        found = await self._session.execute(
+            select(o.no_propagate, o.confidential, o.sensitivity)
+            .where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys)))
+            .order_by(o.scope_id, o.seq)
+        )
+        return [(row.no_propagate, row.confidential, row.sensitivity) for row in found]
+
+    async def set_privacy(self, keys: Collection[ObservationKey], values: dict[str, Any]) -> None:
+        o = ObservationRow
+        await self._session.execute(
+            update(o).where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys))).values(values)
+        )
+
+    async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
+        """What the ledger says of the newest quarantine of each of these, where it says something."""
+        e = EventRow
+        found = await self._session.execute(
+            select(e.scope_id, e.seq, e.detail)
+            .where(
+                e.agent_key == self._agent_key,
+                e.kind == "status",
+                tuple_(e.scope_id, e.seq).in_(sorted(keys)),
+                e.detail["to"].astext == "quarantined",
+            )
+            .order_by(e.event_id)
+        )
+        return {(row.scope_id, row.seq): row.detail for row in found}  # the newest comes last

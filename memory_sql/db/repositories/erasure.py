@@ -1,0 +1,352 @@
+"""What goes when something is forgotten, and taking it out: `memory.forget_closure`, `tainted_versions`, `erase`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, cast, exists, func, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import REGCONFIG
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
+
+from memory_sql.db.models import (
+    AgentRow,
+    Base,
+    EventRow,
+    EvidenceRow,
+    JudgedRow,
+    LineageRow,
+    MessageRow,
+    ObservationRow,
+    ScopeRow,
+    SessionRow,
+)
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
+from memory_sql.domain.ids import owner_key, parse_observation_id
+from memory_sql.domain.results import Receipt
+from memory_sql.domain.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Where a forgetting begins: all that `users` said, whole `sessions` and `scopes`, single observations, messages."""
+
+    users: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    scopes: tuple[int, ...] = ()
+    observations: tuple[tuple[int, int], ...] = ()
+    messages: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        return {
+            "users": cast(list(self.users), ARRAY(Text)),
+            "sessions": cast(list(self.sessions), ARRAY(Text)),
+            "scopes": cast(list(self.scopes), ARRAY(BigInteger)),
+            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
+            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
+            "session_ids": cast([session_id for session_id, _ in self.messages], ARRAY(Text)),
+            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """All that goes, each in order. What a legal hold covers isn't in it, only counted.
+
+    `heard`: the scopes of the evidence, where what others stand behind as well stays without the name of who spoke, and
+    those of other sources of what goes.
+    """
+
+    observations: tuple[tuple[int, int], ...]
+    messages: tuple[tuple[str, int], ...]
+    evidence: tuple[int, ...]
+    held_observations: int
+    held_messages: int
+    heard: tuple[int, ...] = ()
+
+    @property
+    def sessions(self) -> list[str]:
+        return sorted({session_id for session_id, _ in self.messages})
+
+    @property
+    def scopes(self) -> set[int]:
+        """Those that lose something."""
+        return {*self.heard, *(scope_id for scope_id, _ in self.observations)}
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        return {
+            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
+            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
+            "session_ids": cast([session_id for session_id, _ in self.messages], ARRAY(Text)),
+            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
+            "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
+        }
+
+
+class ForgettingRepository:
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+        self._aliases = AliasRepository(session, agent_key)
+
+    async def seeds(self, selection: Selection) -> Seeds:
+        """Where to begin; empty where there is nothing of the kind."""
+        if selection.message_id is not None:
+            return Seeds(messages=await self._message(selection))
+        if selection.selects_observations:
+            return Seeds(observations=await self.selected(selection))
+        if selection.user_id is not None:
+            return await self._person(selection.user_id)
+        if selection.group_id is not None:
+            scopes = await self._scopes([owner_key("group", selection.group_id)])
+            return Seeds(sessions=await self._of_group_alone(selection.group_id), scopes=scopes)
+        assert selection.session_id is not None  # checked by Selection
+        return Seeds(
+            sessions=(selection.session_id,),
+            scopes=await self._scopes([owner_key("session", selection.session_id)]),
+            observations=await self._stated_in(selection.session_id),
+        )
+
+    async def _message(self, selection: Selection) -> tuple[tuple[str, int], ...]:
+        m = MessageRow
+        found = await self._session.execute(
+            select(m.session_id, m.number).where(
+                m.agent_key == self._agent_key,
+                m.session_id == selection.session_id,
+                m.message_id == selection.message_id,
+            )
+        )
+        return tuple((row.session_id, row.number) for row in found)
+
+    async def _person(self, user_id: str) -> Seeds:
+        """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
+        users = await self._aliases.user_ids(user_id)
+        sessions = tuple(
+            await self._session.scalars(
+                select(SessionRow.session_id)
+                .where(
+                    SessionRow.agent_key == self._agent_key,
+                    SessionRow.participants.op("<@")(cast(list(users), ARRAY(Text))),
+                )
+                .order_by(SessionRow.session_id)
+            )
+        )
+        owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
+        owners += [owner_key("session", session_id) for session_id in sessions]
+        return Seeds(users=tuple(users), sessions=sessions, scopes=await self._scopes(owners))
+
+    async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:
+        found = await self._session.scalars(
+            select(ScopeRow.scope_id)
+            .where(ScopeRow.agent_key == self._agent_key, ScopeRow.owner.in_(owners))
+            .order_by(ScopeRow.scope_id)
+        )
+        return tuple(found)
+
+    async def _of_group_alone(self, group_id: str) -> tuple[str, ...]:
+        """The group's conversations behind which nothing stands that isn't the group's."""
+        e, o, s = EvidenceRow, ObservationRow, ScopeRow
+        others = (
+            select(e.evidence_id)
+            .join(o, and_(o.agent_key == e.agent_key, o.scope_id == e.scope_id, o.seq == e.seq))
+            .join(s, and_(s.agent_key == e.agent_key, s.scope_id == e.scope_id))
+            .where(
+                e.agent_key == self._agent_key,
+                e.session_id == SessionRow.session_id,
+                s.owner != owner_key("group", group_id),
+            )
+        )
+        found = await self._session.scalars(
+            select(SessionRow.session_id)
+            .where(
+                SessionRow.agent_key == self._agent_key,
+                SessionRow.group_ids == cast([group_id], ARRAY(Text)),
+                ~exists(others),
+            )
+            .order_by(SessionRow.session_id)
+        )
+        return tuple(found)
+
+    async def _stated_in(self, session_id: str) -> tuple[tuple[int, int], ...]:
+        """What the host stated in the session, without a message."""
+        return await self._keys(
+            select(ObservationRow.scope_id, ObservationRow.seq).where(
+                ObservationRow.session_id == session_id, ObservationRow.source_kind == "observe"
+            )
+        )
+
+    async def selected(self, selection: Selection) -> tuple[tuple[int, int], ...]:
+        """The observations with all that the target names, in the order of their keys."""
+        o, s, e = ObservationRow, ScopeRow, EvidenceRow
+        found = select(o.scope_id, o.seq).join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
+        if selection.observation_id is not None:
+            scope_id, seq = parse_observation_id(selection.observation_id)
+            found = found.where(o.scope_id == scope_id, o.seq == seq)
+        if selection.fact_key is not None:
+            found = found.where(o.fact_key == selection.fact_key)
+        if selection.tag is not None:
+            found = found.where(o.tags.op("@>")(cast([selection.tag], ARRAY(Text))))
+        if selection.source is not None:
+            found = found.where(o.source_kind == selection.source)
+        if selection.run_id is not None:
+            found = found.where(o.run_id == selection.run_id)
+        if selection.query is not None:
+            words = func.websearch_to_tsquery
+            found = found.where(
+                or_(
+                    o.search.op("@@")(words(cast(o.language, REGCONFIG), selection.query)),
+                    o.search.op("@@")(words(cast("simple", REGCONFIG), selection.query)),
+                )
+            )
+        if selection.user_id is not None:
+            users = await self._aliases.user_ids(selection.user_id)
+            said = select(e.evidence_id).where(
+                e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.user_id.in_(users)
+            )
+            owned = s.owner.in_([owner_key("individual", user) for user in users])
+            found = found.where(or_(owned, exists(said)))
+        if selection.group_id is not None:
+            found = found.where(s.owner == owner_key("group", selection.group_id))
+        if selection.session_id is not None:
+            found = found.where(o.session_id == selection.session_id)
+        return await self._keys(found)
+
+    async def _keys(self, found: Select[Any, Any]) -> tuple[tuple[int, int], ...]:
+        o = ObservationRow
+        rows = await self._session.execute(found.where(o.agent_key == self._agent_key).order_by(o.scope_id, o.seq))
+        return tuple((row.scope_id, row.seq) for row in rows)
+
+    async def closure(self, seeds: Seeds) -> Closure:
+        columns = (
+            "scope_ids",
+            "seqs",
+            "session_ids",
+            "numbers",
+            "evidence_ids",
+            "held_observations",
+            "held_messages",
+        )
+        found = await self._session.execute(
+            select(func.memory.forget_closure(self._agent_key, *seeds.arrays.values()).table_valued(*columns))
+        )
+        row = found.one()
+        return Closure(
+            tuple(sorted(zip(row.scope_ids, row.seqs, strict=True))),
+            tuple(sorted(zip(row.session_ids, row.numbers, strict=True))),
+            tuple(sorted(row.evidence_ids)),
+            row.held_observations,
+            row.held_messages,
+            await self._heard(row.evidence_ids, list(zip(row.scope_ids, row.seqs, strict=True))),
+        )
+
+    async def _heard(self, evidence_ids: Sequence[int], keys: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """The scopes of the evidence, and those of other sources of what goes: of them it is judged anew."""
+        e, link = EvidenceRow, LineageRow
+        said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids))
+        other = select(link.source_scope_id).where(
+            link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(keys)
+        )
+        j = JudgedRow
+        judged = select(j.source_scope_id).where(
+            j.agent_key == self._agent_key, tuple_(j.target_scope_id, j.seq).in_(keys)
+        )
+        return tuple(sorted(await self._session.scalars(said.union(other, judged))))
+
+    async def lock_sessions(self, session_ids: Sequence[str]) -> None:
+        """Until the transaction ends, in the order in which everybody locks."""
+        await self._session.execute(
+            select(SessionRow.session_id)
+            .where(SessionRow.agent_key == self._agent_key, SessionRow.session_id.in_(session_ids))
+            .order_by(SessionRow.session_id)
+            .with_for_update(key_share=True)
+        )
+
+    async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
+        """For each scope whose text holds what goes, the first live version that does."""
+        arrays = closure.arrays
+        tainted = func.memory.tainted_versions(
+            self._agent_key, cast(list(scopes), ARRAY(BigInteger)), arrays["scope_ids"], arrays["seqs"]
+        ).table_valued("scope_id", "version", "live")
+        found = await self._session.execute(
+            select(tainted.c.scope_id, func.min(tainted.c.version).label("version"))
+            .where(tainted.c.live)
+            .group_by(tainted.c.scope_id)
+            .order_by(tainted.c.scope_id)
+        )
+        return {row.scope_id: row.version for row in found}
+
+    async def erase(
+        self, closure: Closure, scopes: Sequence[int], users: Sequence[str], now: datetime
+    ) -> dict[str, int]:
+        """Takes it all out, and says how many rows of each table."""
+        erased = await self._session.execute(
+            select(
+                func.memory.erase(
+                    self._agent_key,
+                    *closure.arrays.values(),
+                    cast(list(scopes), ARRAY(BigInteger)),
+                    cast(list(users), ARRAY(Text)),
+                    now,
+                ).table_valued("what", "counted")
+            )
+        )
+        return {row.what: row.counted for row in erased}
+
+    async def erase_agent(self) -> dict[str, int]:
+        await self._session.execute(
+            select(AgentRow.agent_key).where(AgentRow.agent_key == self._agent_key).with_for_update()
+        )
+        erased = await self._session.execute(
+            select(func.memory.erase_agent(self._agent_key).table_valued("what", "counted"))
+        )
+        return {row.what: row.counted for row in erased}
+
+    async def count_agent(self) -> dict[str, int]:
+        """What `erase_agent` would take out."""
+        tables = [table for table in Base.metadata.sorted_tables if table.name not in ("agents", "events")]
+        counts = [select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key) for t in tables]
+        found = await self._session.execute(select(*(count.scalar_subquery() for count in counts)))
+        return dict(zip((table.name for table in tables), found.one(), strict=True))
+
+    async def await_rebuild(self, scope_ids: Sequence[int]) -> list[int]:
+        """Those of these scopes in which something is left to be told anew; they are due from now on."""
+        s = ScopeRow
+        pending = func.memory.pending_observations(s.agent_key, s.scope_id, s.done_seq).table_valued("seq").lateral()
+        waiting = await self._session.scalars(
+            update(s)
+            .where(
+                s.agent_key == self._agent_key,
+                s.scope_id.in_(scope_ids),
+                exists(select(pending.c.seq).correlate(s)),
+            )
+            .values(rebuild=True)
+            .returning(s.scope_id)
+        )
+        return sorted(waiting)
+
+    async def is_recorded(self, receipt_id: str) -> bool:
+        """Whether this database knows of that forgetting."""
+        found = await self._session.scalar(
+            select(EventRow.event_id).where(
+                EventRow.agent_key == self._agent_key,
+                EventRow.kind == "forget",
+                EventRow.detail["id"].astext == receipt_id,
+            )
+        )
+        return found is not None
+
+    async def record(self, receipt: Receipt, *, actor: str | None, reason: str | None) -> None:
+        """The tombstone: which ids went, when, and why; no text."""
+        detail = {
+            "id": receipt.id,
+            "target": receipt.target,
+            "observations": list(receipt.observations),
+            "counts": receipt.counts,
+        }
+        await record(self._session, self._agent_key, "forget", receipt.at, actor=actor, reason=reason, detail=detail)

@@ -1,0 +1,171 @@
+"""Groups and who belongs to them: one row per time that somebody did. Written under the agent's and the group's row locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.observations import STATUS, ObservationKey
+from memory_sql.domain.groups import Group, Member, MemberSource
+from memory_sql.domain.ids import owner_key
+
+_m, _s = MemberRow, ScopeRow
+_GROUP_ID = func.substr(_s.owner, 3).label("group_id")
+_MEMBER = (_GROUP_ID, _m.user_id, _m.source, _m.joined_at, _m.left_at)
+
+
+class GroupRepository:
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def get(self, group_id: str) -> Group | None:
+        found = await self.list(_s.owner == owner_key("group", group_id))
+        return found[0] if found else None
+
+    async def list(self, *conditions: Any) -> Sequence[Group]:
+        """In the order of their ids; a group is its main scope."""
+        open_ones = select(func.count()).where(_is_of_scope(_m), _m.left_at.is_(None)).correlate(_s)
+        found = await self._session.execute(
+            select(_s.scope_id, _GROUP_ID, _s.display_name, open_ones.scalar_subquery().label("members"), _s.created_at)
+            .where(_s.agent_key == self._agent_key, _s.kind == "group", _s.name == "", *conditions)
+            .order_by(_s.owner)
+        )
+        return [Group(**row) for row in found.mappings()]
+
+    async def of_user(self, user_id: str) -> Sequence[Group]:
+        """Those that the user belongs to, by any of the ids that they go by."""
+        ids = user_ids(self._agent_key, user_id)
+        return await self.list(
+            exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
+        )
+
+    async def name(self, scope_id: int, display_name: str) -> None:
+        await self._session.execute(
+            update(_s).where(_s.agent_key == self._agent_key, _s.scope_id == scope_id).values(display_name=display_name)
+        )
+
+    async def members(self, scope_id: int, as_of: datetime | None = None) -> Sequence[Member]:
+        """In the order of their ids; as of a past moment, those who were members then."""
+        present: ColumnElement[bool] = _m.left_at.is_(None)
+        if as_of is not None:
+            present = and_(_m.joined_at <= as_of, or_(present, _m.left_at > as_of))
+        return await self._members(scope_id, present)
+
+    async def member(self, scope_id: int, user_id: str) -> Member | None:
+        found = await self._members(scope_id, _m.left_at.is_(None), _m.user_id == user_id)
+        return found[0] if found else None
+
+    async def _members(self, scope_id: int, *conditions: Any) -> Sequence[Member]:
+        found = await self._session.execute(
+            select(*_MEMBER)
+            .join(_s, _is_of_scope(_m))
+            .where(_m.agent_key == self._agent_key, _m.scope_id == scope_id, *conditions)
+            .order_by(_m.user_id, _m.joined_at)
+        )
+        return [Member(**row) for row in found.mappings()]
+
+    async def join(self, scope_id: int, user_id: str, source: MemberSource, now: datetime) -> None:
+        """Nobody comes before they left. Who has become a member meanwhile, by a message, is one as they are."""
+        left = select(func.max(_m.left_at)).where(
+            _m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id == user_id
+        )
+        since = func.greatest(now, left.scalar_subquery() + timedelta(microseconds=1))
+        await self._session.execute(
+            upsert(_m)
+            .values(agent_key=self._agent_key, scope_id=scope_id, user_id=user_id, source=source, joined_at=since)
+            .on_conflict_do_nothing()
+        )
+
+    async def last_left(self, scope_id: int, users: Collection[str]) -> datetime | None:
+        """When the last of these left; None: none of them ever did."""
+        left: datetime | None = await self._session.scalar(
+            select(func.max(_m.left_at)).where(
+                _m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id.in_(users)
+            )
+        )
+        return left
+
+    async def is_member(self, scope_id: int, users: Collection[str]) -> bool:
+        """By any of these ids."""
+        found = await self._session.scalar(
+            select(_m.user_id)
+            .where(
+                _m.agent_key == self._agent_key,
+                _m.scope_id == scope_id,
+                _m.user_id.in_(users),
+                _m.left_at.is_(None),
+            )
+            .limit(1)
+        )
+        return found is not None
+
+    async def leave(self, scope_id: int, users: Sequence[str], now: datetime) -> None:
+        """None of these ids is a member from now on; `memory.add_messages` lets none of them in by a late message."""
+        await self._session.execute(
+            update(_m)
+            .where(
+                _m.agent_key == self._agent_key,
+                _m.scope_id == scope_id,
+                _m.user_id.in_(users),
+                _m.left_at.is_(None),
+            )
+            .values(left_at=func.greatest(now, _m.joined_at))
+        )
+
+    async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
+        """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.
+
+        The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose
+        scopes it came.
+        """
+        o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
+        owners = [owner_key("individual", user) for user in users]
+        of_them, of_a_member = _made_in(_s.owner.in_(owners)), _made_in(_s.owner.not_in(owners))
+        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
+        theirs = exists().where(behind, e.user_id.in_(users))
+        of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
+        of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None), e.run_id.is_(None))
+        others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
+        found = await self._session.execute(
+            select(o.scope_id, o.seq)
+            .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+            .where(
+                o.agent_key == self._agent_key,
+                o.scope_id.in_(scope_ids),
+                STATUS.in_(("active", "superseded")),
+                or_(theirs, of_them),
+                ~others,
+            )
+            .order_by(o.scope_id, o.seq)
+        )
+        return tuple((row.scope_id, row.seq) for row in found)
+
+    async def scope_ids(self, group_id: str) -> Sequence[int]:
+        """The group's main scope and those beside it; the main one comes first. Empty: there is no such group."""
+        found = await self._session.execute(
+            select(_s.scope_id, _s.name)
+            .where(_s.agent_key == self._agent_key, _s.owner == owner_key("group", group_id))
+            .order_by(_s.name, _s.scope_id)
+        )
+        scopes = found.all()
+        return [row.scope_id for row in scopes] if scopes and scopes[0].name == "" else []
+
+
+def _is_of_scope(member: Any) -> Any:
+    return and_(member.agent_key == _s.agent_key, member.scope_id == _s.scope_id)
+
+
+def _made_in(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether an observation was made of one in a scope like that."""
+    line, o = LineageRow, ObservationRow
+    of_it = and_(line.agent_key == o.agent_key, line.scope_id == o.scope_id, line.seq == o.seq)
+    source = and_(_s.agent_key == line.agent_key, _s.scope_id == line.source_scope_id)
+    return select(line.seq).join(_s, source).where(of_it, condition).correlate(o).exists()

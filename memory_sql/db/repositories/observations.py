@@ -1,0 +1,381 @@
+"""Observations, with the evidence and the state that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    DateTime,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Range
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.observations import Observation, Source
+from memory_sql.languages.dates import Days
+from memory_sql.languages.text import HASH_VERSION, content_hash
+from memory_sql.languages.words import search_extra
+from memory_sql.privacy import SENSITIVITIES
+from memory_sql.privacy.classify import classify
+
+ObservationKey = tuple[int, int]
+"""`(scope_id, seq)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that stands behind an observation: a message, or a user's or the host's word."""
+
+    session_id: str | None = None
+    number: int | None = None
+    user_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An observation that hasn't been stored. `categories` None: it is classified when it is saved."""
+
+    scope: NewScope
+    content: str
+    observed_at: datetime
+    source_kind: str
+    evidence: tuple[Evidence, ...]
+    session_id: str | None = None
+    speaker: str | None = None
+    message_ids: tuple[str, ...] = ()
+    confidence: float | None = None
+    sensitivity: str = "private"
+    no_propagate: bool = False
+    confidential: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    dates: tuple[Days, ...] = ()
+    fact_key: str | None = None
+    categories: tuple[str, ...] | None = None
+
+    @property
+    def related_users(self) -> list[str]:
+        return list(dict.fromkeys(e.user_id for e in self.evidence if e.user_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """`stored` in the order of the drafts; `known` drafts were there already, or twice in the batch, or quarantined."""
+
+    stored: tuple[tuple[int, int], ...]
+    known: tuple[tuple[int, int], ...]
+
+
+class ObservationRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def save(
+        self,
+        agent_key: int,
+        drafts: Sequence[Draft],
+        scopes: Sequence[ScopeState],
+        *,
+        run_id: int | None,
+        now: datetime,
+        replaced: tuple[int, int] | None = None,
+    ) -> Saved:
+        """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
+
+        Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced` and of the same
+        fact key, and what stands in the batch already. Anything older is stored again: between "tea" and "tea" somebody
+        may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
+        consolidation has superseded the first "tea", and it may never. Known is also whatever is quarantined (rule 8): it
+        doesn't come back. Nothing is stored that nobody has classified.
+        """
+        drafts = [classified(draft) for draft in drafts]
+        by_owner = {(scope.owner, scope.name): scope for scope in scopes}
+        numbered = [
+            (by_owner[draft.scope.owner, draft.scope.name], draft, content_hash(draft.content)) for draft in drafts
+        ]
+        hashed = [(scope, draft, digest) for scope, draft, digest in numbered if digest]
+        seen = await self._twins(
+            agent_key, [(s.scope_id, s.last_seq, digest, d.fact_key) for s, d, digest in hashed], replaced
+        )
+        seen |= await self._quarantined(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})
+        next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
+        rows, evidence, stored, known = [], [], [], []
+        for scope, draft, digest in numbered:
+            seq = seen.get((scope.scope_id, digest))
+            if seq is None:
+                seq = next_seq[scope.scope_id] = next_seq[scope.scope_id] + 1
+                rows.append(_row(scope, seq, draft, digest, run_id, now))
+                stored.append((scope.scope_id, seq))
+                if digest is not None:
+                    seen[scope.scope_id, digest] = seq
+            else:
+                known.append((scope.scope_id, seq))
+            evidence += [_evidence_row(scope, seq, item, run_id, now) for item in draft.evidence]
+        if rows:
+            await self._session.execute(insert(ObservationRow), rows)
+            await self._count(agent_key, scopes, next_seq, _speakers(rows), now)
+        if evidence:
+            await self._session.execute(insert(EvidenceRow), evidence)
+        return Saved(tuple(stored), tuple(known))
+
+    async def _twins(
+        self,
+        agent_key: int,
+        wanted: Sequence[tuple[int, int, bytes, str | None]],
+        replaced: tuple[int, int] | None,
+    ) -> dict[tuple[int, bytes | None], int]:
+        """The observations `(scope_id, seq)`, active and of the absorb lane, that have this very normal form."""
+        o, state = ObservationRow, ObservationStateRow
+        fact_keys = {(scope_id, digest): fact_key for scope_id, _, digest, fact_key in wanted}
+        found = await self._session.execute(
+            select(o.scope_id, o.content_hash, o.seq, o.fact_key)
+            .outerjoin(state, _same_observation(state, o))
+            .where(
+                o.agent_key == agent_key,
+                o.lane == "absorb",
+                STATUS == "active",
+                VERIFICATION != "disputed",
+                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted})),
+            )
+        )
+        return {
+            (row.scope_id, row.content_hash): row.seq
+            for row in found
+            if (row.scope_id, row.seq) != replaced and fact_keys[row.scope_id, row.content_hash] in (None, row.fact_key)
+        }
+
+    async def _quarantined(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:
+        """Of these normal forms in these scopes those that are quarantined, with the number of one that has it."""
+        o, state = ObservationRow, ObservationStateRow
+        found = await self._session.execute(
+            select(o.scope_id, o.content_hash, o.seq)
+            .join(state, _same_observation(state, o))
+            .where(
+                state.agent_key == agent_key,
+                state.scope_id.in_({scope_id for scope_id, _ in wanted}),
+                state.status == literal_column("'quarantined'"),  # as the condition of the index has it
+                tuple_(o.scope_id, o.content_hash).in_(sorted(wanted)),
+            )
+        )
+        return {(row.scope_id, row.content_hash): row.seq for row in found}
+
+    async def _count(
+        self,
+        agent_key: int,
+        scopes: Sequence[ScopeState],
+        last_seq: Mapping[int, int],
+        speakers: Mapping[int, Sequence[str]],
+        now: datetime,
+    ) -> None:
+        for scope in scopes:
+            if last_seq[scope.scope_id] > scope.last_seq:
+                changed: dict[str, Any] = {"last_seq": last_seq[scope.scope_id], "last_activity_at": now}
+                if scope.scope_id in speakers:
+                    heard = cast(list(speakers[scope.scope_id]), ARRAY(Text))
+                    changed["speakers"] = func.memory.newest_speakers(heard.op("||")(ScopeRow.speakers))
+                await self._session.execute(
+                    update(ScopeRow)
+                    .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope.scope_id)
+                    .values(changed)
+                )
+
+    async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
+        """In the order of the keys `(scope_id, seq)`."""
+        statement = OBSERVATION.where(
+            ObservationRow.agent_key == agent_key, tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(list(keys))
+        )
+        found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(statement)}
+        return tuple(found[key] for key in keys)
+
+    async def get(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+        found = await self._session.execute(_GET, {**principal, "scope_id": scope_id, "seq": seq})
+        row = found.one_or_none()
+        return None if row is None else to_observation(row)
+
+    async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+        """As `get`, whatever its status."""
+        found = await self._session.execute(_FIND, {**principal, "scope_id": scope_id, "seq": seq})
+        row = found.one_or_none()
+        return None if row is None else to_observation(row)
+
+    async def list(
+        self,
+        principal: Mapping[str, Any],
+        scope_id: int | None,
+        limit: int,
+        before: tuple[datetime, int, int] | None,
+        as_of: datetime | None = None,
+    ) -> list[Observation]:
+        """The active observations that the principal may see, newest known first; `before` continues a listing."""
+        statement = _LIST if as_of is None else _LIST_AT
+        statement = statement if before is None else statement.where(before > _RECENCY)
+        moment = {} if as_of is None else {"as_of": as_of}
+        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit, **moment})
+        return [to_observation(row) for row in found]
+
+
+def classified(draft: Draft) -> Draft:
+    """With what its text tells, and as private as that or as it was said to be, whichever is more."""
+    if draft.categories is not None:
+        return draft
+    found = classify(draft.content)
+    sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
+    return replace(draft, categories=found.categories, sensitivity=sensitivity)
+
+
+def _speakers(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
+    """By scope, whoever spoke last first."""
+    speakers: dict[int, list[str]] = {}
+    for row in reversed(rows):
+        if row["speaker"] is not None:
+            speakers.setdefault(row["scope_id"], []).append(row["speaker"])
+    return speakers
+
+
+def _same_observation(left: Any, right: Any) -> Any:
+    return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
+
+
+def _row(
+    scope: ScopeState, seq: int, draft: Draft, digest: bytes | None, run_id: int | None, now: datetime
+) -> dict[str, Any]:
+    return {
+        **{name: _storable(getattr(draft, name)) for name in _DRAFTED},
+        "agent_key": scope.agent_key,
+        "scope_id": scope.scope_id,
+        "seq": seq,
+        "created_at": now,
+        "related_users": draft.related_users,
+        "run_id": run_id,
+        "metadata_": dict(draft.metadata),
+        "content_hash": digest,
+        "hash_version": HASH_VERSION,
+        "search_extra": search_extra(draft.content),
+        "language": scope.language,
+        "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
+    }
+
+
+def _storable(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | None, now: datetime) -> dict[str, Any]:
+    return {
+        "agent_key": scope.agent_key,
+        "scope_id": scope.scope_id,
+        "seq": seq,
+        "session_id": item.session_id,
+        "number": item.number,
+        "user_id": item.user_id,
+        "run_id": run_id,
+        "created_at": now,
+    }
+
+
+_o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
+STATUS = func.coalesce(_t.status, "active")
+VERIFICATION = func.coalesce(_t.verification, "unverified")
+_STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise
+# What is called the same in a table and in a value passes by its name: it is written down once in each.
+_DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates"})
+_PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
+_OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
+_COLUMNS = (
+    _o.scope_id,
+    _o.seq,
+    _s.kind.label("scope_kind"),
+    _s.owner,
+    _s.name,
+    *(getattr(_o, name) for name in _PLAIN),
+    _o.source_kind,
+    *(getattr(_o, name) for name in _OF_SOURCE),
+    VERIFICATION.label("verification"),
+    _t.superseded_by,
+    func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
+    _o.metadata_.label("own_metadata"),
+)
+_pending = and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
+OBSERVATION = (
+    select(*_COLUMNS, STATUS.label("status"), _pending.label("pending"))
+    .join_from(_o, _s, is_visible(_o, _s.__table__))
+    .outerjoin(_t, _same_observation(_t, _o))
+)
+"""Rows for `to_observation`."""
+
+
+def to_observation(row: Any) -> Observation:
+    return Observation(
+        **dict(zip(_PLAIN, _plain(row), strict=True)),
+        id=observation_id(row.scope_id, row.seq),
+        scope=scope_ref(row.scope_id, row.scope_kind, row.owner, row.name),
+        status=row.status,
+        pending=row.pending,
+        verification=row.verification,
+        superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
+        version=row.version,
+        metadata=row.own_metadata,
+        source=Source(kind=row.source_kind, **dict(zip(_OF_SOURCE, _of_source(row), strict=True))),
+    )
+
+
+_plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
+_visible = visible_scopes()
+VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
+_FIND = VISIBLE_OBSERVATION.where(
+    _o.scope_id == bindparam("scope_id", type_=BigInteger),
+    _o.seq == bindparam("seq", type_=BigInteger),
+)
+_GET = _FIND.where(STATUS != "quarantined")
+_RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
+_LIST = (
+    VISIBLE_OBSERVATION.where(
+        STATUS == "active",
+        _s.is_active,
+        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
+    )
+    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)
+
+_known = func.memory.known_at(
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    bindparam("as_of", type_=DateTime(timezone=True)),
+).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
+PAST_STATUS = _known.c.status
+PAST_OBSERVATION = (
+    select(*_COLUMNS, _known.c.status.label("status"), _known.c.pending.label("pending"))
+    .join_from(_known, _o, and_(is_visible(_o, _known), _o.seq == _known.c.seq))
+    .join(_s, is_visible(_o, _s.__table__))
+    .outerjoin(_t, _same_observation(_t, _o))
+)
+"""As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""
+_LIST_AT = (
+    PAST_OBSERVATION.where(
+        PAST_STATUS == "active",
+        _s.is_active,
+        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
+    )
+    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)

@@ -1,0 +1,441 @@
+"""What may be propagated, what was decided on it, and what came of it: `memory.shareable`, `judged`, `lineage`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    BigInteger,
+    Integer,
+    Text,
+    and_,
+    any_,
+    cast,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, ScopeRow
+from memory_sql.db.repositories.corrections import CorrectionRepository
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, leased
+from memory_sql.db.repositories.states import active_among
+from memory_sql.domain.ids import ScopeKind, observation_id
+from memory_sql.domain.results import HeldClaim
+
+OPEN = ("waiting", "released")  # outcomes after which it is judged again
+
+
+@dataclass(frozen=True, slots=True)
+class WiderScope:
+    """A scope one level up. `scope_id` None: the collective scope, which nobody has needed yet."""
+
+    scope_id: int | None
+    kind: ScopeKind
+    owner: str
+    display_name: str | None
+
+    @property
+    def group_id(self) -> str | None:
+        return self.owner[2:] if self.kind == "group" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Shareable:
+    """An observation that may be judged. `outcome`: what was decided on it before, for this target."""
+
+    scope_id: int
+    seq: int
+    content: str
+    observed_at: datetime
+    outcome: str | None = None
+
+    @property
+    def key(self) -> ObservationKey:
+        return self.scope_id, self.seq
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Somebody on whose word an observation rests. `established`: known for a while when they said it."""
+
+    name: str
+    established: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    source: ObservationKey
+    target: int
+    outcome: str
+    reason: str
+    seq: int | None = None
+
+
+class PropagationRepository:
+    """The caller holds the lease on the scope that is judged, or the locks on what it changes."""
+
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def targets(self, scope_id: int) -> list[WiderScope]:
+        found = func.memory.propagation_targets(self._agent_key, scope_id).table_valued(
+            "scope_id", "kind", "owner", "display_name"
+        )
+        rows = await self._session.execute(select(found).order_by(found.c.owner))
+        return [WiderScope(*row) for row in rows]
+
+    async def scopes(self, excluded: Sequence[str]) -> list[int]:
+        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first."""
+        s, j = ScopeRow, JudgedRow
+        target = func.memory.propagation_targets(self._agent_key, s.scope_id).table_valued("scope_id").lateral("target")
+        claim = self._shareable(s.scope_id, excluded).lateral("claim")
+        same = (
+            j.agent_key == self._agent_key,
+            j.source_scope_id == s.scope_id,
+            j.source_seq == claim.c.seq,
+            j.target_scope_id == target.c.scope_id,
+        )
+        undecided = (
+            select(claim.c.seq)
+            .select_from(target)
+            .join(claim, true())
+            .outerjoin(j, and_(*same))
+            .where(or_(j.outcome.is_(None), j.outcome.in_(OPEN)))
+            .correlate(s)
+        )
+        wanted = (s.agent_key == self._agent_key, s.kind.in_(("individual", "group")), s.is_active, s.done_seq > 0)
+        found = await self._session.scalars(
+            select(s.scope_id).where(*wanted, undecided.exists()).order_by(s.kind.desc(), s.scope_id)
+        )
+        return list(found)
+
+    async def candidates(
+        self, scope_id: int, target: WiderScope, excluded: Sequence[str], limit: int, *, new_only: bool = False
+    ) -> list[Shareable]:
+        """What may be judged for this target and wasn't, first; then what waits, longest first."""
+        shareable, j, o = self._shareable(scope_id, excluded), JudgedRow, ObservationRow
+        undecided = j.outcome.is_(None) if new_only else or_(j.outcome.is_(None), j.outcome.in_(OPEN))
+        # First what is decided is left out: to see whether a thing may be shared takes longer, and most of a scope is old.
+        seqs = (
+            select(o.seq)
+            .outerjoin(
+                j,
+                and_(
+                    j.agent_key == o.agent_key,
+                    j.source_scope_id == o.scope_id,
+                    j.source_seq == o.seq,
+                    j.target_scope_id == target.scope_id,
+                ),
+            )
+            .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided)
+        )
+        found = await self._session.execute(
+            select(shareable.c.seq, shareable.c.content, shareable.c.observed_at, j.outcome)
+            .outerjoin(
+                j,
+                and_(
+                    j.agent_key == self._agent_key,
+                    j.source_scope_id == scope_id,
+                    j.source_seq == shareable.c.seq,
+                    j.target_scope_id == target.scope_id,
+                ),
+            )
+            .where(undecided, shareable.c.seq == any_(func.array(seqs.scalar_subquery())))
+            .order_by(func.coalesce(j.outcome == "waiting", False), j.judged_at, shareable.c.seq)
+            .limit(limit)
+        )
+        return [Shareable(scope_id, *row) for row in found]
+
+    async def still_shareable(self, keys: Collection[ObservationKey], excluded: Sequence[str]) -> set[ObservationKey]:
+        """Those of these that may still be judged."""
+        by_scope: dict[int, list[int]] = {}
+        for scope_id, seq in sorted(keys):
+            by_scope.setdefault(scope_id, []).append(seq)
+        still = set[ObservationKey]()
+        for scope_id, seqs in by_scope.items():
+            shareable = self._shareable(scope_id, excluded)
+            found = await self._session.scalars(select(shareable.c.seq).where(shareable.c.seq.in_(seqs)))
+            still |= {(scope_id, seq) for seq in found}
+        return still
+
+    def _shareable(self, scope_id: Any, excluded: Sequence[str]) -> Any:
+        columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+        return func.memory.shareable(self._agent_key, scope_id, cast(list(excluded), ARRAY(Text))).table_valued(
+            *(item.expression for item in columns), name="shareable"
+        )
+
+    async def peers(self, scope_id: int, target: WiderScope, limit: int) -> list[int]:
+        found = func.memory.peers(self._agent_key, scope_id, target.scope_id, limit).table_valued("scope_id")
+        return list(await self._session.scalars(select(found.c.scope_id).order_by(found.c.scope_id)))
+
+    async def epochs(self, scope_ids: Sequence[int]) -> dict[int, int]:
+        return await ScopeRepository(self._session).epochs(self._agent_key, scope_ids)
+
+    async def outcomes(self, keys: Collection[ObservationKey], target: WiderScope) -> dict[ObservationKey, str]:
+        """What was decided on these for the target, where anything was."""
+        j = JudgedRow
+        found = await self._session.execute(
+            select(j.source_scope_id, j.source_seq, j.outcome).where(
+                j.agent_key == self._agent_key,
+                tuple_(j.source_scope_id, j.source_seq).in_(sorted(keys)),
+                j.target_scope_id == target.scope_id,
+            )
+        )
+        return {(row.source_scope_id, row.source_seq): row.outcome for row in found}
+
+    async def alike(
+        self, candidate: Shareable, peers: Sequence[int], excluded: Sequence[str], limit: int
+    ) -> list[Shareable]:
+        """What has words in common with it, among the peers; the closest first."""
+        found = func.memory.alike(
+            self._agent_key,
+            candidate.scope_id,
+            candidate.seq,
+            cast(list(excluded), ARRAY(Text)),
+            cast(list(peers), ARRAY(BigInteger)),
+            limit,
+        ).table_valued("scope_id", "seq", "content", "observed_at")
+        return [Shareable(*row) for row in await self._session.execute(select(found))]
+
+    async def people(self, keys: Collection[ObservationKey], new_days: float) -> dict[ObservationKey, list[Witness]]:
+        """On whose word each of these rests."""
+        ordered = sorted(set(keys))
+        found = func.memory.people_behind(
+            self._agent_key,
+            cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+            cast([seq for _, seq in ordered], ARRAY(Integer)),
+            cast(new_days, REAL),
+        ).table_valued("scope_id", "seq", "person", "established")
+        people: dict[ObservationKey, list[Witness]] = {key: [] for key in ordered}
+        for row in await self._session.execute(select(found).order_by(found.c.person)):
+            people[row.scope_id, row.seq].append(Witness(row.person, row.established))
+        return people
+
+    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[ObservationKey]:
+        """What everybody knows on the word of these users, among others, behind which fewer people stand than `least`."""
+        e, link, s = EvidenceRow, LineageRow, ScopeRow
+        said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
+        line = (
+            select(link.scope_id, link.seq)
+            .join(e, said)
+            .where(link.agent_key == self._agent_key, e.user_id.in_(user_ids))
+            .cte("line", recursive=True)
+        )
+        line = line.union(
+            select(link.scope_id, link.seq).where(
+                link.agent_key == self._agent_key,
+                link.source_scope_id == line.c.scope_id,
+                link.source_seq == line.c.seq,
+            )
+        )
+        collective = and_(s.agent_key == self._agent_key, s.scope_id == line.c.scope_id, s.kind == "collective")
+        found = await self._session.execute(select(line.c.scope_id, line.c.seq).join(s, collective))
+        people = await self.people([(row.scope_id, row.seq) for row in found], 0)
+        return [key for key, behind in people.items() if len(behind) < least]
+
+    async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
+        """What the people around these scopes are called: their ids, those of members, and who speaks there."""
+        s, m = ScopeRow, MemberRow
+        here = (s.agent_key == self._agent_key, s.scope_id.in_(sorted(scope_ids)))
+        found = await self._session.execute(select(s.kind, s.owner, s.display_name, s.speakers).where(*here))
+        names = set[str]()
+        for row in found:
+            own = {row.owner.partition(":")[2], row.display_name} if row.kind in ("individual", "entity") else set()
+            names |= {*own, *row.speakers}
+        members = await self._session.scalars(
+            select(m.user_id)
+            .where(m.agent_key == self._agent_key, m.scope_id.in_(sorted(scope_ids)))
+            .order_by(m.left_at.is_not(None), m.joined_at.desc())
+            .limit(limit)
+        )
+        return {name for name in (*names, *members) if name}
+
+    async def group_names(self, scope_ids: Collection[int]) -> set[str]:
+        """What these groups are called."""
+        s = ScopeRow
+        found = await self._session.execute(
+            select(s.owner, s.display_name).where(s.agent_key == self._agent_key, s.scope_id.in_(sorted(scope_ids)))
+        )
+        return {name for row in found for name in (row.owner.partition(":")[2], row.display_name) if name}
+
+    async def known(self, target: ScopeState, digests: Sequence[bytes]) -> Mapping[bytes | None, int]:
+        """Which of these texts an active observation of the target has already, and which one."""
+        active: dict[bytes, int] = await active_among(self._session, target, digests)
+        return {digest: active[digest] for digest in active}
+
+    async def hashes(self, keys: Collection[ObservationKey]) -> dict[bytes | None, int]:
+        """The numbers of these, all of one scope, by the hash of their text."""
+        o = ObservationRow
+        found = await self._session.execute(
+            select(o.content_hash, o.seq).where(
+                o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys))
+            )
+        )
+        return {row.content_hash: row.seq for row in found}
+
+    async def made_by_propagation(self, target: ScopeState, seqs: Sequence[int]) -> set[int]:
+        found = await self._session.scalars(
+            select(ObservationRow.seq).where(
+                in_scope(ObservationRow, target),
+                ObservationRow.seq.in_(seqs),
+                ObservationRow.source_kind == "propagation",
+            )
+        )
+        return set(found)
+
+    async def vouch(self, made: ObservationKey, run_id: int, now: datetime) -> None:
+        """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
+        e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
+        of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
+        vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.session_id.is_(None))
+        values = (self._agent_key, made[0], made[1], run_id, now)
+        row = select(*(literal(value, e.__table__.c[name].type) for name, value in zip(columns, values, strict=True)))
+        await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))
+
+    async def made_of_predecessors(self, source: ObservationKey, target: ScopeState) -> list[int]:
+        """What of the target was made of that alone whose place this one has taken, and nobody there has said."""
+        line = await CorrectionRepository(self._session, self._agent_key).with_predecessors(source)
+        older, link = [key for key in line if key != source], LineageRow
+        of_them = tuple_(link.source_scope_id, link.source_seq).in_(older)
+        e = EvidenceRow
+        behind = and_(e.agent_key == link.agent_key, e.scope_id == link.scope_id, e.seq == link.seq)
+        said_there = exists().where(behind, or_(e.user_id.is_not(None), e.run_id.is_(None)))
+        found = await self._session.scalars(
+            select(link.seq)
+            .where(in_scope(link, target), ~said_there)
+            .group_by(link.seq)
+            .having(func.bool_and(of_them))
+        )
+        return sorted(found) if older else []
+
+    async def judge(self, judgements: Sequence[Judgement], run_id: int | None, now: datetime) -> None:
+        """Remembers what was decided, once: only what is still open is decided anew, and what was held went with another."""
+        if not judgements:
+            return
+        rows = [
+            {
+                "agent_key": self._agent_key,
+                "source_scope_id": item.source[0],
+                "source_seq": item.source[1],
+                "target_scope_id": item.target,
+                "outcome": item.outcome,
+                "reason": item.reason,
+                "seq": item.seq,
+                "run_id": run_id,
+                "judged_at": now,
+            }
+            for item in judgements
+        ]
+        statement = upsert(JudgedRow).values(rows)
+        await self._session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["agent_key", "source_scope_id", "source_seq", "target_scope_id"],
+                set_={name: statement.excluded[name] for name in ("outcome", "reason", "seq", "run_id", "judged_at")},
+                where=or_(
+                    JudgedRow.outcome.in_(OPEN),
+                    and_(JudgedRow.outcome == "held", statement.excluded.outcome == "propagated"),
+                ),
+            )
+        )
+
+    async def reopen(self, made: Collection[ObservationKey], but: Collection[ObservationKey], now: datetime) -> None:
+        """What was made of several goes because of one of its sources: of the others it is judged anew."""
+        j = JudgedRow
+        changed = (
+            update(j)
+            .where(
+                j.agent_key == self._agent_key,
+                tuple_(j.target_scope_id, j.seq).in_(sorted(made)),
+                tuple_(j.source_scope_id, j.source_seq).not_in(sorted(but)),
+            )
+            .values(outcome="waiting", reason="lost_a_source", seq=None)
+            .returning(j.source_scope_id)
+            .cte("changed")
+        )
+        await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id.in_(select(changed.c.source_scope_id)))
+            .values(_due_anew(now))
+        )
+
+    async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> None:
+        """Gives the lease back, if it hasn't passed to somebody else."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(leased(scope))
+            .values(
+                lease_until=None,
+                propagated_at=now,
+                propagated_version=scope.version,
+                propagate_at=again_at,
+                propagation_failures=0,
+                propagation_errors=func.greatest(ScopeRow.propagation_errors - 1, 0),  # batches grow again step by step
+            )
+        )
+
+    async def held(self, limit: int) -> list[HeldClaim]:
+        """What waits for a person, oldest first."""
+        j, o = JudgedRow, ObservationRow
+        found = await self._session.execute(
+            select(j.source_scope_id, j.source_seq, o.content, j.target_scope_id, j.judged_at)
+            .join(
+                o,
+                and_(o.agent_key == j.agent_key, o.scope_id == j.source_scope_id, o.seq == j.source_seq),
+            )
+            .where(j.agent_key == self._agent_key, j.outcome == "held")
+            .order_by(j.judged_at, j.source_scope_id, j.source_seq)
+            .limit(limit)
+        )
+        return [
+            HeldClaim(source=observation_id(row[0], row[1]), content=row[2], target_scope_id=row[3], judged_at=row[4])
+            for row in found
+        ]
+
+    async def review(self, source: ObservationKey, target: int, outcome: str, now: datetime) -> bool:
+        """Released or refused by a person; False: it isn't held."""
+        j = JudgedRow
+        changed = await self._session.scalar(
+            update(j)
+            .where(
+                j.agent_key == self._agent_key,
+                j.source_scope_id == source[0],
+                j.source_seq == source[1],
+                j.target_scope_id == target,
+                j.outcome == "held",
+            )
+            .values(outcome=outcome, reason="reviewed", run_id=None, judged_at=now)
+            .returning(j.source_seq)
+        )
+        if changed is not None and outcome == "released":
+            await self._session.execute(
+                update(ScopeRow)
+                .where(ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id == source[0])
+                .values(_due_anew(now))
+            )
+        return changed is not None
+
+
+def _due_anew(now: datetime) -> dict[str, Any]:
+    """What is under way in the scope has begun too early to count."""
+    is_leased = ScopeRow.lease_until.is_not(None)
+    return {
+        "propagate_at": func.coalesce(ScopeRow.propagate_at, now),
+        "fence": ScopeRow.fence + cast(is_leased, Integer),
+        "lease_until": None,
+    }

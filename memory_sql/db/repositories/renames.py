@@ -1,0 +1,222 @@
+"""The host's id of a user, group or session has changed: every column that holds it, rewritten in one statement.
+
+One statement, since a session's id is part of keys that refer to one another: foreign keys are checked when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, CTE, ColumnElement, Text, any_, case, cast, exists, func, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONPATH
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from memory_sql.db.models import (
+    AgentRow,
+    Base,
+    EventRow,
+    EvidenceRow,
+    HoldRow,
+    MemberRow,
+    MessageRow,
+    ObservationRow,
+    RunRow,
+    ScopeRow,
+    SessionRow,
+    UserAliasRow,
+)
+from memory_sql.domain.ids import OWNER_PREFIX, owner_key
+from memory_sql.domain.people import RenameKind
+
+Column = InstrumentedAttribute[Any]
+
+# Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen`, `events.detail` and
+# `agents.settings` hold them in their own way.
+IDS: Mapping[RenameKind, Sequence[Column]] = {
+    "user": (
+        SessionRow.user_id,
+        SessionRow.participants,
+        MessageRow.user_id,
+        MemberRow.user_id,
+        EvidenceRow.user_id,
+        ObservationRow.related_users,
+        UserAliasRow.user_id,
+        UserAliasRow.into_user_id,
+        EventRow.actor,
+        HoldRow.actor,
+    ),
+    "group": (SessionRow.group_ids,),
+    "session": (
+        SessionRow.session_id,
+        MessageRow.session_id,
+        EvidenceRow.session_id,
+        RunRow.session_id,
+        ObservationRow.session_id,
+        EventRow.session_id,
+    ),
+}
+DETAILS: Mapping[RenameKind, Sequence[str]] = {
+    "user": ("user_id", "into_user_id"),
+    "group": ("group_id",),
+    "session": ("session_id",),
+}
+SETTINGS: Mapping[RenameKind, Sequence[str]] = {
+    "user": ("propagation_excluded_users",),
+    "group": ("propagation_names_in",),
+    "session": (),
+}
+OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
+    "user": ("individual", "entity"),
+    "group": ("group",),
+    "session": ("session",),
+}
+TABLES = (
+    AgentRow, ScopeRow, MemberRow, SessionRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
+    UserAliasRow,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Where `condition` holds, `column` becomes `value`."""
+
+    column: Column
+    condition: ColumnElement[bool]
+    value: Any
+
+
+class RenameRepository:
+    """`old` becomes `new`, both ids of that kind. The caller has locked the agent."""
+
+    def __init__(self, session: AsyncSession, agent_key: int, kind: RenameKind, old: str, new: str) -> None:
+        self._session = session
+        self._agent_key = agent_key
+        self._kind = kind
+        self._old, self._new = old, new
+
+    async def is_known(self, value: str) -> bool:
+        """Whether anything is kept under that id."""
+        places: list[tuple[Any, ColumnElement[bool]]] = [
+            (ScopeRow, ScopeRow.owner.in_(self._owners(value))),
+            (HoldRow, (HoldRow.kind == self._kind) & (HoldRow.target == value)),
+            *((column.class_, _holds(column, value)) for column in IDS[self._kind] if not _is_actor(column)),
+        ]
+        found = [exists().where(self._in_agent(table), condition) for table, condition in places]
+        return bool(await self._session.scalar(select(or_(*found))))
+
+    async def lock(self) -> None:
+        """What is going to change and others write: the sessions, then the scopes, each in the order of their ids."""
+        in_sessions = [change.condition for change in self._changes(SessionRow)]
+        observed = [_holds(column, self._old) for column in IDS[self._kind] if column.class_ is ObservationRow]
+        in_scopes = [ScopeRow.owner.in_(self._owners(self._old))] + [
+            ScopeRow.scope_id.in_(select(ObservationRow.scope_id).where(self._in_agent(ObservationRow), condition))
+            for condition in observed
+        ]
+        for table, key, conditions in (
+            (SessionRow, SessionRow.session_id, in_sessions),
+            (ScopeRow, ScopeRow.scope_id, in_scopes),
+        ):
+            wanted = select(key).where(self._in_agent(table), or_(*conditions)).order_by(key)
+            await self._session.execute(wanted.with_for_update())
+
+    async def rewrite(self) -> dict[str, int]:
+        """Says how many rows were changed, by table."""
+        updates = [self._update(table, changes) for table in TABLES if (changes := self._changes(table))]
+        counts = [select(func.count()).select_from(cte).scalar_subquery().label(cte.name) for cte in updates]
+        row = (await self._session.execute(select(*counts))).mappings().one()
+        return {name: count for name, count in row.items() if count}
+
+    def _update(self, table: type[Base], changes: Sequence[Rewrite]) -> CTE:
+        values: dict[Column, Any] = {}
+        for change in changes:
+            before = values.get(change.column, change.column)
+            values[change.column] = case((change.condition, change.value), else_=before)
+        touched = or_(*(change.condition for change in changes))
+        statement = update(table).where(self._in_agent(table), touched).values({**values, **self._fences(table)})
+        return statement.returning(literal(1).label("changed")).cte(table.__tablename__)
+
+    def _fences(self, table: type[Base]) -> dict[Column, Any]:
+        """What is under way with the old id is refused."""
+        if table is ScopeRow:
+            return {ScopeRow.epoch: ScopeRow.epoch + 1}
+        if table is SessionRow and self._kind == "session":  # whoever holds the lease won't find it to give it back
+            return {SessionRow.epoch: SessionRow.epoch + 1, SessionRow.lease_until: None}
+        return {SessionRow.epoch: SessionRow.epoch + 1} if table is SessionRow else {}
+
+    def _changes(self, table: type[Base]) -> list[Rewrite]:
+        changes = [
+            Rewrite(column, _holds(column, self._old), self._replaced(column))
+            for column in IDS[self._kind]
+            if column.class_ is table
+        ]
+        return changes + self._own_ways().get(table, [])
+
+    def _replaced(self, column: Column) -> Any:
+        return func.array_replace(column, self._old, self._new) if _is_array(column) else self._new
+
+    def _own_ways(self) -> dict[type[Base], list[Rewrite]]:
+        """Columns that hold ids in a way of their own."""
+        owners = zip(self._owners(self._old), self._owners(self._new), strict=True)
+        changes = {
+            ScopeRow: [Rewrite(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
+            HoldRow: [Rewrite(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
+            EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
+            AgentRow: [self._in_settings(key) for key in SETTINGS[self._kind]],
+            RunRow: [self._in_prompts(), *self._in_errors()],
+        }
+        if self._kind == "user":
+            old, new = (owner_key("individual", user) for user in (self._old, self._new))
+            changes[MessageRow] = [Rewrite(MessageRow.owner, MessageRow.owner == old, new)]
+        if self._kind == "group":  # called by its id, where the host gave it no name
+            called = ScopeRow.owner.in_(self._owners(self._old)) & (ScopeRow.display_name == self._old)
+            changes[ScopeRow].append(Rewrite(ScopeRow.display_name, called, self._new))
+        return changes
+
+    def _in_detail(self, key: str) -> Rewrite:
+        renamed = func.jsonb_set(EventRow.detail, cast([key], ARRAY(Text)), func.to_jsonb(cast(self._new, Text)))
+        return Rewrite(EventRow.detail, EventRow.detail[key].astext == self._old, renamed)
+
+    def _in_settings(self, key: str) -> Rewrite:
+        """A list of ids: who was kept out of something is kept out under the new id."""
+        ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
+        renamed = case((ids.c.value == self._old, self._new), else_=ids.c.value)
+        listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
+        value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
+        return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)
+
+    def _in_prompts(self) -> Rewrite:
+        """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""
+        owners = func.jsonb_build_object("owners", cast(self._owners(self._old), ARRAY(Text)))
+        named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
+        return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
+
+    def _in_errors(self) -> list[Rewrite]:
+        """Our errors name the session that they are about."""
+        if self._kind != "session":
+            return []
+        named = func.replace(RunRow.error, f"session {self._old}", f"session {self._new}")
+        return [Rewrite(RunRow.error, RunRow.session_id == self._old, named)]
+
+    def _owners(self, value: str) -> list[str]:
+        """A user's own scopes, and those about them."""
+        return [OWNER_PREFIX[kind] + value for kind in OWNER_KINDS[self._kind]]
+
+    def _in_agent(self, table: Any) -> ColumnElement[bool]:
+        condition: ColumnElement[bool] = table.agent_key == self._agent_key
+        return condition
+
+
+def _is_actor(column: Column) -> bool:
+    """To have done something makes nobody a user."""
+    return column.key == "actor"
+
+
+def _is_array(column: Column) -> bool:
+    return isinstance(column.type, ARRAY)
+
+
+def _holds(column: Column, value: str) -> ColumnElement[bool]:
+    return literal(value, Text) == any_(column) if _is_array(column) else column == value

@@ -1,0 +1,245 @@
+"""The ledger of model work: one row per run, from claim to outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import AgentRow, RunRow, columns_of
+from memory_sql.domain.results import DeadRun, Usage
+from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """A run and the lease that it was under; once another lease has taken it over, the key opens nothing."""
+
+    agent_key: int
+    run_id: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRun:
+    """A run whose answer was stored but not applied: somebody died in between. The answer is paid for."""
+
+    key: RunKey
+    to_number: int
+    answer: str
+    usage: Usage
+    prompt_version: str
+    seen: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """What a dead run was about: messages of a session, or the one observation `to_seq` of a scope."""
+
+    session_id: str | None
+    to_number: int | None
+    scope_id: int | None
+    to_seq: int | None
+
+
+class RunRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def start(self, agent_key: int, kind: str, fence: int, now: datetime, **target: Any) -> RunKey:
+        """`target`: session_id, from_number, to_number, or scope_id, from_seq, to_seq."""
+        run_id = await self._session.scalar(
+            insert(RunRow)
+            .values(agent_key=agent_key, kind=kind, fence=fence, state="running", started_at=now, **target)
+            .returning(RunRow.run_id)
+        )
+        assert run_id is not None  # RETURNING of an INSERT that didn't raise
+        return RunKey(agent_key, run_id, fence)
+
+    async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> bool:
+        """Stores the raw answer before it is applied, so that a retry applies the same; False: another lease holds.
+
+        May be done again where nobody knows whether it was: under one lease there is one answer.
+        """
+        kept = await self._session.scalar(
+            update(RunRow)
+            .where(*_is(key), RunRow.state.in_(("running", "answered")))
+            .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
+            .returning(RunRow.run_id)
+        )
+        return kept is not None
+
+    async def answered_formation(self, agent_key: int, session_id: str, from_number: int) -> AnsweredRun | None:
+        row = (
+            await self._session.execute(
+                select(
+                    RunRow.run_id,
+                    RunRow.fence,
+                    RunRow.to_number,
+                    RunRow.answer,
+                    RunRow.model,
+                    RunRow.input_tokens,
+                    RunRow.output_tokens,
+                    RunRow.latency_seconds,
+                    RunRow.prompt_version,
+                    RunRow.seen,
+                )
+                .where(
+                    RunRow.agent_key == agent_key,
+                    RunRow.session_id == session_id,
+                    RunRow.from_number == from_number,
+                    RunRow.state == "answered",
+                )
+                .order_by(RunRow.run_id.desc())
+                .limit(1)
+            )
+        ).one_or_none()
+        if row is None:
+            return None
+        usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
+        return AnsweredRun(
+            RunKey(agent_key, row.run_id, row.fence), row.to_number, row.answer, usage, row.prompt_version, row.seen
+        )
+
+    async def take_over(self, key: RunKey, fence: int) -> RunKey:
+        """The run under a new lease."""
+        await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
+        return replace(key, fence=fence)
+
+    async def abandon(self, agent_key: int, now: datetime, *, but: int | None = None, **target: Any) -> None:
+        """Runs of this target that nobody holds any more: their worker died, or lost its lease. All `but` that one."""
+        await self._session.execute(
+            update(RunRow)
+            .where(
+                RunRow.agent_key == agent_key,
+                *(getattr(RunRow, name) == value for name, value in target.items()),
+                RunRow.state.in_(("running", "answered")),
+                RunRow.run_id.is_distinct_from(but),
+            )
+            .values(
+                state="failed",
+                answer=None,
+                error_code="abandoned",
+                error="the lease ran out before it ended",
+                finished_at=now,
+            )
+        )
+
+    async def succeed(self, key: RunKey, now: datetime, **outcome: Any) -> None:
+        """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty."""
+        something = outcome["observations"] or outcome.get("duplicates")
+        await self._session.execute(
+            update(RunRow)
+            .where(*_is(key))
+            .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
+        )
+
+    async def cost(self, key: RunKey, usage: Usage, prompt_version: str) -> None:
+        await self._session.execute(
+            update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
+        )
+
+    async def fail(
+        self,
+        key: RunKey,
+        error: BaseException,
+        now: datetime,
+        *,
+        gives_up: bool = False,
+        set_aside: int | None = None,
+    ) -> None:
+        """Our own errors carry no remembered text; of others only the type is kept.
+
+        An answer that was stored survives what is neither its fault nor overtaken: it is paid for, and will be applied.
+        """
+        known = isinstance(error, LanguageModelError | StaleError)
+        reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
+        ended = ("running", "answered") if known else ("running",)
+        message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
+        cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
+        if set_aside is not None:  # that one is all that it read
+            cost |= {"from_seq": set_aside - 1, "to_seq": set_aside}
+        await self._session.execute(
+            update(RunRow)
+            .where(*_is(key), RunRow.state.in_(ended))
+            .values(
+                state="dead" if gives_up else "failed",
+                answer=None,
+                error_code=reason,
+                error=message,
+                finished_at=now,
+                **cost,
+            )
+        )
+
+    async def outlive(self, agent_key: int, run_id: int | None) -> None:
+        """What was given up with this run has gone on all the same: it is a failure like any other."""
+        if run_id is not None:
+            await self._session.execute(
+                update(RunRow)
+                .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
+                .values(state="failed")
+            )
+
+    async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
+        """Raises `BudgetError` when the agent's runs of the day (UTC) have cost that many tokens, in and out."""
+        if daily_tokens is None:
+            return
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        used = func.coalesce(RunRow.input_tokens, 0) + func.coalesce(RunRow.output_tokens, 0)
+        total = await self._session.scalar(
+            select(func.coalesce(func.sum(used), 0)).where(RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
+        )
+        if total is not None and total >= daily_tokens:
+            raise BudgetError(agent_id, daily_tokens, midnight + timedelta(days=1))
+
+    async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
+        """What was given up and waits for a person, oldest first."""
+        statement = (
+            select(AgentRow.agent_id, *columns_of(RunRow, DeadRun.model_fields))
+            .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
+            .where(RunRow.state == "dead")
+            .order_by(RunRow.run_id)
+            .limit(limit)
+        )
+        if agent_id is not None:
+            statement = statement.where(AgentRow.agent_id == agent_id)
+        return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
+
+    async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
+        """What a dead run was about; None when it isn't dead."""
+        found = await self._session.execute(
+            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
+                *_is_dead(agent_key, run_id)
+            )
+        )
+        row = found.one_or_none()
+        return None if row is None else TakenRun(*row)
+
+    async def take_dead(self, agent_key: int, run_id: int, state: str) -> bool:
+        """Turns a dead run into `failed` or `discarded`; False when it isn't dead."""
+        taken = await self._session.scalar(
+            update(RunRow).where(*_is_dead(agent_key, run_id)).values(state=state).returning(RunRow.run_id)
+        )
+        return taken is not None
+
+
+def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:
+    return RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead"
+
+
+def _is(key: RunKey) -> tuple[Any, ...]:
+    return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id, RunRow.fence == key.fence
+
+
+def _cost(usage: Usage) -> dict[str, Any]:
+    return {
+        "model": usage.model or None,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "latency_seconds": usage.latency_seconds or None,
+        "calls": usage.calls,
+    }

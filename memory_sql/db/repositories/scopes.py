@@ -1,0 +1,447 @@
+"""Scopes: whose memory it is, what waits in it, who works on it; written under the scope's row lock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, Literal
+
+from sqlalchemy import and_, bindparam, cast, func, literal_column, or_, select, true, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, BigInteger, Text
+
+from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
+from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
+
+DueColumn = Literal["due_at", "propagate_at"]
+_CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """A scope as a model call sees it. What changes `version` or `epoch` meanwhile makes the call's result void."""
+
+    agent_key: int
+    scope_id: int
+    kind: ScopeKind
+    owner: str
+    name: str
+    display_name: str | None
+    consolidation: str | None
+    version: int
+    epoch: int
+    last_seq: int
+    done_seq: int
+    fence: int
+    extraction_prompt: str | None
+    consolidation_prompt: str | None
+    max_words: int | None
+    max_items: int | None
+    item_words: int | None
+    language: str
+    is_active: bool
+    consolidate: bool
+    extraction_mode: str
+    failures: int
+    errors: int
+    suspects: int
+    propagation_failures: int
+    propagation_errors: int
+    propagated_at: datetime | None
+    agent_settings: dict[str, Any]
+
+    @property
+    def ref(self) -> ScopeRef:
+        return scope_ref(self.scope_id, self.kind, self.owner, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class NewScope:
+    """A scope that may have to be made; `display_name` counts only then."""
+
+    kind: ScopeKind
+    owner: str
+    name: str = ""
+    display_name: str | None = None
+
+
+def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
+    owner_id = owner[2:] if OWNER_PREFIX[kind].endswith(":") else None
+    return ScopeRef(id=scope_id, kind=kind, owner_id=owner_id, name=name or None)
+
+
+def visible_scopes() -> Any:
+    """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `session_id`."""
+    principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id"))
+    return func.memory.visible_scopes(*principal).table_valued("agent_key", "scope_id", name="visible")
+
+
+def is_visible(table: Any, visible: Any) -> Any:
+    return and_(table.agent_key == visible.c.agent_key, table.scope_id == visible.c.scope_id)
+
+
+def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
+    """`memory.pending_observations` as a FROM clause."""
+    columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
+        *(item.expression for item in columns), name="pending"
+    )
+
+
+def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
+    """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
+    return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
+
+
+def _scope_text(row: Any) -> ScopeText:
+    return ScopeText(
+        ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+        display_name=row.display_name,
+        consolidation=row.consolidation,
+        version=row.version,
+        pending=pending_of(row),
+        disputed=disputed_of(row),
+        speakers=tuple(row.speakers),
+    )
+
+
+def pending_of(row: Any) -> tuple[PendingObservation, ...]:
+    """What `newest_pending` brought, oldest first."""
+    return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
+
+
+def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
+    """What `newest_disputed` brought, oldest first."""
+    return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
+
+
+def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
+    """Of three arrays, in the order in which the database adds up what it sorted."""
+    seqs, contents, times = newest_first
+    found = map(PendingObservation, seqs or (), contents or (), times or ())
+    return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()
+
+
+_BY_SEQ = attrgetter("seq")
+_waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+_newest = (
+    select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at)
+    .order_by(_waiting.c.seq.desc())
+    .limit(bindparam("pending_max", type_=BigInteger))
+    .correlate(ScopeRow)
+    .subquery("newest")
+)
+newest_pending = (
+    select(
+        func.array_agg(_newest.c.seq).label("pending_seqs"),
+        func.array_agg(_newest.c.content).label("pending_contents"),
+        func.array_agg(_newest.c.observed_at).label("pending_times"),
+    )
+    .correlate(ScopeRow)
+    .lateral("newest_pending")
+)
+"""For each scope its newest pending observations, at most `pending_max`; one row, to be joined on true."""
+
+_doubted = (
+    select(ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    .join(
+        ObservationStateRow,
+        and_(
+            ObservationStateRow.agent_key == ObservationRow.agent_key,
+            ObservationStateRow.scope_id == ObservationRow.scope_id,
+            ObservationStateRow.seq == ObservationRow.seq,
+        ),
+    )
+    .where(
+        ObservationStateRow.agent_key == ScopeRow.agent_key,
+        ObservationStateRow.scope_id == ScopeRow.scope_id,
+        ObservationStateRow.verification == literal_column("'disputed'"),  # as the condition of the index has it
+        ObservationStateRow.status == "active",
+    )
+    .order_by(ObservationRow.seq.desc())
+    .limit(bindparam("pending_max", type_=BigInteger))
+    .correlate(ScopeRow)
+    .subquery("doubted")
+)
+newest_disputed = (
+    select(
+        func.array_agg(_doubted.c.seq).label("disputed_seqs"),
+        func.array_agg(_doubted.c.content).label("disputed_contents"),
+        func.array_agg(_doubted.c.observed_at).label("disputed_times"),
+    )
+    .correlate(ScopeRow)
+    .lateral("newest_disputed")
+)
+"""For each scope its newest disputed observations, pending or not, at most `pending_max`; to be joined on true."""
+
+_STATE = select(
+    ScopeRow.agent_key,
+    ScopeRow.scope_id,
+    ScopeRow.kind,
+    ScopeRow.owner,
+    ScopeRow.name,
+    ScopeRow.display_name,
+    ScopeRow.consolidation,
+    ScopeRow.version,
+    ScopeRow.epoch,
+    ScopeRow.last_seq,
+    ScopeRow.done_seq,
+    ScopeRow.fence,
+    ScopeRow.extraction_prompt,
+    ScopeRow.consolidation_prompt,
+    ScopeRow.consolidation_max_words.label("max_words"),
+    ScopeRow.observation_max_items.label("max_items"),
+    ScopeRow.observation_max_words.label("item_words"),
+    ScopeRow.language,
+    ScopeRow.is_active,
+    ScopeRow.consolidate,
+    ScopeRow.extraction_mode,
+    ScopeRow.failures,
+    ScopeRow.errors,
+    ScopeRow.suspects,
+    ScopeRow.propagation_failures,
+    ScopeRow.propagation_errors,
+    ScopeRow.propagated_at,
+    select(AgentRow.settings).where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
+)
+
+
+def _state(row: Any) -> ScopeState:
+    return ScopeState(*row[: len(_STATE.selected_columns)])
+
+
+class ScopeRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def _make(self, agent_key: int, wanted: Iterable[NewScope], language: str, now: datetime) -> None:
+        """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
+        by_key = {(scope.owner, scope.name): scope for scope in wanted}
+        rows = [
+            {"agent_key": agent_key, **asdict(by_key[key]), "language": language, "created_at": now}
+            for key in sorted(by_key)
+        ]
+        if rows:
+            await self._session.execute(upsert(ScopeRow).values(rows).on_conflict_do_nothing())
+
+    async def with_pending(
+        self, agent_key: int, owners: Iterable[str], pending_max: int
+    ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
+        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet.
+
+        What is disputed isn't among them: nobody knows it.
+        """
+        statement = (
+            _STATE.add_columns(*newest_pending.c, *newest_disputed.c)
+            .select_from(ScopeRow)
+            .join(newest_pending, true())
+            .join(newest_disputed, true())
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")
+            .order_by(ScopeRow.scope_id)
+        )
+        found = await self._session.execute(statement, {"pending_max": pending_max})
+        return [(_state(row), tuple(p for p in pending_of(row) if p not in disputed_of(row))) for row in found]
+
+    async def exists(self, agent_key: int, scope_id: int) -> bool:
+        found = await self._session.scalar(
+            select(ScopeRow.scope_id).where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id)
+        )
+        return found is not None
+
+    async def epochs(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, int]:
+        found = await self._session.execute(
+            select(ScopeRow.scope_id, ScopeRow.epoch).where(
+                ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(scope_ids)
+            )
+        )
+        return {row.scope_id: row.epoch for row in found}
+
+    async def members_among(
+        self, agent_key: int, scope_ids: Collection[int], users: Collection[str]
+    ) -> dict[int, frozenset[str]]:
+        """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
+        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
+        ids = func.memory.user_ids(agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
+        found = await self._session.execute(
+            select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))
+            .select_from(asked)
+            .join(ids, true())
+            .join(MemberRow, MemberRow.user_id == ids.c.user_id)
+            .where(
+                MemberRow.agent_key == agent_key,
+                MemberRow.scope_id.in_(scope_ids),
+                MemberRow.left_at.is_(None),
+            )
+            .group_by(MemberRow.scope_id)
+        )
+        return {row.scope_id: frozenset(row.users) for row in found}
+
+    async def lock_or_make(
+        self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime
+    ) -> list[ScopeState]:
+        """As `lock`; of the wanted ones those that are missing are made. What is there is locked first, by everybody."""
+        keys, ids = {(scope.owner, scope.name) for scope in wanted}, list(scope_ids)
+        locked = await self.lock(agent_key, keys, ids)
+        missing = keys - {(scope.owner, scope.name) for scope in locked}
+        if not missing:
+            return locked
+        await self._make(agent_key, [scope for scope in wanted if (scope.owner, scope.name) in missing], language, now)
+        return await self.lock(agent_key, keys, ids)
+
+    async def lock(
+        self, agent_key: int, owners: Iterable[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
+    ) -> list[ScopeState]:
+        """The scopes `(owner, name)` and those with these ids, locked in id order until the transaction ends."""
+        found = await self._session.execute(
+            _STATE.where(
+                ScopeRow.agent_key == agent_key,
+                or_(tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners)), ScopeRow.scope_id.in_(list(scope_ids))),
+            )
+            .order_by(ScopeRow.scope_id)
+            .with_for_update(key_share=True)
+        )
+        return [_state(row) for row in found]
+
+    async def refresh_due(self, agent_key: int, scope_ids: Sequence[int], threshold: int, now: datetime) -> None:
+        await self._session.execute(
+            select(func.memory.refresh_due(agent_key, cast(list(scope_ids), ARRAY(BigInteger)), threshold, now))
+        )
+
+    async def make_due(self, agent_key: int | None, threshold: int, now: datetime) -> int:
+        """Makes due what has enough pending by this threshold and hadn't by that before; says how many scopes those were.
+
+        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        """
+        s, t = ScopeRow, ObservationStateRow
+        own = AgentRow.settings["consolidation_threshold"].as_integer()
+        passed_over = select(t.seq).where(t.agent_key == s.agent_key, t.scope_id == s.scope_id, t.repend).exists()
+        waiting = await self._session.execute(
+            select(s.agent_key, s.scope_id)
+            .join(AgentRow, AgentRow.agent_key == s.agent_key)
+            .where(
+                s.due_at.is_(None),
+                s.last_seq > s.held_seq,
+                or_(s.last_seq - s.done_seq >= func.coalesce(s.consolidation_threshold, own, threshold), passed_over),
+                *([] if agent_key is None else [s.agent_key == agent_key]),
+            )
+            .order_by(s.agent_key, s.scope_id)
+            .with_for_update(key_share=True, skip_locked=True, of=s)
+        )
+        by_agent: dict[int, list[int]] = {}
+        for row in waiting:
+            by_agent.setdefault(row.agent_key, []).append(row.scope_id)
+        for key, scope_ids in by_agent.items():
+            await self.refresh_due(key, scope_ids, threshold, now)
+        return sum(map(len, by_agent.values()))
+
+    async def claim(self, agent_key: int, scope_id: int, lease: timedelta) -> ScopeState | None:
+        """A new lease with a new fence; None while another one holds."""
+        claimed = await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, _is_free())
+            .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE.selected_columns)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else _state(row)
+
+    async def claim_due(
+        self, agent_id: str | None, by: datetime, lease: timedelta, what: DueColumn = "due_at"
+    ) -> tuple[str, ScopeState] | None:
+        """A new lease on what has been due longest and nobody works on, and its agent's id; None: there is nothing.
+
+        Due to be consolidated (`due_at`) or propagated (`propagate_at`). Who asks at the same moment gets the next one:
+        nobody waits, nobody tries the same.
+        """
+        due_at = getattr(ScopeRow, what)
+        free = (
+            select(ScopeRow.agent_key, ScopeRow.scope_id)
+            .where(due_at <= by, _is_free())
+            .order_by(due_at)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True)
+        )
+        if agent_id is not None:
+            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
+            free = free.where(ScopeRow.agent_key == agent_key)
+        due = free.cte("due")
+        claimed = await self._session.execute(
+            update(ScopeRow)
+            .where(
+                ScopeRow.agent_key == due.c.agent_key,
+                ScopeRow.scope_id == due.c.scope_id,
+                AgentRow.agent_key == ScopeRow.agent_key,
+            )
+            .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE.selected_columns, AgentRow.agent_id)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else (row.agent_id, _state(row))
+
+    async def release(self, state: ScopeState, **values: Any) -> bool:
+        """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed."""
+        released = await self._session.scalar(
+            update(ScopeRow).where(leased(state)).values(lease_until=None, **values).returning(ScopeRow.scope_id)
+        )
+        return released is not None
+
+    async def postpone(self, agent_id: str, scope_id: int, until: datetime, what: DueColumn = "due_at") -> None:
+        """It stays due, but later."""
+        due_at = getattr(ScopeRow, what)
+        await self._session.execute(
+            update(ScopeRow)
+            .where(
+                ScopeRow.agent_key == AgentRow.agent_key,
+                AgentRow.agent_id == agent_id,
+                ScopeRow.scope_id == scope_id,
+                due_at < until,
+            )
+            .values({what: until})
+        )
+
+    async def raise_epochs(self, agent_key: int, scope_ids: Collection[int]) -> None:
+        """Whatever a model is making just now of what these scopes held is refused (rule 6)."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(sorted(scope_ids)))
+            .values(epoch=ScopeRow.epoch + 1)
+        )
+
+    async def take_lease(self, state: ScopeState) -> None:
+        """Whoever is consolidating the scope is too late: it has read what has just been changed."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(in_scope(ScopeRow, state), ScopeRow.lease_until.is_not(None))
+            .values(fence=ScopeRow.fence + 1, lease_until=None)
+        )
+
+    async def extend(self, state: ScopeState, lease: timedelta) -> bool:
+        """The lease goes on; False: it has passed to somebody else."""
+        extended = await self._session.scalar(
+            update(ScopeRow).where(leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
+        )
+        return extended is not None
+
+    async def pending(self, state: ScopeState, limit: int) -> list[PendingObservation]:
+        """What waits for a consolidation, in the order of the numbers."""
+        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
+        found = await self._session.execute(
+            select(pending.c.seq, pending.c.content, pending.c.observed_at).order_by(pending.c.seq).limit(limit)
+        )
+        return [PendingObservation(*row) for row in found]
+
+
+def _is_free() -> Any:
+    return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
+
+
+def leased(state: ScopeState) -> Any:
+    return and_(in_scope(ScopeRow, state), ScopeRow.fence == state.fence)
+
+
+def in_scope(table: Any, state: ScopeState) -> Any:
+    return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)

@@ -1,0 +1,395 @@
+"""Sessions and their messages: one aggregate, written under the session's row lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import REAL, and_, bindparam, case, cast, func, literal, or_, select, true, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
+
+from memory_sql.config import FORMATION_LIMITS, Settings
+from memory_sql.db.models import AgentRow, MessageRow, SessionRow, columns_of
+from memory_sql.errors import NotFoundError
+
+_CLOCK = func.clock_timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """`differs`: nothing was stored, for this is the first position (from 0) that its idempotency key knows otherwise."""
+
+    accepted: int
+    due_at: datetime | None
+    due_reason: str | None
+    differs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session as a formation sees it; a moved cursor, epoch or fence makes the formation's result void."""
+
+    agent_key: int
+    agent_id: str
+    session_id: str
+    user_id: str
+    participants: tuple[str, ...]
+    group_ids: tuple[str, ...]
+    last_number: int
+    formed_number: int
+    epoch: int
+    fence: int
+    due_reason: str | None
+    excluded: bool
+    failures: int
+    errors: int
+    dead_run_id: int | None
+    time_zone: str | None
+    agent_settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedMessage:
+    number: int
+    message_id: str
+    role: str
+    user_id: str | None
+    speaker: str | None
+    content: str | None
+    weight: float
+    eligible: bool
+    said_at: datetime
+
+
+_ADD = select(
+    func.memory.add_messages(
+        bindparam("agent_id", type_=Text),
+        bindparam("session_id", type_=Text),
+        bindparam("user_id", type_=Text),
+        bindparam("group_ids", type_=ARRAY(Text)),
+        bindparam("messages", type_=JSONB),
+        bindparam("limits", type_=JSONB),
+        bindparam("now", type_=DateTime(timezone=True)),
+        bindparam("excluded", type_=Boolean),
+        bindparam("time_zone", type_=Text),
+        bindparam("next_id", type_=Text),
+    ).table_valued("accepted", "due_at", "due_reason", "differs")
+)
+
+_STATE = (
+    *columns_of(SessionRow, SessionState.__slots__),
+    AgentRow.agent_id,
+    AgentRow.settings.label("agent_settings"),
+)
+
+
+def _state(row: Any) -> SessionState:
+    return SessionState(**{**row._mapping, "participants": tuple(row.participants), "group_ids": tuple(row.group_ids)})
+
+
+class SessionRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def add(self, settings: Settings, **values: Any) -> Added:
+        """Stores the messages that are new; the parameters are those of `memory.add_messages`."""
+        limits = {**_limits(settings), "language": settings.language}
+        row = (await self._session.execute(_ADD, {**values, "limits": limits})).one()
+        return Added(*row)
+
+    async def claim(self, agent_id: str, session_id: str, lease: timedelta) -> SessionState | None:
+        """A new lease with a new fence; None while another one holds. Raises `NotFoundError`."""
+        claimed = await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), _is_free())
+            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE)
+        )
+        row = claimed.one_or_none()
+        if row is None and not await self._exists(agent_id, session_id):
+            raise NotFoundError("session", session_id)
+        return None if row is None else _state(row)
+
+    async def time_zone(self, agent_key: int, session_id: str | None) -> str | None:
+        """None for a session without one, that isn't there, or for none."""
+        if session_id is None:
+            return None
+        zone: str | None = await self._session.scalar(
+            select(SessionRow.time_zone).where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
+        )
+        return zone
+
+    async def _exists(self, agent_id: str, session_id: str) -> bool:
+        found = await self._session.scalar(
+            select(SessionRow.session_id)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(*_is(agent_id, session_id))
+        )
+        return found is not None
+
+    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> SessionState | None:
+        """A new lease on what has been due longest and nobody works on; None where there is nothing.
+
+        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
+        """
+        free = (
+            select(SessionRow.agent_key, SessionRow.session_id)
+            .where(SessionRow.due_at <= by, _is_free())
+            .order_by(SessionRow.due_at)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True)
+        )
+        if agent_id is not None:
+            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
+            free = free.where(SessionRow.agent_key == agent_key)
+        due = free.cte("due")
+        claimed = await self._session.execute(
+            update(SessionRow)
+            .where(
+                SessionRow.agent_key == due.c.agent_key,
+                SessionRow.session_id == due.c.session_id,
+                AgentRow.agent_key == SessionRow.agent_key,
+            )
+            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            .returning(*_STATE)
+        )
+        row = claimed.one_or_none()
+        return None if row is None else _state(row)
+
+    async def unformed(self, agent_id: str) -> list[str]:
+        """The sessions that have messages which no formation has read, oldest first."""
+        found = await self._session.scalars(
+            select(SessionRow.session_id)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(
+                AgentRow.agent_id == agent_id,
+                SessionRow.last_number > SessionRow.formed_number,
+                SessionRow.excluded.is_(False),
+            )
+            .order_by(SessionRow.created_at, SessionRow.session_id)
+        )
+        return list(found)
+
+    async def window(self, state: SessionState, max_messages: int, max_characters: int) -> list[BufferedMessage]:
+        """The next messages that no formation has read: whole ones, at least one, in the order of arrival."""
+        m = MessageRow
+        so_far = func.sum(func.coalesce(func.length(m.content), 0)).over(order_by=m.number)
+        messages = (
+            select(
+                *columns_of(m, BufferedMessage.__slots__),
+                so_far.label("characters"),
+            )
+            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > state.formed_number)
+            .order_by(m.number)
+            .limit(max_messages)
+            .subquery()
+        )
+        found = await self._session.execute(
+            select(*[messages.c[name] for name in BufferedMessage.__slots__])
+            .where(or_(messages.c.characters <= max_characters, messages.c.number == state.formed_number + 1))
+            .order_by(messages.c.number)
+        )
+        return [BufferedMessage(*row) for row in found]
+
+    async def range(self, state: SessionState, to_number: int) -> list[BufferedMessage]:
+        """The messages after the cursor up to this number."""
+        found = await self._session.execute(
+            select(*columns_of(MessageRow, BufferedMessage.__slots__))
+            .where(
+                MessageRow.agent_key == state.agent_key,
+                MessageRow.session_id == state.session_id,
+                MessageRow.number > state.formed_number,
+                MessageRow.number <= to_number,
+            )
+            .order_by(MessageRow.number)
+        )
+        return [BufferedMessage(*row) for row in found]
+
+    async def lock(self, state: SessionState) -> SessionState | None:
+        """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(
+                _same(state),
+                SessionRow.formed_number == state.formed_number,
+                SessionRow.epoch == state.epoch,
+            )
+            .with_for_update(key_share=True, of=SessionRow)
+        )
+        row = found.one_or_none()
+        return None if row is None else _state(row)
+
+    async def advance(self, state: SessionState, to_number: int, settings: Settings, now: datetime) -> None:
+        """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
+        left = await self._left(state, to_number, settings, now)
+        await self._session.execute(
+            update(SessionRow)
+            .where(_same(state))
+            .values(formed_number=to_number, **left, lease_until=None, failures=0, errors=0, dead_run_id=None)
+        )
+
+    async def _left(self, state: SessionState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
+        """Counts the messages after that number, and says by the rule of `add` whether they are due.
+
+        The settings are the process's; the agent's own go before them.
+        """
+        m = MessageRow
+        left = (
+            select(
+                func.count().label("messages"),
+                cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
+                func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
+                func.min(m.created_at).label("since"),
+            )
+            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > after, m.eligible)
+            .subquery()
+        )
+        due = func.memory.formation_due(
+            cast(left.c.messages, Integer),
+            left.c.tokens,
+            left.c.signalled,
+            left.c.since,
+            cast(_limits(settings.of_agent(state.agent_settings)), JSONB),
+            now,
+        ).table_valued("due_at", "due_reason")
+        row = (await self._session.execute(select(left, due).join(due, true()))).one()
+        return {
+            "unformed_messages": row.messages,
+            "unformed_tokens": row.tokens,
+            "unformed_since": row.since,
+            "due_at": None if state.excluded else row.due_at,
+            "due_reason": None if state.excluded else row.due_reason,
+        }
+
+    async def make_due(self, agent_key: int | None, settings: Settings, now: datetime) -> int:
+        """Makes due what is long enough by these settings and wasn't by those before; says how many sessions that were.
+
+        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        """
+        s = SessionRow
+        least = func.coalesce(AgentRow.settings["formation_min_messages"].as_integer(), settings.formation_min_messages)
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == s.agent_key)
+            .where(
+                s.due_at.is_(None),
+                s.dead_run_id.is_(None),
+                s.excluded.is_(False),
+                s.unformed_messages >= least,
+                *([] if agent_key is None else [s.agent_key == agent_key]),
+            )
+            .order_by(s.agent_key, s.session_id)
+            .with_for_update(key_share=True, skip_locked=True, of=s)
+        )
+        states = [_state(row) for row in found]
+        for state in states:
+            left = await self._left(state, state.formed_number, settings, now)
+            await self._session.execute(update(s).where(_same(state)).values(left))
+        return len(states)
+
+    async def release(self, state: SessionState, **values: Any) -> bool:
+        """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
+
+        A session that is excluded doesn't become due.
+        """
+        values |= {name: _unless_excluded(name, values[name]) for name in ("due_at", "due_reason") if name in values}
+        released = await self._session.scalar(
+            update(SessionRow).where(_same(state)).values(lease_until=None, **values).returning(SessionRow.session_id)
+        )
+        return released is not None
+
+    async def postpone(self, agent_id: str, session_id: str, until: datetime) -> None:
+        """It stays due, but later."""
+        await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), SessionRow.due_at < until)
+            .values(due_at=until)
+        )
+
+    async def revive(self, agent_key: int, session_id: str, run_id: int, now: datetime) -> None:
+        """What was given up with this run is due again."""
+        await self._session.execute(
+            update(SessionRow)
+            .where(
+                SessionRow.agent_key == agent_key, SessionRow.session_id == session_id, SessionRow.dead_run_id == run_id
+            )
+            .values(
+                errors=0,
+                dead_run_id=None,
+                due_at=_unless_excluded("due_at", now),
+                due_reason=_unless_excluded("due_reason", "retry"),
+            )
+        )
+
+    async def locked(self, agent_key: int, session_id: str) -> SessionState:
+        """The session, locked until the transaction ends."""
+        found = await self._session.execute(
+            select(*_STATE)
+            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
+            .with_for_update(key_share=True, of=SessionRow)
+        )
+        return _state(found.one())
+
+    async def exclude(self, agent_id: str, session_id: str) -> int | None:
+        """The agent's key, if there is such a session: it isn't due any more, and what is under way is refused."""
+        agent_key: int | None = await self._session.scalar(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
+            .values(excluded=True, due_at=None, due_reason=None, epoch=SessionRow.epoch + 1)
+            .returning(SessionRow.agent_key)
+        )
+        return agent_key
+
+    async def include(self, agent_id: str, session_id: str, settings: Settings, now: datetime) -> int | None:
+        """The agent's key, if there is such a session: what was said before it was excluded is due as ever."""
+        included = await self._session.execute(
+            update(SessionRow)
+            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
+            .values(excluded=False)
+            .returning(*_STATE)
+        )
+        row = included.one_or_none()
+        if row is None:
+            return None
+        state = _state(row)
+        if state.dead_run_id is None and state.due_reason is None:
+            left = await self._left(state, state.formed_number, settings, now)
+            await self._session.execute(update(SessionRow).where(_same(state)).values(left))
+        return state.agent_key
+
+    async def extend(self, state: SessionState, lease: timedelta) -> bool:
+        """The lease goes on; False: it has passed to somebody else."""
+        extended = await self._session.scalar(
+            update(SessionRow).where(_same(state)).values(lease_until=_CLOCK + lease).returning(SessionRow.session_id)
+        )
+        return extended is not None
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in FORMATION_LIMITS}
+
+
+def _is(agent_id: str, session_id: str) -> Sequence[Any]:
+    return AgentRow.agent_id == agent_id, SessionRow.session_id == session_id
+
+
+def _unless_excluded(name: str, value: object) -> Any:
+    return case((SessionRow.excluded.is_(False), literal(value, SessionRow.__table__.c[name].type)))
+
+
+def _is_free() -> Any:
+    return or_(SessionRow.lease_until.is_(None), SessionRow.lease_until < _CLOCK)
+
+
+def _same(state: SessionState) -> Any:
+    return and_(
+        SessionRow.agent_key == state.agent_key,
+        SessionRow.session_id == state.session_id,
+        SessionRow.fence == state.fence,
+    )

@@ -1,0 +1,161 @@
+"""The status of observations: every change with an event that says why. The caller has locked the scope.
+
+And calls `refresh_due` at the end (rule 11): what is set aside isn't pending any more, what comes back is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, case, func, literal, null, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
+from memory_sql.db.repositories.events import record_all
+from memory_sql.db.repositories.scopes import ScopeState, in_scope
+
+_o, _t = ObservationRow, ObservationStateRow
+_KEY = ("agent_key", "scope_id", "seq")
+
+
+class StateRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def supersede(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active, which now have given way, each to the one that `by` names."""
+        superseded = await self._set_aside(scope, "superseded", list(by), case(by, value=_o.seq), now) if by else []
+        details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
+        await self._tell(scope, details, now, **cause)
+        return superseded
+
+    async def quarantine(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active, which are now kept, but neither shown nor absorbed."""
+        quarantined = await self._set_aside(scope, "quarantined", seqs, null(), now)
+        details = ((seq, {"from": "active", "to": "quarantined"}) for seq in quarantined)
+        await self._tell(scope, details, now, **cause)
+        return quarantined
+
+    async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active, which now aren't remembered any more, though kept."""
+        evicted = await self._set_aside(scope, "evicted", seqs, null(), now)
+        details = ((seq, {"from": "active", "to": "evicted", "why": "budget"}) for seq in evicted)
+        await self._tell(scope, details, now, **cause)
+        return evicted
+
+    async def _set_aside(
+        self, scope: ScopeState, status: str, seqs: Sequence[int], superseded_by: Any, now: datetime
+    ) -> list[int]:
+        chosen = select(
+            literal(scope.agent_key), literal(scope.scope_id), _o.seq, literal(status), literal(now), superseded_by
+        ).where(in_scope(_o, scope), _o.seq.in_(seqs))
+        changed = upsert(_t).from_select([*_KEY, "status", "status_at", "superseded_by"], chosen)
+        set_aside = await self._session.scalars(
+            changed.on_conflict_do_update(
+                index_elements=_KEY,
+                set_={name: changed.excluded[name] for name in ("status", "status_at", "superseded_by")},
+                where=_t.status == "active",
+            ).returning(_t.seq)
+        )
+        return sorted(set_aside)
+
+    async def reinstate(
+        self, scope: ScopeState, superseded: Sequence[tuple[int, int, datetime]], now: datetime, **cause: Any
+    ) -> list[int]:
+        """Those that count again, of observations that gave way: `(seq, superseded_by, status_at)`, unchanged since."""
+        unchanged = tuple_(_t.seq, _t.superseded_by, _t.status_at).in_(superseded)
+        return await self._bring_back(scope, "superseded", unchanged, now, **cause) if superseded else []
+
+    async def release(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were in quarantine, and count again."""
+        return await self._bring_back(scope, "quarantined", _t.seq.in_(seqs), now, **cause)
+
+    async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
+        """Those that count again because what they gave way to isn't there any more."""
+        newer = aliased(_o)
+        is_there = select(newer.seq).where(in_scope(newer, scope), newer.seq == _t.superseded_by).exists()
+        return await self._bring_back(scope, "superseded", _t.superseded_by.is_not(None) & ~is_there, now, **cause)
+
+    async def _bring_back(self, scope: ScopeState, status: str, which: Any, now: datetime, **cause: Any) -> list[int]:
+        """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
+
+        What was superseded then gives way to its like: when that goes it counts again.
+        """
+        found = await self._session.execute(
+            select(_o.seq, _o.content_hash)
+            .join(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+            .where(in_scope(_o, scope), _t.status == status, which)
+            .order_by(_o.seq.desc())
+            .with_for_update(of=_t)
+        )
+        candidates = [(row.seq, row.content_hash) for row in found]
+        if not candidates:
+            return []
+        taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
+        back, likes = _sort_out(candidates, taken)
+        await self._session.execute(
+            update(_t)
+            .where(in_scope(_t, scope), _t.seq.in_(back))
+            .values(status="active", status_at=now, superseded_by=None)
+        )
+        if likes and status == "superseded":
+            await self._session.execute(
+                update(_t).where(in_scope(_t, scope), _t.seq.in_(likes)).values(superseded_by=case(likes, value=_t.seq))
+            )
+        details = (
+            (seq, {"from": status, "to": "active"} if seq in back else {"from": status, "to": status, "why": "twin"})
+            for seq, _ in candidates
+        )
+        await self._tell(scope, details, now, **cause)
+        return back
+
+    async def _tell(
+        self, scope: ScopeState, details: Iterable[tuple[int, dict[str, Any]]], now: datetime, **cause: Any
+    ) -> None:
+        row = {"agent_key": scope.agent_key, "scope_id": scope.scope_id, "kind": "status", "created_at": now, **cause}
+        await record_all(self._session, [{**row, "seq": seq, "detail": detail} for seq, detail in details])
+
+    async def changed_by_version(self, scope: ScopeState, version: int) -> dict[str, int]:
+        """How many observations got which status with this version of the scope's text, or kept it against its wish."""
+        to = EventRow.detail["to"].astext
+        found = await self._session.execute(
+            select(to.label("status"), func.count().label("observations"))
+            .where(in_scope(EventRow, scope), EventRow.version == version, EventRow.kind == "status")
+            .group_by(to)
+        )
+        return {row.status: row.observations for row in found}
+
+
+def _sort_out(
+    candidates: Iterable[tuple[int, bytes | None]], active: Mapping[bytes, int]
+) -> tuple[list[int], dict[int, int]]:
+    """Which of `(seq, content_hash)`, newest first, may be active beside those, and of the others which one is its like."""
+    back, likes, taken = list[int](), dict[int, int](), dict(active)
+    for seq, digest in candidates:
+        if digest is not None and digest in taken:
+            likes[seq] = taken[digest]
+            continue
+        back.append(seq)
+        if digest is not None:
+            taken[digest] = seq
+    return back, likes
+
+
+async def active_among(session: AsyncSession, scope: ScopeState, digests: Sequence[bytes]) -> dict[bytes, int]:
+    """Which of these texts an active observation of the scope has, and which one: the newest."""
+    found = await session.execute(
+        select(_o.content_hash, _o.seq)
+        .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+        .where(
+            in_scope(_o, scope),
+            _o.lane == "absorb",
+            _o.content_hash.in_(digests),
+            or_(_t.status.is_(None), _t.status == "active"),
+        )
+        .order_by(_o.seq)
+    )
+    return {row.content_hash: row.seq for row in found}

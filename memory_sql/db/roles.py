@@ -1,0 +1,98 @@
+"""The roles of a database with walls: `make.sql` and `drop.sql`, with the names that a host gives them.
+
+Roles belong to the whole cluster, so no migration makes them; see docs/security.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+
+from sqlalchemy import bindparam, column, func, select, table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from memory_sql.db import vectors
+from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.db.models import Base
+from memory_sql.errors import InputError
+
+LOCK_TIMEOUT = "3s"  # every table is altered; behind a long transaction everybody else would wait as well
+_LONGEST = 63  # bytes of a name; Postgres would cut off the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Their names. What `make.sql` says of each."""
+
+    owner: str
+    app: str
+    eraser: str
+    reader: str
+    analyst: str
+    content: str
+
+    @classmethod
+    def of(cls, owner: str, app: str, analyst: str) -> Roles:
+        """The other names follow from these. Raises `InputError` for names that can't be told apart or are too long."""
+        roles = cls(owner, app, f"{app}_eraser", f"{app}_reader", analyst, f"{analyst}_content")
+        names = list(asdict(roles).values())
+        if len(set(names)) < len(names):
+            raise InputError("each role needs a name of its own")
+        if any(not 0 < len(name.encode()) <= _LONGEST or "\x00" in name for name in names):
+            raise InputError(f"the name of a role has 1 to {_LONGEST} bytes, the endings that we give it included")
+        return roles
+
+
+def script(roles: Roles, *, drop: bool = False) -> str:
+    """What `make` or `drop` runs, for psql."""
+    given = _setting(roles).replace("'", "''")
+    return (
+        f"BEGIN;\nSET LOCAL lock_timeout = '{LOCK_TIMEOUT}';\nSET LOCAL client_min_messages = warning;\n"
+        f"SELECT set_config('memory.roles', '{given}', true);\n\n{_sql(drop).rstrip()};\n\nCOMMIT;\n"
+    )
+
+
+async def make(url: str, roles: Roles) -> None:
+    """Makes the roles and gives them what is theirs, in one transaction; raises `DatabaseError`."""
+    with named_errors():
+        async with connect_once(url) as connection:
+            await _run(connection, roles, drop=False)
+
+
+async def drop(url: str, roles: Roles) -> list[str]:
+    """Takes everything back; returns the roles that are still there: they log in, or another database needs them."""
+    with named_errors():
+        async with connect_once(url) as connection:
+            await _run(connection, roles, drop=True)
+            names = list(asdict(roles).values())
+            left = await connection.scalars(select(_roles.c.rolname).where(_roles.c.rolname.in_(names)))
+            return sorted(left)
+
+
+async def _run(connection: AsyncConnection, roles: Roles, *, drop: bool) -> None:
+    await connection.execute(_SET, {"name": "lock_timeout", "value": LOCK_TIMEOUT})
+    await connection.execute(_SET, {"name": "memory.roles", "value": _setting(roles)})
+    await connection.exec_driver_sql(_sql(drop))
+
+
+def _sql(drop: bool) -> str:
+    return (files(__package__) / "sql" / "roles" / ("drop.sql" if drop else "make.sql")).read_text("utf-8")
+
+
+def _setting(roles: Roles) -> str:
+    return json.dumps({"names": asdict(roles), "erase": [*erased_columns(), *vectors.ERASED]})
+
+
+def erased_columns() -> list[str]:
+    """`table.column` of what may hold remembered text, as `models/` classes it."""
+    return [
+        f"{of.name}.{item.name}"
+        for of in Base.metadata.sorted_tables
+        for item in of.columns
+        if item.info.get("text") == "erase"
+    ]
+
+
+_roles = table("pg_roles", column("rolname"), schema="pg_catalog")
+_SET = select(func.set_config(bindparam("name"), bindparam("value"), True))

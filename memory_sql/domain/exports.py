@@ -1,0 +1,229 @@
+"""The lines of a person's export."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from memory_sql.domain.ids import Value
+from memory_sql.domain.people import HoldKind
+from memory_sql.domain.scopes import ScopeRef
+
+EXPORT_FORMAT = 1
+
+
+_NAMESPACE = UUID("6d0c9f4e-1a51-5c0b-9a54-3f0d8f4f7a10")
+
+
+class ExportLine(Value):
+    """One line of an export. `type` says which fields it has."""
+
+    type: str
+
+
+class ExportHeader(ExportLine):
+    """The first line. `counts` are of the lines that follow, by type."""
+
+    type: Literal["header"] = "header"
+    format: int = EXPORT_FORMAT
+    agent_id: str
+    user_id: str
+    user_ids: tuple[str, ...]
+    exported_at: datetime
+    counts: dict[str, int]
+
+
+class ExportedAlias(ExportLine):
+    type: Literal["alias"] = "alias"
+    user_id: str
+    into_user_id: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class ExportedHold(ExportLine):
+    type: Literal["hold"] = "hold"
+    hold_id: int
+    kind: HoldKind
+    target: str
+    reason: str | None
+    created_at: datetime
+    released_at: datetime | None
+
+
+class ExportedMembership(ExportLine):
+    type: Literal["membership"] = "membership"
+    group_id: str
+    user_id: str
+    joined_at: datetime
+    left_at: datetime | None
+    source: str
+
+
+class ExportedSession(ExportLine):
+    """`alone`: nobody else took part, so that the agent's answers belong to the export as well."""
+
+    type: Literal["session"] = "session"
+    session_id: str
+    user_ids: tuple[str, ...]
+    alone: bool
+    group_ids: tuple[str, ...]
+    time_zone: str | None
+    excluded: bool
+    created_at: datetime
+    last_activity_at: datetime
+
+
+class ExportedMessage(ExportLine):
+    type: Literal["message"] = "message"
+    session_id: str
+    number: int
+    message_id: str
+    role: str
+    user_id: str | None
+    speaker: str | None
+    content: str | None
+    said_at: datetime
+    created_at: datetime
+
+
+class ExportedScope(ExportLine):
+    """A scope of the person's own; `consolidation` is its text as of `version`."""
+
+    type: Literal["scope"] = "scope"
+    uuid: UUID
+    scope: ScopeRef
+    display_name: str | None
+    consolidation: str | None
+    version: int
+    extraction_prompt: str | None
+    consolidation_prompt: str | None
+    created_at: datetime
+
+
+class ExportedVersion(ExportLine):
+    """A version of the text of a scope of theirs, made of the observations `(from_seq, to_seq]` and `extra_seqs`."""
+
+    type: Literal["version"] = "version"
+    uuid: UUID
+    scope: ScopeRef
+    version: int
+    base: int
+    from_seq: int
+    to_seq: int
+    extra_seqs: tuple[int, ...]
+    live: bool
+    content: str
+    contradictions: list[dict[str, Any]]
+    model: str | None
+    reason: str
+    created_at: datetime
+    live_until: datetime | None
+
+
+class ExportedEvidence(Value):
+    """A message, or somebody's word (no message), that stands behind an observation."""
+
+    session_id: str | None
+    message_id: str | None
+    user_id: str | None
+    created_at: datetime
+
+
+class ExportedObservation(ExportLine):
+    """What is remembered of them, in their own scopes, and of what they said, in shared ones.
+
+    Where other people's words made it too (`shared`), what else is known of it is theirs and left out.
+    """
+
+    type: Literal["observation"] = "observation"
+    uuid: UUID
+    id: str
+    seq: int
+    scope: ScopeRef
+    shared: bool
+    content: str
+    observed_at: datetime
+    created_at: datetime
+    status: str
+    verification: str
+    superseded_by: int | None
+    source_kind: str
+    session_id: str | None
+    speaker: str | None
+    message_ids: tuple[str, ...]
+    user_ids: tuple[str, ...]
+    category: str | None
+    kind: str | None
+    confidence: float | None
+    importance: float | None
+    sensitivity: str
+    categories: tuple[str, ...] | None
+    no_propagate: bool
+    confidential: bool
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    fact_key: str | None
+    dates: tuple[str, ...]
+    legacy_ref: str | None
+    evidence: tuple[ExportedEvidence, ...]
+
+
+class ExportedDerivation(ExportLine):
+    """An observation of a wider scope that was made of theirs (`sources`: theirs alone).
+
+    `content` None: it was made of other people's as well (`shared`).
+    """
+
+    type: Literal["derivation"] = "derivation"
+    uuid: UUID
+    id: str
+    scope: ScopeRef
+    shared: bool
+    content: str | None
+    observed_at: datetime
+    created_at: datetime
+    sources: tuple[str, ...]
+
+
+class ExportedRun(ExportLine):
+    """A model's work on a scope of theirs, or on a session in which they were alone; `answer` until it was applied."""
+
+    type: Literal["run"] = "run"
+    run_id: int
+    kind: str
+    session_id: str | None
+    scope_id: int | None
+    state: str
+    model: str | None
+    answer: str | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class ExportedEvent(ExportLine):
+    """Something that was done to what is theirs, or by them. `detail` has ids, words of ours and counts.
+
+    `actor` None: somebody else. What they did to what isn't theirs is told without reason and detail.
+    """
+
+    type: Literal["event"] = "event"
+    event_id: int
+    kind: str
+    actor: str | None
+    reason: str | None
+    scope_id: int | None
+    seq: int | None
+    version: int | None
+    session_id: str | None
+    detail: dict[str, Any]
+    created_at: datetime
+
+
+def export_uuid(agent_id: str, owner: str, name: str, *place: object) -> UUID:
+    """The same in every database that holds the same memory: from the agent, the scope by its owner, and the number in it.
+
+    `owner` as in `scopes.owner`. A renaming of the owner changes it.
+    """
+    return uuid5(_NAMESPACE, "\x1f".join((agent_id, owner, name, *map(str, place))))  # no id holds a control character

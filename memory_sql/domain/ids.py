@@ -1,0 +1,132 @@
+"""Ids and moments, checked at the edge; the base of all values."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from memory_sql.errors import InputError, InvalidIdError
+from memory_sql.languages.text import clean
+
+ID_MAX_CHARACTERS = 255
+
+
+EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
+
+
+ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
+
+
+OWNER_PREFIX: Mapping[str, str] = {
+    "individual": "u:",
+    "group": "g:",
+    "collective": "c",
+    "session": "s:",
+    "entity": "e:",
+    "agent": "a",
+    "guideline": "p",
+}
+
+
+def host_id(value: object, name: str = "id") -> str:
+    """The host's own id as text: a string, integer or UUID of 1–255 characters, compared character by character.
+
+    Refused rather than changed when it would not come back as it went in: control characters, leading or trailing
+    white space, anything that Unicode normalisation (NFC) would alter.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
+        raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
+    if isinstance(value, int) and abs(value) >= 10**ID_MAX_CHARACTERS:
+        raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters")
+    text = str(value)
+    if not 1 <= len(text) <= ID_MAX_CHARACTERS:
+        raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
+    if text.isascii() and text.isprintable() and text == text.strip():
+        return text  # nothing that follows can be wrong with it
+    if text != text.strip() or any(unicodedata.category(c) in ("Cc", "Cs") for c in text) or clean(text)[1]:
+        raise InvalidIdError(name, "holds control characters or white space at an end")
+    if unicodedata.normalize("NFC", text) != text:
+        raise InvalidIdError(name, "is not in Unicode normal form C")
+    return text
+
+
+def host_ids(**values: object) -> dict[str, str]:
+    """Each by its name, as `host_id` has it."""
+    return {name: host_id(value, name) for name, value in values.items()}
+
+
+def owner_key(kind: ScopeKind, owner_id: str | None = None) -> str:
+    """`scopes.owner`: the one key column that says whose scope it is."""
+    prefix = OWNER_PREFIX[kind]
+    return f"{prefix}{owner_id}" if prefix.endswith(":") else prefix
+
+
+def aware(value: datetime, name: str = "time") -> datetime:
+    """The moment in UTC; raises `InputError` for a naive or absurd one."""
+    if not isinstance(value, datetime):
+        raise InputError(f"{name} must be a datetime, not {type(value).__name__}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InputError(f"{name} needs a time zone (write 2026-03-02T10:15:00Z)")
+    try:
+        moment = value.astimezone(UTC)
+    except OverflowError:
+        raise InputError(f"{name} is out of range") from None
+    if not EARLIEST <= moment < LATEST:
+        raise InputError(f"{name} is out of range")
+    return moment
+
+
+def _id_or_none(value: object) -> str | None:
+    return None if value is None else host_id(value)
+
+
+Id = str | int | UUID  # of the host
+HostId = Annotated[str, BeforeValidator(host_id)]
+
+
+OptionalId = Annotated[str | None, BeforeValidator(_id_or_none)]
+
+
+class Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+_SCOPE_ID = re.compile(r"s([1-9]\d{0,17})")
+_OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")
+
+
+def scope_id(key: int) -> str:
+    return f"s{key}"
+
+
+def parse_scope_id(value: str) -> int:
+    """Its key; raises `InvalidIdError`."""
+    found = _SCOPE_ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidIdError("scope_id", "must look like s12")
+    return int(found[1])
+
+
+def _written_scope(value: object) -> object:
+    return scope_id(value) if isinstance(value, int) else value
+
+
+ScopeId = Annotated[str, BeforeValidator(_written_scope)]  # made of a key, or as it is written: s12
+
+
+def observation_id(scope_key: int, seq: int) -> str:
+    return f"o{scope_key}-{seq}"
+
+
+def parse_observation_id(value: str) -> tuple[int, int]:
+    """`(scope_id, seq)`; raises `InvalidIdError`."""
+    found = _OBSERVATION_ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidIdError("observation id", "must look like o12-3")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,132 @@
+"""A message as it comes in, and as it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
+from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
+from memory_sql.languages.text import clean, one_line
+
+Role = Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
+        raise InputError("created_at must be an ISO 8601 time with a zone, or whole seconds since 1970")
+    return value
+
+
+class Message(BaseModel):
+    """One turn, in the OpenAI chat shape; other keys are ignored.
+
+    `content` may be a list of parts, or null beside `tool_calls`. `user_id` says which user wrote it, where that isn't
+    the user whom `add` names; `name` is how the speaker is called. `trigger` names what set off a message that nobody
+    wrote, a scheduled one; formation skips it. `cleaned` names what could not be stored as it came.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    role: Role
+    content: str = ""
+    id: OptionalId = None
+    name: Annotated[str | None, Field(max_length=ID_MAX_CHARACTERS)] = None
+    user_id: OptionalId = None
+    created_at: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    trigger: OptionalId = None
+    cleaned: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:  # what may be passed is more than what the fields hold
+
+        def __init__(
+            self,
+            *,
+            role: Role,
+            content: str | Sequence[str | Mapping[str, Any]] | None = "",
+            tool_calls: Sequence[Mapping[str, Any]] | None = None,
+            id: Id | None = None,
+            name: str | None = None,
+            user_id: Id | None = None,
+            created_at: datetime | str | int | None = None,
+            trigger: Id | None = None,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            raise InputError(f"must be an object, not {type(data).__name__}")
+        text, changes = clean(_text_of(data.get("content"), data.get("tool_calls")))
+        name = data.get("name")
+        if isinstance(name, str):
+            name, name_changes = clean(one_line(name))
+            changes = (*changes, *name_changes)
+        kept = {k: data[k] for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
+        return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
+
+    @field_validator("created_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        return None if value is None else aware(value, "created_at")
+
+    @classmethod
+    def parse(cls, data: object, position: int, max_characters: int) -> Self:
+        """Raises `InvalidMessageError` or `TooLargeError`, naming the position (from 0) and no text."""
+        try:
+            message = data if isinstance(data, cls) else cls.model_validate(data)
+        except InputError as error:
+            raise InvalidMessageError(position, str(error)) from None
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InvalidMessageError(position, f"{where}: {first['msg']}" if where else first["msg"]) from None
+        if len(message.content) > max_characters:
+            raise TooLargeError(f"message {position}", len(message.content), max_characters)
+        return message
+
+
+def _text_of(content: object, tool_calls: object) -> str:
+    match content:
+        case str():
+            text = content
+        case None:
+            text = ""
+        case list():
+            text = "\n".join(filter(None, map(_text_of_part, content)))
+        case _:
+            raise InputError(f"content must be text, a list of parts or null, not {type(content).__name__}")
+    return "\n".join(filter(None, (text, _text_of_calls(tool_calls))))
+
+
+def _text_of_part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        raise InputError("a content part must be an object with a type")
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else f"[{part['type']}]"
+
+
+def _text_of_calls(tool_calls: object) -> str:
+    if not isinstance(tool_calls, list):
+        return ""
+    functions = [call.get("function") for call in tool_calls if isinstance(call, Mapping)]
+    names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
+    return f"[used tools: {', '.join(names)}]" if names else ""
+
+
+class RetainedMessage(Value):
+    """A message whose text is still kept. `id` is the host's id within the session; `number` its place there."""
+
+    session_id: str
+    id: str
+    number: int
+    role: str
+    speaker: str | None = None
+    user_id: str | None = None
+    content: str
+    said_at: datetime

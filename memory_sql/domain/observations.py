@@ -1,0 +1,159 @@
+"""Observations, and what is said about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from memory_sql.config import BUDGET_KINDS
+from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
+from memory_sql.domain.scopes import ScopeRef
+from memory_sql.errors import InputError, TooLargeError
+from memory_sql.languages.text import clean
+from memory_sql.privacy import Sensitivity as Sensitivity
+
+SourceKind = Literal["formation", "observe", "propagation", "import"]
+
+
+Verification = Literal["unverified", "confirmed", "disputed"]
+
+
+class Source(Value):
+    """Where an observation comes from. `message_ids` are the host's ids, oldest first."""
+
+    kind: str
+    session_id: str | None = None
+    speaker: str | None = None
+    message_ids: tuple[str, ...] = ()
+    run_id: int | None = None
+
+
+class Observation(Value):
+    """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
+
+    Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
+    is the id of what has taken its place. What is `no_propagate` or `confidential` never leaves its scope.
+    """
+
+    id: str
+    scope: ScopeRef
+    content: str
+    observed_at: datetime
+    created_at: datetime
+    status: str
+    pending: bool
+    category: str | None = None
+    kind: str | None = None
+    confidence: float | None = None
+    importance: float | None = None
+    sensitivity: str
+    no_propagate: bool = False
+    confidential: bool = False
+    verification: Verification = "unverified"
+    superseded_by: str | None = None
+    fact_key: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    source: Source
+    version: int = 1
+
+
+def budget_kind(kind: str | None, *, has_key: bool) -> str:
+    """Which budget an observation counts against: its kind; unclassified, a fact where it has a key, else a note."""
+    return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An observation that a digest may hold, with what its line says of it. `kind` None: not classified."""
+
+    scope: ScopeRef
+    seq: int
+    content: str
+    observed_at: datetime
+    source_kind: str
+    session_id: str | None = None
+    message_ids: tuple[str, ...] = ()
+    kind: str | None = None
+    confidence: float | None = None
+    importance: float | None = None
+    sensitivity: str = "private"
+    verification: str = "unverified"
+    status: str = "active"
+    fact_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return observation_id(self.scope.key, self.seq)
+
+    @property
+    def budget_kind(self) -> str:
+        return budget_kind(self.kind, has_key=self.fact_key is not None)
+
+    @classmethod
+    def of(cls, observation: Observation) -> Self:
+        o = observation
+        return cls(
+            scope=o.scope,
+            seq=parse_observation_id(o.id)[1],
+            content=o.content,
+            observed_at=o.observed_at,
+            source_kind=o.source.kind,
+            session_id=o.source.session_id,
+            message_ids=o.source.message_ids,
+            kind=o.kind,
+            confidence=o.confidence,
+            importance=o.importance,
+            sensitivity=o.sensitivity,
+            verification=o.verification,
+            status=o.status,
+            fact_key=o.fact_key,
+            tags=o.tags,
+        )
+
+
+class Marked(Value):
+    """An observation as it is marked now. `retracted`: what was made of it and had to go; `withheld` as in `Receipt`."""
+
+    observation: Observation
+    retracted: tuple[str, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()
+
+
+class SetAside(Value):
+    """The ids of what was quarantined, or released from it; `withheld`: the scopes whose texts wait to be rewritten."""
+
+    observations: tuple[str, ...]
+    withheld: tuple[ScopeId, ...] = ()
+
+
+def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[str, Any]:
+    """The metadata as jsonb can hold it; raises `InputError` for what JSON can't say, `TooLargeError` for too much."""
+    try:
+        encoded = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+        if len(encoded) > max_characters:
+            raise TooLargeError("metadata", len(encoded), max_characters)
+        cleaned = _clean_json(json.loads(encoded))
+    except (TypeError, ValueError, RecursionError):
+        raise InputError("metadata must be a JSON object, and not too deep") from None
+    if not isinstance(cleaned, dict):
+        raise InputError("metadata must be a JSON object")
+    return cleaned
+
+
+def _clean_json(value: Any) -> Any:
+    match value:
+        case str():
+            return clean(value)[0]
+        case list():
+            return [_clean_json(item) for item in value]
+        case dict():
+            return {clean(key)[0]: _clean_json(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,46 @@
+"""Aliases, holds and renamings."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, get_args
+
+from memory_sql.domain.ids import Value
+
+HoldKind = Literal["observation", "user", "session", "group"]
+
+
+RenameKind = Literal["user", "group", "session"]
+
+
+RENAME_KINDS = get_args(RenameKind)
+
+
+class Alias(Value):
+    """`user_id` stands for `into_user_id`, who sees what is its; not the other way round. `ended_at` None: still."""
+
+    user_id: str
+    into_user_id: str
+    created_at: datetime
+    ended_at: datetime | None = None
+
+
+class Hold(Value):
+    """While it is open (`released_at` None), what it covers can't be forgotten. `target` is the id of that."""
+
+    hold_id: int
+    kind: HoldKind
+    target: str
+    actor: str | None
+    reason: str | None
+    created_at: datetime
+    released_at: datetime | None = None
+
+
+class Renamed(Value):
+    """`rows` counts what was changed, by table; tables in which nothing was aren't named."""
+
+    kind: RenameKind
+    old: str
+    new: str
+    rows: dict[str, int]

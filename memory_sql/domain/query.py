@@ -1,0 +1,100 @@
+"""A query as the search statement takes it, and how much each reason to find something counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import date
+
+from memory_sql.languages.dates import Days
+from memory_sql.languages.words import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Reasons beside a text's own words. 0 takes one out of the score.
+
+    The first four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
+    turn before and behind (BM25); within five turns; in the session. The next are points: the speaker is the one who is
+    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
+    statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
+    today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
+    what a message inherits of the score of an observation made of it. `vector`: points for each standard deviation that
+    the similarity to the query lies above the mean of what the user may see. `rank`: what the place by similarity counts
+    beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
+    """
+
+    asked: float = 0.7
+    near: float = 0.2
+    window: float = 0.4
+    session: float = 0.3
+    speaker: float = 6.0
+    when: float = 3.0
+    date: float = 8.0
+    substance: float = 3.0
+    recency: float = 0.0
+    disputed: float = 0.12
+    archived: float = 0.08
+    source: float = 0.5
+    vector: float = 0.5
+    rank: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What was asked for. `left_out` says which words are not looked for, and why.
+
+    `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
+    stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
+    come from `outside` that session; `language` is theirs, where the agent's own settings name none. `text`: what was
+    asked, without operators, for those who don't read it word by word.
+    """
+
+    text: str = ""
+    terms: tuple[Term, ...] = ()
+    names: tuple[str, ...] = ()
+    asks_when: bool = False
+    spans: tuple[Days, ...] = ()
+    phrases: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    said_by: str | None = None
+    after: date | None = None
+    before: date | None = None
+    tags: tuple[str, ...] = ()
+    outside: str | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    language: str = "english"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(term.text for term in self.terms)
+
+    def __bool__(self) -> bool:
+        """False: there is nothing to look for. Only to leave things out is not a search."""
+        return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
+
+    def to_json(self, weights: Weights, fusion: str = "score") -> str:
+        """As memory.search takes it. `fusion`: of points (`score`) or of places (`rank`)."""
+        return json.dumps(
+            {
+                "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
+                "names": self.names,
+                "when": self.asks_when,
+                "spans": _multirange(self.spans),
+                "phrases": self.phrases,
+                "without": self.without,
+                "said_by": self.said_by,
+                "after": None if self.after is None else f"{self.after}",
+                "before": None if self.before is None else f"{self.before}",
+                "tags": self.tags,
+                "outside": self.outside,
+                "language": self.language,
+                "weights": asdict(weights),
+                "fusion": fusion,
+            }
+        )
+
+
+def _multirange(spans: Iterable[Days]) -> str:
+    return "{" + ",".join(f"[{days.first},{days.last}]" for days in spans) + "}"

@@ -1,0 +1,165 @@
+"""What search, context and digest return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from pydantic import Field
+
+from memory_sql.domain.ids import Value
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.scopes import ScopeRef
+
+Surface = Literal["context", "search", "digest"]
+
+
+class Explanation(Value):
+    """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
+
+    `admitted` is what let it in: `words` of its own, `asked` (the turn before asks for it), `window` (two words of the
+    query stand around it), `date` (of the time that is named), `vector` (its meaning is near the query's), `source` (an
+    observation made of it was found) or `all` (the query has no words). Where places are fused and not points, `parts` are
+    `text` and `vector`.
+    """
+
+    admitted: str
+    parts: dict[str, float]
+    matched: tuple[str, ...] = ()
+
+
+class Hit(Value):
+    """An observation that was found. `explanation` where it was asked for."""
+
+    observation: Observation
+    score: float
+    explanation: Explanation | None = None
+
+
+class MessageHit(Value):
+    """A message that was found. `observations` are the ids of those made of it that the user may see, oldest first."""
+
+    message: RetainedMessage
+    score: float
+    observations: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+
+
+class SearchResult(Value):
+    """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
+
+    `terms` are the words that were looked for; of none, and without dates or operators, no search was made. `left_out`
+    says which words were not looked for and why, `plan` how the database went about it, where either was asked for. `notice`:
+    why words alone counted, where vectors should have.
+    """
+
+    results: tuple[Hit, ...] = ()
+    messages: tuple[MessageHit, ...] = ()
+    terms: tuple[str, ...] = ()
+    fired: bool = True
+    reason: str = "asked"
+    left_out: dict[str, str] = Field(default_factory=dict)
+    plan: tuple[str, ...] = ()
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLine:
+    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `session_id`."""
+
+    id: str
+    text: str
+    session_id: str | None = None
+
+
+class ContextPart(Value):
+    """One element of the XML, outermost but for shards. `version`: that of its consolidated text, None without one.
+
+    `sources` are `s<scope>v<version>` for a consolidated text, whose versions `history(scope_id=…)` tells, then the ids
+    of the `lines`. `truncated`: the budget has taken some of it.
+    """
+
+    element: str
+    scope: ScopeRef | None
+    sources: tuple[str, ...]
+    tokens: int
+    version: int | None = None
+    lines: tuple[ContextLine, ...] = ()
+    truncated: bool = False
+
+
+class Digest(Value):
+    """A part of a prompt: `str(digest)` is its text, empty where it holds nothing.
+
+    `included` are the ids of the observations that it holds, in order. `counts`: what was found by pins (`structured`), by
+    words (`keyword`) and by meaning (`semantic`); of that, what is `included`, what came again (`repeated`), and what was
+    left out, by reason: `kind_budget`, `total_budget`, `too_long` (its id and source alone exceed the budget),
+    `sensitivity`, `disputed`, `not_active`.
+    """
+
+    text: str
+    included: tuple[str, ...]
+    counts: dict[str, int]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Context(Value):
+    """What goes into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
+
+    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
+    first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
+    what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
+    something from the XML. `notice`: why words alone counted in what was retrieved, where vectors should have.
+    """
+
+    xml: str
+    parts: tuple[ContextPart, ...]
+    tokens: int
+    fired: bool
+    reason: str | None = None
+    stable_characters: int = 0
+    truncated: bool = False
+    digest: Digest | None = None
+    notice: str | None = None
+
+    def __str__(self) -> str:
+        return "\n\n".join(filter(None, (self.xml, str(self.digest or ""))))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        of_parts = tuple(source for part in self.parts for source in part.sources)
+        return of_parts + (self.digest.included if self.digest else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Queries of an agent on a day that came for the same reason, and what searching for them took; `none`: nothing."""
+
+    agent_id: str
+    day: date
+    surface: Surface
+    reason: str
+    queries: int
+    without_hit: int
+    seconds: float
+    slowest_seconds: float
+
+
+class RetrievalStats(Value):
+    """How often memory was asked in the last days (`config.RETRIEVAL_DAYS`); what was counted last may be missing.
+
+    `fired` is how many queries searched, `without_hit` how many of these found nothing. `mean_ms` and `slowest_ms`:
+    milliseconds that searching took, None where nothing was searched. `reasons`: queries by why they searched; `none`:
+    they did not.
+    """
+
+    queries: int = 0
+    fired: int = 0
+    without_hit: int = 0
+    mean_ms: float | None = None
+    slowest_ms: float | None = None
+    reasons: dict[str, int] = Field(default_factory=dict)

@@ -1,0 +1,310 @@
+"""What work and maintenance return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from memory_sql.domain.ids import ScopeId, Value
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.reading import RetrievalStats
+from memory_sql.domain.scopes import ScopeRef
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model calls cost. Tokens are as the provider counts them; None where it doesn't say.
+
+    `model` is empty while none has answered.
+    """
+
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_seconds: float = 0.0
+    calls: int = 1
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            other.model or self.model,
+            _total(self.input_tokens, other.input_tokens),
+            _total(self.output_tokens, other.output_tokens),
+            self.latency_seconds + other.latency_seconds,
+            self.calls + other.calls,
+        )
+
+
+NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
+"""Where no model was asked."""
+
+
+def _total(a: int | None, b: int | None) -> int | None:
+    return None if a is None and b is None else (a or 0) + (b or 0)
+
+
+class AddResult(Value):
+    """`cleaned` counts messages whose text had to be changed, `masked` those in which secrets were masked; both count
+    duplicates too. `trigger` says why the session is due, if it is.
+
+    With `wait=True` a due session was formed: `run_id` and `observations` tell what came of it.
+    """
+
+    session_id: str
+    accepted: int
+    duplicates: int
+    cleaned: int
+    masked: int = 0
+    trigger: str | None = None
+    run_id: int | None = None
+    observations: tuple[Observation, ...] = ()
+
+
+class FormResult(Value):
+    """`duplicates` were known already and gained evidence; `refused` counts, by reason, what the model may not do."""
+
+    session_id: str
+    run_ids: tuple[int, ...] = ()
+    messages: int = 0
+    observations: tuple[Observation, ...] = ()
+    duplicates: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)
+    model: str | None = None
+
+
+class ConsolidateResult(Value):
+    """`version` None: nothing was pending, nothing changed. `superseded` counts observations that newer ones contradict.
+
+    Of an undo, `reinstated` counts those that count again, `left_superseded` those that don't, since the same has been said
+    again.
+    """
+
+    scope: ScopeRef
+    version: int | None = None
+    absorbed: int = 0
+    content: str | None = None
+    run_id: int | None = None
+    model: str | None = None
+    superseded: int = 0
+    reinstated: int = 0
+    left_superseded: int = 0
+
+
+PropagationOutcome = Literal["propagated", "refused", "waiting", "held", "released"]
+
+
+class Judged(Value):
+    """What was decided on one observation (`source`, by id) for one wider scope.
+
+    `outcome`: `propagated` (as `observation`; in a dry run not yet stored, with its `text`), `refused`, `waiting` (too few
+    say so yet) or `held` (for a person to look at); `reason` says why in a word. `sources` are all that it was made of.
+    """
+
+    source: str
+    target: str
+    target_scope_id: ScopeId | None = None
+    outcome: PropagationOutcome
+    reason: str
+    text: str | None = None
+    observation: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+class PropagateResult(Value):
+    """What a propagation decided, of one scope or, where `scope` is None, of several of an agent.
+
+    `run_ids`: one for each batch, none where there was nothing to judge. `failed` says of which scope it failed, and why.
+    """
+
+    scope: ScopeRef | None
+    judged: tuple[Judged, ...] = ()
+    run_ids: tuple[int, ...] = ()
+    model: str | None = None
+    dry_run: bool = False
+    failed: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def propagated(self) -> tuple[Judged, ...]:
+        return tuple(item for item in self.judged if item.outcome == "propagated")
+
+
+class HeldClaim(Value):
+    """A claim that many new users made at once: it spreads when a person has released it (`Memory.review`)."""
+
+    source: str
+    content: str
+    target_scope_id: ScopeId
+    judged_at: datetime
+
+
+class RunDueResult(Value):
+    """`failed` maps a session, a scope or `vectors` to the reason; it stays due and is tried again later.
+
+    `embedded` counts observations that gained a vector.
+    """
+
+    formed: tuple[FormResult, ...] = ()
+    consolidated: tuple[ConsolidateResult, ...] = ()
+    propagated: tuple[PropagateResult, ...] = ()
+    embedded: int = 0
+    failed: dict[str, str] = Field(default_factory=dict)
+
+    def __add__(self, other: RunDueResult) -> RunDueResult:
+        return RunDueResult(
+            formed=self.formed + other.formed,
+            consolidated=self.consolidated + other.consolidated,
+            propagated=self.propagated + other.propagated,
+            embedded=self.embedded + other.embedded,
+            failed=self.failed | other.failed,
+        )
+
+
+class EmbedResult(Value):
+    """`embedded` observations have gained a vector. `complete` False: the limit was reached, and there may be more."""
+
+    embedded: int = 0
+    complete: bool = True
+
+
+class MaintainResult(Value):
+    """`messages` have lost their texts, `evicted` observations were more than a budget.
+
+    `complete` False: the limit was reached, and there may be more.
+    """
+
+    messages: int
+    evicted: int = 0
+    complete: bool
+
+
+class Backlog(Value):
+    """What waits. `due`: could be done now, and nobody is at it; `oldest_due_at`: since when the longest of them has been.
+
+    `due_propagations` are scopes whose text has taken in what should be judged for wider ones. `retrying` failed and will be
+    tried again later; `dead` was given up and waits for a person, as do the claims that are `held` (`Memory.review`).
+    """
+
+    due_sessions: int
+    due_scopes: int
+    due_propagations: int
+    oldest_due_at: datetime | None
+    in_progress: int
+    retrying: int
+    dead: int
+    held: int
+
+
+class DeadRun(Value):
+    """Work that was given up after too many unusable answers; `retry` or `discard` it.
+
+    Of a session: it stands still. Of a scope: one observation was set aside, the scope goes on without it.
+    """
+
+    run_id: int
+    agent_id: str
+    kind: str
+    session_id: str | None
+    scope_id: ScopeId | None
+    error_code: str
+    error: str | None
+    finished_at: datetime
+
+
+class Violation(Value):
+    """Something that must hold at any moment, and doesn't. `invariant` names the file of its query in `db/sql/invariants`.
+
+    `key` names the thing; `detail` has numbers, never remembered text. `agent_id` None: it is the database's as a whole.
+    """
+
+    invariant: str
+    agent_id: str | None
+    key: str
+    detail: str
+
+
+class Physical(Value):
+    """When a DELETE has become an erasure: PostgreSQL keeps old row versions until these have been done.
+
+    `statements` free the space at once (`memory-sql db vacuum` runs them); `backups_until` is when the newest backup
+    that holds it will have expired, by the setting `backup_days`.
+    """
+
+    statements: tuple[str, ...]
+    backups_until: datetime
+
+
+class Receipt(Value):
+    """What a forgetting took out. `counts` are rows by table; of messages the key stays, without a word.
+
+    `observations` are the ids of those that went. `rebuilt`: scopes whose text has been written anew from what is left.
+    `withheld`: scopes that have lost their text, or part of it, and show what is pending until it is written anew.
+    `held`: what legal holds kept. `dry_run`: nothing was done; `counts` says what would have been.
+    """
+
+    id: str
+    at: datetime
+    target: dict[str, str | int | bool]
+    dry_run: bool
+    observations: tuple[str, ...]
+    counts: dict[str, int]
+    held: dict[str, int]
+    rebuilt: tuple[ScopeId, ...] = ()
+    withheld: tuple[ScopeId, ...] = ()
+    physical: Physical
+
+
+class Trimmed(Value):
+    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets by what is protected.
+
+    `dry_run`: nothing was done; it says what would have been.
+    """
+
+    evicted: dict[str, int] = Field(default_factory=dict)
+    scopes: tuple[ScopeId, ...] = ()
+    over: tuple[ScopeId, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def observations(self) -> int:
+        """How many were evicted."""
+        return sum(self.evicted.values())
+
+
+class AgentSummary(Value):
+    """An agent, and the settings that it has of its own."""
+
+    id: str
+    created_at: datetime
+    settings: dict[str, Any]
+
+
+class Stats(Value):
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs. `propagated` are observations
+    that were made of those of narrower scopes; `held`, claims that wait for a person.
+
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large,
+    and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
+    and how many of the observations have one.
+    """
+
+    agent_id: str
+    sessions: int
+    messages: int
+    unformed_messages: int
+    due_sessions: int
+    scopes: dict[str, int]
+    observations: int
+    pending: int
+    due_scopes: int
+    consolidations: int
+    propagated: int
+    due_propagations: int
+    held: int
+    runs: dict[str, int]
+    input_tokens: int
+    output_tokens: int
+    retrieval: RetrievalStats = RetrievalStats()
+    vectors_advised: tuple[str, ...] = ()
+    vectors: str = "off"

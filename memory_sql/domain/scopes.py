@@ -1,0 +1,127 @@
+"""Scopes, their texts and the versions of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from memory_sql.domain.ids import ScopeId, ScopeKind, Value, parse_scope_id
+
+
+class ScopeRef(Value):
+    """Which scope; `owner_id` is the user's, group's, session's or entity's id, None for the agent's own scopes."""
+
+    id: ScopeId
+    kind: ScopeKind
+    owner_id: str | None = None
+    name: str | None = None
+
+    @property
+    def key(self) -> int:
+        return parse_scope_id(self.id)
+
+    def __str__(self) -> str:
+        parts = (self.kind, self.owner_id, self.name)
+        return ":".join(part for part in parts if part)
+
+
+class Scope(Value):
+    """A consolidation boundary. `version` 0: nothing consolidated yet. Counts are of observations."""
+
+    ref: ScopeRef
+    display_name: str | None
+    is_active: bool
+    consolidation: str | None
+    version: int
+    observations: int
+    pending: int
+    created_at: datetime
+    last_activity_at: datetime | None
+    consolidated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObservation:
+    """An observation that its scope's text doesn't hold yet."""
+
+    seq: int
+    content: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeText:
+    """A visible scope as the prompt shows it; pending observations oldest first.
+
+    `disputed` are those, pending or in the text, that somebody says aren't so; `speakers` the names of who speaks.
+    """
+
+    ref: ScopeRef
+    display_name: str | None
+    consolidation: str | None
+    version: int
+    pending: tuple[PendingObservation, ...]
+    disputed: tuple[PendingObservation, ...] = ()
+    speakers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLayer:
+    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own."""
+
+    scopes: tuple[ScopeText, ...]
+    settings: Mapping[str, Any]
+
+
+class Contradiction(Value):
+    """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
+
+    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none.
+    """
+
+    newer: int
+    older: int | None = None
+    was: str | None = None
+    now: str | None = None
+
+
+class Consolidation(Value):
+    """One immutable version of a scope's text, made of the observations `(from_seq, to_seq]` and of version `base`."""
+
+    scope: ScopeRef
+    version: int
+    base: int
+    from_seq: int
+    to_seq: int
+    live: bool
+    content: str
+    words: int
+    model: str | None
+    reason: str
+    run_id: int | None
+    created_at: datetime
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+class Sentence(Value):
+    """One sentence of two versions of a text."""
+
+    change: Literal["kept", "removed", "added"]
+    text: str
+
+
+class Diff(Value):
+    """What makes version `to_version` of a scope's text another than `from_version` (0: before there was a text).
+
+    `sentences` are in the order of the texts; of one that was rewritten the old wording comes first. `absorbed`: the ids
+    of the observations that only the later text holds; `given_back`: those that only the earlier one held (undone).
+    """
+
+    scope: ScopeRef
+    from_version: int
+    to_version: int
+    sentences: tuple[Sentence, ...]
+    absorbed: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()

@@ -1,0 +1,95 @@
+"""What is forgotten or quarantined: one value that says which."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import ValidationError, model_validator
+
+from memory_sql.domain.ids import Id, Value, host_id
+from memory_sql.domain.observations import SourceKind
+from memory_sql.errors import InputError
+
+
+class Selection(Value):
+    """What is to be forgotten, or set aside: a user, a session or a group as a whole, the whole agent, or some observations.
+
+    A message by `message_id` and its session, with what was made of it. `observation_id`, `fact_key`, `tag`, `query` (all
+    its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given at
+    once; a user, group or session beside them narrows the choice.
+    """
+
+    user_id: str | None = None
+    session_id: str | None = None
+    group_id: str | None = None
+    message_id: str | None = None
+    observation_id: str | None = None
+    fact_key: str | None = None
+    tag: str | None = None
+    query: str | None = None
+    source: SourceKind | None = None
+    run_id: int | None = None
+    everything: bool = False
+
+    def __init__(
+        self,
+        *,
+        user_id: Id | None = None,
+        session_id: Id | None = None,
+        group_id: Id | None = None,
+        message_id: Id | None = None,
+        observation_id: str | None = None,
+        fact_key: str | None = None,
+        tag: str | None = None,
+        query: str | None = None,
+        source: SourceKind | None = None,
+        run_id: int | None = None,
+        everything: bool = False,
+    ) -> None:
+        """Raises `InputError`."""
+        ids = {"user_id": user_id, "session_id": session_id, "group_id": group_id, "message_id": message_id}
+        given: dict[str, Any] = {
+            "observation_id": observation_id,
+            "fact_key": fact_key,
+            "tag": tag,
+            "query": query,
+            "source": source,
+            "run_id": run_id,
+            "everything": everything,
+        }
+        try:
+            super().__init__(**given, **{k: None if v is None else host_id(v, k) for k, v in ids.items()})
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    @property
+    def selects_observations(self) -> bool:
+        return any(getattr(self, name) is not None for name in _SELECTORS)
+
+    @property
+    def named(self) -> dict[str, str | int | bool]:
+        """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
+        given = {
+            name: getattr(self, name)
+            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id")
+            if getattr(self, name)
+        }
+        return given | {name: True for name in ("fact_key", "tag", "query", "everything") if getattr(self, name)}
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        wholes = sum(getattr(self, name) is not None for name in _WHOLES)
+        if self.everything and (wholes or self.selects_observations):
+            raise InputError("everything=True stands alone")
+        if self.message_id and (self.session_id is None or wholes > 1 or self.selects_observations):
+            raise InputError("a message is named by message_id= and its session_id=")
+        if not self.everything and not self.selects_observations and wholes != 1:
+            raise InputError("say what to forget: one user, session or group, some observations, or everything=True")
+        return self
+
+
+_WHOLES = ("user_id", "session_id", "group_id")
+
+
+_SELECTORS = ("observation_id", "fact_key", "tag", "query", "source", "run_id")

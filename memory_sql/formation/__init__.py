@@ -1,0 +1,1 @@
+"""What is said: buffered, then formed into observations."""

@@ -1,0 +1,264 @@
+"""Buffered messages → observations, in one model call unless its answer leaves something out.
+
+`load` takes a lease and reads a window of messages; `decide` asks the model; `apply` re-checks the lease, the cursor
+and the epochs of everything that the prompt showed, and stores. A window is read once: the cursor moves in the
+transaction that stores what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.messages import MessageRepository
+from memory_sql.db.repositories.observations import Draft, ObservationRepository
+from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.db.repositories.sessions import SessionRepository, SessionState
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.results import NO_CALL
+from memory_sql.errors import BusyError, StaleError
+from memory_sql.formation.answers import Extraction, answer_for
+from memory_sql.formation.dialogue import Extracted, extract
+from memory_sql.formation.sieve import drafts_of
+from memory_sql.formation.window import Loaded, Target, Window, task, window_of
+from memory_sql.languages.text import clean
+from memory_sql.llm import LanguageModel
+from memory_sql.llm.answers import read
+from memory_sql.privacy.classify import mask, masked_value
+from memory_sql.retry import judge
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`known` counts what was there already; `more`: messages came that this window didn't hold."""
+
+    observations: tuple[Observation, ...]
+    known: int
+    refused: dict[str, int]
+    more: bool
+
+
+async def load(
+    session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime, reason: str
+) -> tuple[SessionState, Loaded | None]:
+    """The session, leased, and its next window; None when every message has been read. Raises `BusyError`."""
+    sessions = SessionRepository(session)
+    state = await sessions.claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
+    if state is None:
+        raise BusyError("session", session_id)
+    return state, await _load(session, sessions, state, settings, now, reason)
+
+
+async def load_claimed(
+    session: Session, claimed: SessionState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """The next window of a session that was claimed before. Raises `StaleError` when that lease has been lost."""
+    sessions = SessionRepository(session)
+    state = await sessions.lock(claimed)
+    if state is None:
+        raise StaleError("session", claimed.session_id, "the lease on it was lost")
+    return await _load(session, sessions, state, settings, now, reason)
+
+
+async def _load(
+    session: Session, sessions: SessionRepository, state: SessionState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    settings = settings.of_agent(state.agent_settings)
+    runs = RunRepository(session)
+    if state.excluded:
+        await runs.abandon(state.agent_key, now, session_id=state.session_id)
+        await sessions.release(state, due_at=None, due_reason=None)
+        return None
+    answered = await runs.answered_formation(state.agent_key, state.session_id, state.formed_number)
+    if answered is not None and not await _is_still_good(session, state, answered):
+        answered = None
+    await runs.abandon(state.agent_key, now, but=answered.key.run_id if answered else None, session_id=state.session_id)
+    if answered is not None:
+        messages = await sessions.range(state, answered.to_number)
+    else:
+        most = settings.formation_window_messages, settings.formation_window_characters
+        messages = await sessions.window(state, *most)
+    if not messages:
+        await sessions.release(state, due_at=None, due_reason=None)
+        return None
+    window = window_of(state, messages, settings, answered.seen if answered else None)
+    targets = await _filled(session, state, window, settings)
+    shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
+    if answered is not None:
+        run = await runs.take_over(answered.key, state.fence)
+    else:
+        await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
+        run = await _start(runs, state, messages[-1].number, targets, shown, now)
+    return Loaded(state, run, window, targets, shown, now, answered, reason)
+
+
+async def _start(
+    runs: RunRepository,
+    state: SessionState,
+    to_number: int,
+    targets: Sequence[Target],
+    shown: Mapping[int, int],
+    now: datetime,
+) -> RunKey:
+    """What the prompt shows is noted, so that whoever goes on with its answer knows whether it still counts."""
+    seen = {
+        "epoch": state.epoch,
+        "scopes": shown,
+        "targets": [[t.alias, t.kind, t.owner, t.display_name] for t in targets],
+    }
+    target = {"session_id": state.session_id, "from_number": state.formed_number, "to_number": to_number}
+    return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
+
+
+async def _filled(session: Session, state: SessionState, window: Window, settings: Settings) -> tuple[Target, ...]:
+    """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
+
+    What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
+    where nobody else reads along, and a group's only where all who speak are members.
+    """
+    scopes, persons = ScopeRepository(session), window.persons
+    owners = [target.owner for target in window.named]
+    found = await scopes.with_pending(state.agent_key, owners, settings.pending_max)
+    known = {scope.owner: (scope, pending) for scope, pending in found}
+    groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
+    members = await scopes.members_among(state.agent_key, groups, list(persons)) if groups else {}
+    alone = len(persons) == 1 and not state.group_ids
+    targets = []
+    for target in window.named:
+        scope, pending = known.get(target.owner, (None, ()))
+        if scope is None:
+            targets.append(target)
+            continue
+        present = members.get(scope.scope_id, frozenset())
+        may_show = {"individual": alone, "group": present.issuperset(persons)}.get(target.kind, True)
+        texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
+        knows = _cut(texts, settings.scope_text_max_characters)
+        is_open = scope.is_active and (target.kind != "group" or bool(present))
+        targets.append(replace(target, state=scope, knows=knows, members=present, is_open=is_open))
+    return tuple(targets)
+
+
+def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
+    """Whole texts from the front while there is room; the first is cut, since it is the scope's own."""
+    kept: list[str] = []
+    room = max_characters
+    for text in texts:
+        if len(text) > room and kept:
+            break
+        kept.append(text[:room])
+        room -= len(text)
+    return tuple(filter(None, kept))
+
+
+async def _is_still_good(session: Session, state: SessionState, answered: AnsweredRun) -> bool:
+    """Whether nothing that the stored answer's prompt showed has been taken out since (rule 6)."""
+    seen = {int(key): epoch for key, epoch in answered.seen["scopes"].items()}
+    epochs = await ScopeRepository(session).epochs(state.agent_key, list(seen))
+    return answered.seen["epoch"] == state.epoch and epochs == seen
+
+
+async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Extracted:
+    """Asks the model, unless an answer lies stored from a worker that died, or nothing was said."""
+    if not loaded.window.spoken:
+        return Extracted(Extraction(), "", NO_CALL, "")
+    if loaded.answered is not None:
+        stored = loaded.answered
+        answer = read(stored.answer, answer_for(tuple(target.alias for target in loaded.targets)))
+        return Extracted(answer.extraction, stored.answer, stored.usage, stored.prompt_version)
+    return await extract(llm, settings.fast_model, task(loaded, settings))
+
+
+async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
+    """Stores the raw answer before it is applied, so that whoever goes on applies the same one."""
+    raw = clean(answered.raw)[0]
+    if settings.secrets != "keep":
+        raw = _masked_answer(raw)
+    if not await RunRepository(session).keep_answer(loaded.run, raw, answered.usage, answered.prompt_version):
+        raise StaleError("session", loaded.session.session_id, "another worker has taken over")
+
+
+def _masked_answer(raw: str) -> str:
+    """As it came where it holds no secret. Masked value by value if it is JSON, so that it stays so."""
+    try:
+        value, found = masked_value(json.loads(raw))
+    except ValueError:
+        return mask(raw).text
+    return json.dumps(value, ensure_ascii=False) if found else raw
+
+
+async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
+    """Stores the observations and moves the cursor; raises `StaleError` when what the model saw has changed."""
+    sessions, scopes = SessionRepository(session), ScopeRepository(session)
+    state = await sessions.lock(loaded.session)
+    if state is None:
+        raise StaleError("session", loaded.session.session_id, "it was formed, or something was forgotten, meanwhile")
+    drafts, refused = drafts_of(answered.extraction, loaded, settings)
+    locked = await scopes.lock_or_make(state.agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
+    epochs = {scope.scope_id: scope.epoch for scope in locked}
+    if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
+        raise StaleError("session", state.session_id, "something that the model was shown was forgotten meanwhile")
+    closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
+    refused["inactive_scope"] += sum((draft.scope.owner, draft.scope.name) in closed for draft in drafts)
+    drafts = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
+    kept = await _of_members(scopes, state.agent_key, drafts, locked)
+    refused["not_a_member"] += len(drafts) - len(kept)
+    drafts, refused = kept, +refused
+    observations = ObservationRepository(session)
+    saved = await observations.save(state.agent_key, drafts, locked, run_id=loaded.run.run_id, now=now)
+    await scopes.refresh_due(
+        state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
+    )
+    to_number = loaded.window.messages[-1].number
+    await sessions.advance(state, to_number, settings, now)
+    if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
+        await MessageRepository(session, 0.0, now).end_of_session(state)
+    outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
+    runs = RunRepository(session)
+    await runs.succeed(loaded.run, now, **outcome)
+    await runs.outlive(state.agent_key, state.dead_run_id)
+    stored = await observations.by_keys(state.agent_key, saved.stored)
+    return Applied(stored, len(saved.known), dict(refused), more=state.last_number > to_number)
+
+
+async def _of_members(
+    scopes: ScopeRepository, agent_key: int, drafts: Sequence[Draft], locked: Sequence[ScopeState]
+) -> list[Draft]:
+    """Those that go to no group, or come from people who are members of it now, under its lock."""
+    groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group"}
+    users = {user for draft in drafts if draft.scope.owner in groups for user in draft.related_users}
+    if not users:
+        return list(drafts)
+    members = await scopes.members_among(agent_key, sorted(groups.values()), sorted(users))
+    allowed = {owner: members.get(scope_id, frozenset()) for owner, scope_id in groups.items()}
+    return [d for d in drafts if d.scope.owner not in groups or allowed[d.scope.owner].issuperset(d.related_users)]
+
+
+async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
+    """Records why, gives the lease back and says when to try again; the messages stay as they are."""
+    counts = loaded.reason != "asked"
+    verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now, counts=counts)
+    changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
+    if verdict.gives_up:
+        changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
+    elif verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
+    # First the session, then the run, as everywhere: locks are taken in one order.
+    ours = await SessionRepository(session).release(loaded.session, **changes)
+    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
+
+
+async def give_back(
+    session: Session, claimed: SessionState, error: BaseException, settings: Settings, now: datetime
+) -> None:
+    """The lease of a session that couldn't even be loaded, and when to try again."""
+    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
+    changes: dict[str, Any] = {"failures": verdict.failures}
+    if verdict.retry_at is not None:
+        changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
+    await SessionRepository(session).release(claimed, **changes)

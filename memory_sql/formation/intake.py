@@ -1,0 +1,87 @@
+"""What a message weighs, and which messages ask to be remembered at once. Pure decisions; the thresholds are settings.
+
+Counting is done where it can't be raced: in `memory.add_messages`, under the session's row lock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+
+from memory_sql.config import Secrets
+from memory_sql.domain.messages import Message
+from memory_sql.errors import InvalidMessageError
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import Signals
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN
+from memory_sql.privacy.classify import mask
+
+ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
+SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """Messages with their secrets masked, and the kinds of these, by the position (from 0) of the message."""
+
+    messages: tuple[Message, ...]
+    found: dict[int, tuple[str, ...]]
+
+
+def screen(messages: Sequence[Message]) -> Screened:
+    """What was masked is named in `cleaned`: the text isn't as it came."""
+    safe, found = [], {}
+    for position, message in enumerate(messages):
+        text, name = mask(message.content), mask(message.name or "")
+        kinds = text.found + name.found
+        if kinds:
+            found[position] = kinds
+            changed = {"content": text.text, "name": name.text or None, "cleaned": (*message.cleaned, "secret")}
+            message = message.model_copy(update=changed)
+        safe.append(message)
+    return Screened(tuple(safe), found)
+
+
+def refuse(screened: Screened, secrets: Secrets) -> None:
+    """Raises `InvalidMessageError` for the first message with a secret, where the setting says so."""
+    if secrets == "refuse" and screened.found:
+        position, kinds = next(iter(screened.found.items()))
+        raise InvalidMessageError(position, f"holds a secret: {', '.join(dict.fromkeys(kinds))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A message with what the trigger needs to know. Weight is in tokens; skipped messages weigh nothing.
+
+    Skipped are instructions to the agent, and what was scheduled: nobody said it.
+    """
+
+    message: Message
+    weight: float
+    eligible: bool
+    signal: str | None
+
+
+def weigh(message: Message) -> Weighed:
+    if message.role in SKIPPED_ROLES or message.trigger is not None:
+        return Weighed(message, 0.0, eligible=False, signal=None)
+    weight = ROLE_WEIGHT[message.role] * len(message.content) / CHARACTERS_PER_TOKEN
+    return Weighed(message, round(weight, 2), eligible=True, signal=signal_in(message))
+
+
+def signal_in(message: Message) -> str | None:
+    """The name of the first signal in what a user said; nobody else can set one off (R145, R147)."""
+    if message.role != "user":
+        return None
+    text = message.content[:4000]
+    return next((name for name, pattern in _signals() if pattern.search(text)), None)
+
+
+@cache
+def _signals() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Statements that correct, decide or introduce (B.4), of all languages. A signal costs a model call."""
+    tables = of_all(Signals).values()
+    found = {field.name: [p for one in tables for p in getattr(one, field.name).values()] for field in fields(Signals)}
+    return tuple((name.replace("_", " "), re.compile("|".join(some), re.IGNORECASE)) for name, some in found.items())

@@ -1,0 +1,1 @@
+"""What a text is, and the words of each language."""

@@ -1,0 +1,106 @@
+"""What a text is to memory_sql: cleaned, counted and compared, the same way everywhere.
+
+Pure functions. A cleaned text can be held by Postgres and JSON; whatever was changed is named, so that it can be
+recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+
+CHARACTERS_PER_TOKEN = 4.5  # R279
+HASH_VERSION = 1
+
+_UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
+_TAG_CHARACTERS = re.compile("[\U000e0000-\U000e007f]")
+_NOT_A_WORD = re.compile(r"[\W_]+")
+_WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
+_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
+_CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
+_SENTENCE_END = re.compile(
+    rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"
+    rf"|(?<=[{_NARROW}][{_CLOSING}])\s+|\n+"
+)
+
+
+def clean(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text that Postgres can hold, and the names of what had to be changed.
+
+    `nul` and `surrogate` became U+FFFD; `tag_characters` (invisible, used to smuggle instructions) were taken out.
+    """
+    changes = []
+    for name, pattern in _UNSTORABLE.items():
+        text, found = pattern.subn("\N{REPLACEMENT CHARACTER}", text)
+        if found:
+            changes.append(name)
+    text, found = _TAG_CHARACTERS.subn("", text)
+    if found:
+        changes.append("tag_characters")
+    return text, tuple(changes)
+
+
+def count_tokens(text: str) -> int:
+    """An estimate, rounded up (R279)."""
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
+def token_counts(texts: Iterable[str]) -> list[int]:
+    """`count_tokens` of each."""
+    return [count_tokens(text) for text in texts]
+
+
+def characters_of(tokens: int) -> int:
+    """The most characters that still count as so many tokens."""
+    return math.floor(tokens * CHARACTERS_PER_TOKEN)
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def normal_form(text: str) -> str:
+    """What two observations must share to be the same one; empty when there is nothing to compare (C15).
+
+    Only what never changes the meaning is evened out: case, white space, the marks at the end. `C#` and `C++`, `-5` and
+    `5`, `2²` and `22` stay apart: taking them for the same would lose one of them.
+    """
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!?… ")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, compatible forms, case and punctuation evened out: for comparing, not for telling apart."""
+    return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
+
+
+def content_hash(text: str) -> bytes | None:
+    """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything."""
+    normal = normal_form(text)
+    return hashlib.sha256(normal.encode()).digest() if words_of(normal) else None
+
+
+def sentences(text: str) -> list[str]:
+    """Its sentences and lines, in order; for comparing: an abbreviation ends one too early, in both texts alike."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Where it may be cut: where a sentence or line ends, as for `sentences`, and last where the text does."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(text) if text[: match.start()].strip()]
+    return [*ends, len(text)]
+
+
+def shortened(text: str, characters: int) -> str:
+    """At most so many characters, cut after a word (inside the first, if that is longer), marked by an ellipsis."""
+    if len(text) <= characters:
+        return text
+    kept = text[:characters]
+    words = kept.rpartition(" ")[0] or kept[:-1]
+    return f"{words.rstrip()}…"
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,132 @@
+"""The words of a text that a search looks for, beside those that Postgres' own parser makes of it. Pure rules, no model.
+
+`search_extra` goes beside a stored text, `Term`s are what a query asks for; both use the same forms:
+
+- a symbol at the end of a word counts (`C++`, `C#`), and a compound (`uteke-cloud-dev`, `GB/s`, `a.b@example.org`,
+  `getUserName`) is found whole and by its parts;
+- accents, ligatures and wide forms are folded (`café` is found by `cafe`); an emoji is a word;
+- scripts that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) are cut into pairs of characters,
+  those of Han also into single ones.
+
+Forms are encoded in letters and digits, so that the parser of every locale takes them for one word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+_UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u0f00-\u0fff"  # Tibetan
+    "\u1000-\u109f"  # Burmese
+    "\u1780-\u17ff"  # Khmer
+    "\u3040-\u30ff\u31f0-\u31ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+_MARKS = (  # vowels and accents that are no letters to Python, but stand inside words
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
+)
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_RUN = re.compile(f"[{_UNSPACED}]+")
+_ACCENTS = "\u0300-\u036f"
+_LETTER = rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])"
+_FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent on nothing folds to nothing
+_WORD = re.compile(
+    rf"{_FIRST}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
+)
+_PART = re.compile(rf"{_FIRST}{_LETTER}*")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
+_ODD = re.compile(r"[^0-9a-z]")
+_LIGATURES = str.maketrans(
+    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
+)
+WORD_MAX_CHARACTERS = 200  # longer ones are data, not words
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One thing that a query asks for. `words` are forms that a text's language still has to stem; `extra` are as stored."""
+
+    text: str
+    words: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+
+def fold(text: str) -> str:
+    """Compatible forms, case, accents and ligatures evened out."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(c for c in decomposed if not unicodedata.combining(c) or not _is_accent(c))
+    return unicodedata.normalize("NFC", kept).translate(_LIGATURES)
+
+
+def words_in(text: str) -> list[str]:
+    """The words as they stand there, in order, compounds whole, without possessives and short endings (`'s`, `'ll`)."""
+    words = [_APOSTROPHE.sub("", word) for word in _WORD.findall(text)]
+    return [word for word in words if 0 < len(word) <= WORD_MAX_CHARACTERS]
+
+
+def search_extra(text: str) -> str:
+    """The forms of this text that its language's parser would miss, each once, in order, apart by a space."""
+    forms = dict.fromkeys(form for word in words_in(text) for form in _forms(word))
+    return " ".join(forms)
+
+
+def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
+    """What one word of a query asks for: itself, the whole and the parts of a compound, the pairs of a run."""
+    if _RUN.search(word):
+        return [Term(form, extra=(form,)) for form in dict.fromkeys(_pairs(word))] + [
+            term for part in _RUN.sub(" ", word).split() for term in terms_of(part)
+        ]
+    if not _is_compound(word):
+        own = word.lower()
+        return [Term(word, tuple(dict.fromkeys((own, fold(own), *variants))), tuple(_forms(word)))]
+    parts = dict.fromkeys(part for part in _parts(word) if len(part) > 1 or len(word) < 4)
+    return [Term(word, extra=(encoded(word),)), *(Term(part, (part,), (part,)) for part in parts)]
+
+
+def encoded(word: str) -> str:
+    """The folded word, each character that isn't a letter or digit told by its number: `c++` is `cx2bx2b`."""
+    return _ODD.sub(lambda odd: odd[0] if odd[0].isalnum() else f"x{ord(odd[0]):x}", fold(word))
+
+
+def _forms(word: str) -> Iterator[str]:
+    """What is stored beside a word: nothing, unless it can be written otherwise, or the parser would take it apart."""
+    if _RUN.search(word):
+        yield from _pairs(word)
+        if _HAN.search(word):
+            yield from _HAN.findall(word)
+        for part in _RUN.sub(" ", word).split():
+            yield fold(part)
+            yield from _forms(part)
+    elif _is_compound(word):
+        yield encoded(word)
+        yield from _parts(word)
+    elif not word.isascii() and (form := encoded(word)) != word.lower():
+        yield form
+
+
+def _pairs(word: str) -> Iterator[str]:
+    """Neighbouring characters of the runs; a run of one alone."""
+    for run in _RUN.findall(unicodedata.normalize("NFKC", word)):
+        yield from (encoded(run[n : n + 2]) for n in range(max(1, len(run) - 1)))
+
+
+@cache
+def _is_accent(character: str) -> bool:
+    """Of Latin, Greek and Cyrillic letters. In other scripts such marks are vowels, without which it is another word."""
+    return "\u0300" <= character <= "\u036f"
+
+
+def _is_compound(word: str) -> bool:
+    return len(word) > 1 and (_PART.fullmatch(word) is None or _CAMEL.search(word) is not None)
+
+
+def _parts(word: str) -> Iterator[str]:
+    for piece in _PART.findall(word):
+        split = _CAMEL.split(piece)
+        yield from (fold(part) for part in (split if len(split) == 1 else (*split, piece)))

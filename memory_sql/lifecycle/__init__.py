@@ -1,0 +1,1 @@
+"""What becomes of an observation later: corrected, forgotten, evicted."""

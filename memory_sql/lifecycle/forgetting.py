@@ -1,0 +1,195 @@
+"""Removal with its whole lineage: observations, what was made of them, the texts that hold them, the words they came from.
+
+`forget` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
+nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises refuse whatever
+a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from memory_sql.config import Settings
+from memory_sql.db import Session, savepoint
+from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.holds import HoldRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.vacuum import PHYSICAL
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import Physical, Receipt
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.lifecycle.corrections import Asked
+from memory_sql.lifecycle.journal import Entry
+
+NOTHING = Closure((), (), (), 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    seeds: Seeds
+    closure: Closure
+
+    @property
+    def scopes(self) -> list[int]:
+        """The scopes that lose something, in id order."""
+        return sorted(self.closure.scopes | set(self.seeds.scopes))
+
+    @property
+    def sessions(self) -> list[str]:
+        return sorted({*self.closure.sessions, *self.seeds.sessions})
+
+    def covers(self, other: Found) -> bool:
+        """Whether all that the other would lock is locked when this is."""
+        return {*other.sessions} <= {*self.sessions} and {*other.scopes} <= {*self.scopes}
+
+
+async def find(session: Session, agent_key: int, selection: Selection) -> Found:
+    """All that would go. Raises `NotFoundError` for an observation that isn't there."""
+    repository = ForgettingRepository(session, agent_key)
+    seeds = await repository.seeds(selection)
+    if selection.observation_id is not None and not seeds.observations:
+        raise NotFoundError("observation", selection.observation_id)
+    return Found(seeds, await repository.closure(seeds))
+
+
+async def preview(session: Session, agent_key: int, selection: Selection, settings: Settings, now: datetime) -> Receipt:
+    if selection.everything:
+        counts = await ForgettingRepository(session, agent_key).count_agent()
+        return _receipt(selection, NOTHING, counts, (), settings, now, dry_run=True)
+    found = await find(session, agent_key, selection)
+    tainted = await ForgettingRepository(session, agent_key).first_tainted(found.seeds.scopes, found.closure)
+    counts = {
+        "observations": len(found.closure.observations),
+        "evidence": len(found.closure.evidence),
+        "messages": len(found.closure.messages),
+    }
+    return _receipt(selection, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """`entry` says it again for the journal."""
+
+    receipt: Receipt
+    entry: Entry
+
+
+async def forget(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Forgotten:
+    """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
+
+    Raises `NotFoundError` for an observation that isn't there, `HeldError` for a whole agent of which anything is held.
+    """
+    if selection.everything:
+        receipt = _receipt(selection, NOTHING, {}, (), asked.settings, asked.now)
+        return await _erase_agent(session, asked, agent_key, receipt)
+    found = await _locked(session, agent_key, partial(find, selection=selection))
+    receipt = _receipt(selection, found.closure, {}, (), asked.settings, asked.now)
+    return await _erase(session, asked, agent_key, found, receipt)
+
+
+async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
+    repository, scopes, now = ForgettingRepository(session, agent_key), ScopeRepository(session), receipt.at
+    states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
+    tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
+    for scope_id, version in tainted.items():
+        await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
+    counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
+    for state in states.values():
+        await StateRepository(session).stand_again(state, now)
+    withheld = await repository.await_rebuild(list(tainted))
+    await scopes.refresh_due(agent_key, found.scopes, asked.settings.consolidation_threshold, now)
+    receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(f"s{key}" for key in withheld)})
+    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    return Forgotten(receipt, _entry(receipt, asked.agent_id, found))
+
+
+async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
+    """What goes, looked at again under the locks that it needs: what comes later comes after the forgetting.
+
+    If it needs more by then, they are given back and all taken anew: sessions before scopes, as everybody does.
+    """
+    found = await look(session, agent_key)
+    while True:
+        unlocked = await savepoint(session)
+        await ForgettingRepository(session, agent_key).lock_sessions(found.sessions)
+        await ScopeRepository(session).lock(agent_key, scope_ids=found.scopes)
+        again = await look(session, agent_key)
+        if found.covers(again):
+            await unlocked.commit()
+            return again
+        await unlocked.rollback()
+        found = again
+
+
+async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
+    repository = ForgettingRepository(session, agent_key)
+    if held := await HoldRepository(session, agent_key).count_open():
+        raise HeldError(held)
+    receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
+    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True))
+
+
+async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) -> Receipt | None:
+    """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
+    if await ForgettingRepository(session, agent_key).is_recorded(entry.id):
+        return None
+    receipt = _receipt(Selection(everything=True), NOTHING, {}, (), asked.settings, asked.now)
+    receipt = receipt.model_copy(update={"id": entry.id})
+    if entry.everything:
+        return (await _erase_agent(session, asked, agent_key, receipt)).receipt
+    messages = tuple((session_id, n) for session_id, numbers in entry.messages.items() for n in numbers)
+    seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
+
+    async def look(session: Session, agent_key: int) -> Found:
+        return Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+
+    found = await _locked(session, agent_key, look)
+    went = _receipt(Selection(everything=True), found.closure, {}, (), asked.settings, asked.now)
+    receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
+    return (await _erase(session, asked, agent_key, found, receipt)).receipt
+
+
+def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
+    messages: dict[str, tuple[int, ...]] = {}
+    for session_id, number in found.closure.messages:
+        messages[session_id] = (*messages.get(session_id, ()), number)
+    return Entry(
+        id=receipt.id,
+        at=receipt.at,
+        agent_id=agent_id,
+        users=found.seeds.users,
+        scopes=found.seeds.scopes,
+        observations=found.closure.observations,
+        messages=messages,
+    )
+
+
+def _receipt(
+    selection: Selection,
+    closure: Closure,
+    counts: dict[str, int],
+    withheld: tuple[int, ...],
+    settings: Settings,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+) -> Receipt:
+    return Receipt(
+        id=str(uuid.uuid4()),
+        at=now,
+        target=selection.named,
+        dry_run=dry_run,
+        observations=tuple(observation_id(*key) for key in closure.observations),
+        counts=counts,
+        held={"observations": closure.held_observations, "messages": closure.held_messages},
+        withheld=withheld,
+        physical=Physical(statements=PHYSICAL, backups_until=now + timedelta(days=settings.backup_days)),
+    )

@@ -1,0 +1,87 @@
+"""One thing remembered as the host says it, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from memory_sql.arguments import content_of, id_of, optional_id, owner_of, tags_of, text_of, without_secrets
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.agents import ensure_agent
+from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.db.repositories.sessions import SessionRepository
+from memory_sql.domain.ids import Id, aware, owner_key
+from memory_sql.domain.observations import Observation, storable_metadata
+from memory_sql.errors import InputError
+from memory_sql.languages.dates import with_dates, zone_of
+from memory_sql.languages.text import one_line
+from memory_sql.lifecycle import corrections
+
+
+def draft_of(
+    text: str,
+    settings: Settings,
+    now: datetime,
+    *,
+    user_id: Id | None,
+    group_id: Id | None,
+    collective: bool,
+    observed_at: datetime | None,
+    session_id: Id | None,
+    speaker: str | None,
+    scope: Id | None,
+    tags: Iterable[str],
+    metadata: Mapping[str, Any] | None,
+    fact_key: Id | None,
+) -> Draft:
+    """Raises `InputError`."""
+    user = optional_id("user_id", user_id)
+    kind, owner_id = owner_of(user, group_id, collective)
+    name = "" if scope is None else id_of("scope", scope)
+    return Draft(
+        scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
+        content=content_of(text, settings.observation_max_characters),
+        observed_at=now if observed_at is None else aware(observed_at, "observed_at"),
+        source_kind="observe",
+        evidence=(Evidence(user_id=user),),
+        session_id=optional_id("session_id", session_id),
+        speaker=one_line(text_of("speaker", speaker)) or None,
+        tags=tags_of(tags),
+        metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
+        fact_key=optional_id("fact_key", fact_key),
+    )
+
+
+async def store(session: Session, agent_id: str, draft: Draft, settings: Settings, now: datetime) -> Observation:
+    """The observation, or the one that says the same already. Raises `InputError`."""
+    agent = await ensure_agent(session, agent_id, now)
+    settings = settings.of_agent(agent.settings)
+    zone = await SessionRepository(session).time_zone(agent.key, draft.session_id) or settings.time_zone
+    draft = _without_secrets(draft, settings)
+    dated = with_dates(draft.content, draft.observed_at, zone_of(zone))
+    draft = replace(draft, content=dated.text, dates=dated.days)
+    scopes, observations = ScopeRepository(session), ObservationRepository(session)
+    locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings.language, now)
+    if not locked[0].is_active:
+        raise InputError(f"scope {locked[0].scope_id} is inactive")
+    saved = await observations.save(agent.key, [draft], locked, run_id=None, now=now)
+    if draft.fact_key is not None and saved.stored:
+        await corrections.replace_fact(session, agent.key, locked[0], draft.fact_key, settings, now)
+    await scopes.refresh_due(agent.key, [locked[0].scope_id], settings.consolidation_threshold, now)
+    return (await observations.by_keys(agent.key, saved.stored or saved.known))[0]
+
+
+def _without_secrets(draft: Draft, settings: Settings) -> Draft:
+    """The same with its secrets masked, or refused: `InputError`."""
+    speaker = draft.speaker and without_secrets("speaker", draft.speaker, settings.secrets)
+    return replace(
+        draft,
+        content=without_secrets("the observation", draft.content, settings.secrets),
+        speaker=speaker,
+        tags=tuple(without_secrets("tags", list(draft.tags), settings.secrets)),
+        metadata=without_secrets("metadata", dict(draft.metadata), settings.secrets),
+    )

@@ -1,0 +1,236 @@
+"""What kind of thing a text tells: secrets, which are masked, and what is personal. By rules, here, without a model.
+
+Pure. `classify` reads words and phrases (`personal`); `mask` replaces what looks like a secret (`secrets`).
+Both take time in proportion to the text, whatever it is. Neither says anything of the text in an error or a log.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from memory_sql.languages.tables import Words
+from memory_sql.privacy import personal, secrets
+from memory_sql.privacy.spoken import spoken
+
+CATEGORIES = ("contact", "credential", "financial", "health", "identity", "intimate", "location")
+SENSITIVE = frozenset({"credential", "financial", "health", "identity", "intimate"})
+FINANCIAL_KINDS = frozenset({"card", "iban", "account number"})
+_MARK = re.compile(r"\[secret: ([a-z ]{2,20})\]")
+_WORD = re.compile(r"[^\W\d_]{2,40}")
+_PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as it may stand in any sentence
+_CLOSING = ".,;:!?)]}…"
+_ENDS = re.compile(r"[\"'`“”»]?(?:\s*$|[ \t]*[\n\r.,;!?)])")
+_QUOTES = "\"'`“”„«»"
+_DULL = re.compile(
+    r"v?\d[\d.,:/+-]*[a-zA-Z%]{0,3}|[a-zA-Z]{1,12}[-_#]?\d{1,6}|(?:[a-zA-Z]{2,20}[-_ ]){1,5}[a-zA-Z]{0,12}\d{0,4}|"
+    r"[\w./-]{1,200}\.[a-z]{1,5}\d?|\d{4}-\d\d-\d\dT[\d:.]+Z?"
+)
+_DOUBLED = bytes(48) + bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)) + bytes(198)  # by the digit's ASCII code: twice its value
+_NUMBERS = {ord("A") + n: str(10 + n) for n in range(26)}
+_EVEN = {
+    **{code: unicodedata.normalize("NFKD", chr(code)).lower()[0] for code in range(0xC0, 0x250) if chr(code).isalpha()},
+    **{code: chr(code - 0xFEE0).lower() for code in range(0xFF01, 0xFF5F)},  # full-width forms
+    **dict.fromkeys((*range(0x300, 0x370), 0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)),
+    0x2019: "'",
+    0xA0: " ",
+    ord("ß"): "ss",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """`categories` are sorted and of `CATEGORIES`; empty: nothing personal was found."""
+
+    categories: tuple[str, ...]
+    sensitivity: Literal["private", "sensitive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """The text with marks for its secrets; `found` are their kinds, sorted, one for each."""
+
+    text: str
+    found: tuple[str, ...]
+
+
+def classify(text: str) -> Classification:
+    """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there."""
+    text = mask(text).text
+    found = {_category(kind) for kind in _MARK.findall(text)}
+    even = text.lower().translate(_EVEN)
+    words = frozenset(_WORD.findall(even))
+    rules = personal.rules()
+    found |= {category for category, some in rules.words.items() if not some.isdisjoint(words)}
+    found |= {category for category, said in rules.phrases.items() if category not in found and said.search(even)}
+    if _names_mailbox(even, rules.mailboxes) or personal.PHONES.search(even):
+        found.add("contact")
+    if personal.SSN.search(even):
+        found.add("identity")
+    if rules.streets.search(text):
+        found.add("location")
+    return Classification(tuple(sorted(found)), "sensitive" if found & SENSITIVE else "private")
+
+
+def mask(text: str) -> Masked:
+    """The text with `[secret: kind]` for each secret; a text that is masked already stays as it is."""
+    found: Counter[str] = Counter()
+    lower = text.lower()
+    for rule in spoken().rules:
+        if any(cue in lower for cue in rule.cues):
+            text = _replaced(text, ((span, rule.kind) for span in _secrets(rule, text)), found)
+    if any(character.isdigit() for character in text):
+        text = _replaced(text, ((span, "card") for span in _cards(text)), found)
+        text = _replaced(text, ((span, "iban") for span in _ibans(text)), found)
+    return Masked(text, tuple(sorted(found.elements())))
+
+
+def masked_value(value: Any) -> tuple[Any, tuple[str, ...]]:
+    """A JSON value with the secrets of its texts masked, and their kinds; a text is judged with the key it stands under."""
+    found: list[str] = []
+    return _masked_value(value, found), tuple(sorted(found))
+
+
+def _masked_value(value: Any, found: list[str], key: str = "") -> Any:
+    match value:
+        case str():
+            return _masked_text(value, found, key)
+        case list():
+            return [_masked_value(item, found, key) for item in value]
+        case dict():
+            return {_masked_text(k, found, ""): _masked_value(item, found, k) for k, item in value.items()}
+        case _:
+            return value
+
+
+def _masked_text(text: str, found: list[str], key: str) -> str:
+    """`{"password": "x"}` says that x is one, which neither text does alone."""
+    done = mask(text)
+    if key and not done.found and text and "\n" not in text:
+        said = mask(f"{key}={text}")
+        if said.found and said.text.startswith(f"{key}="):
+            done = Masked(said.text[len(key) + 1 :], said.found)
+    found += done.found
+    return done.text
+
+
+def _category(kind: str) -> str:
+    return "financial" if kind in FINANCIAL_KINDS else "credential"
+
+
+def _names_mailbox(even: str, firms: Words) -> bool:
+    """Whether a person's e-mail address stands there, not only that of a firm's desk."""
+    for at in personal.EMAIL.finditer(even) if "@" in even else ():
+        local = personal.LOCAL_PART.search(even, max(0, at.start() - 64), at.start())
+        if local is not None and local[0].partition("+")[0] not in firms:
+            return True
+    return False
+
+
+def _replaced(text: str, spans: Iterator[tuple[tuple[int, int], str]], found: Counter[str]) -> str:
+    parts, end = [], 0
+    for (first, last), kind in spans:
+        if first < end:
+            continue
+        parts += [text[end:first], f"[secret: {kind}]"]
+        end = last
+        found[kind] += 1
+    return "".join((*parts, text[end:])) if parts else text
+
+
+def _secrets(rule: secrets.SecretRule, text: str) -> Iterator[tuple[int, int]]:
+    for match in rule.pattern.finditer(text):
+        first, last = match.span("secret")
+        if rule.look != "any":
+            value = match["secret"].rstrip(_CLOSING)
+            first, last = first + len(value) - len(value.lstrip(_QUOTES)), first + len(value.rstrip(_QUOTES))
+        if (
+            first < last
+            and not text.startswith(("[secret", "secret: "), first)
+            and _looks(rule.look, match, first, last)
+        ):
+            yield first, last
+
+
+def _looks(look: secrets.Look, match: re.Match[str], first: int, last: int) -> bool:
+    value = match.string[first:last]
+    if look == "password":
+        return _is_password(value, match.string[last : last + 40], match, is_quoted=first > match.start("secret"))
+    return look != "strong" or _is_strong(value)
+
+
+def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool) -> bool:
+    """Whether this is what a password is, and not what is said of one. A plain word has to end its sentence."""
+    if (
+        len(value) < 3
+        or value.lower() in spoken().plain
+        or value[0] in "<{$*…%[("
+        or not {"(", "["}.isdisjoint(value)
+        or "://" in value
+    ):
+        return False
+    if value.isdigit():
+        return len(value) >= 4 and spoken().counted.match(rest) is None
+    if is_quoted or _PLAIN.fullmatch(value) is None:
+        return len(value) >= 4 and any(character.isalnum() for character in value)
+    ends = _ENDS.match(rest) is not None
+    return (
+        ends
+        and len(value) >= 5
+        and match["to"].strip().lower() not in spoken().into
+        and not value.endswith(("ed", "ing"))
+    )
+
+
+def _is_strong(value: str) -> bool:
+    """Letters and digits, long, and no path, address or name of a variable or file."""
+    if not 8 <= len(value) <= 4000 or value[0] in "<{$*%[(" or "://" in value or "(" in value or value.count(".") > 2:
+        return False
+    digits = sum(character.isdigit() for character in value)
+    return digits > 0 and digits < len(value) and any(character.isalpha() for character in value) and not _dull(value)
+
+
+def _dull(value: str) -> bool:
+    """Dates, versions, sizes, file names, hyphenated words with a number behind."""
+    return _DULL.fullmatch(value) is not None
+
+
+def _cards(text: str) -> Iterator[tuple[int, int]]:
+    end = 0
+    for match in secrets.CARD.finditer(text):
+        digits = match["secret"].replace(match["by"] or " ", "")
+        if match.start() >= end and secrets.ISSUERS.fullmatch(digits) and _passes_luhn(digits.encode()):
+            yield match.span("secret")
+            end = match.end("secret")
+
+
+def _passes_luhn(digits: bytes) -> bool:
+    """ISO/IEC 7812."""
+    return (sum(digits[-1::-2]) - 48 * len(digits[-1::-2]) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
+
+
+def _ibans(text: str) -> Iterator[tuple[int, int]]:
+    for match in secrets.IBAN.finditer(text):
+        first, length = match.start(), secrets.IBAN_LENGTHS.get(match[0][:2].upper(), 0)
+        near = text[first : first + 2 * length]
+        iban = near.replace(" ", "").replace("-", "")[:length]
+        if 0 < length == len(iban) and iban.isascii() and iban.isalnum() and _passes_mod97(iban.upper()):
+            end = first + _end_of(near, length)
+            if not text[end : end + 1].isalnum():
+                yield first, end
+
+
+def _end_of(text: str, length: int) -> int:
+    """Behind so many letters and digits."""
+    places = (n for n, character in enumerate(text, 1) if character not in " -")
+    return next(islice(places, length - 1, None))
+
+
+def _passes_mod97(iban: str) -> bool:
+    """ISO 13616."""
+    return int((iban[4:] + iban[:4]).translate(_NUMBERS)) % 97 == 1

@@ -1,0 +1,1 @@
+"""What a scope has learnt, shared with wider scopes."""

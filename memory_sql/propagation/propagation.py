@@ -1,0 +1,341 @@
+"""What a scope has learnt → wider scopes: individual → group → collective, one level at a time, never from a text.
+
+`load` takes the scope's lease and reads what `memory.shareable` lets through; rules (`screening`) withhold from the model
+what isn't plainly a statement about shared matters. `decide` asks the model about the rest in one call; its word counts
+only against a claim, and what it has rewritten is screened again. `apply` looks once more, under the locks of all scopes
+concerned, whether everything may still be shared, and stores observations with their lineage. What was decided is
+remembered by source and target (`judged`), and only what waits or was released by a person is decided anew.
+
+To a group goes what one member knows. To everybody goes what several people of several groups have said in like words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.agents import share_agent
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.propagations import Judgement, PropagationRepository, Shareable, WiderScope
+from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.domain.results import Usage
+from memory_sql.errors import AnswerError, BusyError, NotFoundError, StaleError, TruncatedError
+from memory_sql.languages.text import clean, one_line
+from memory_sql.llm import LanguageModel, ask
+from memory_sql.llm.notation import as_written
+from memory_sql.privacy import classify
+from memory_sql.propagation import rules
+from memory_sql.propagation.answers import Decision
+from memory_sql.propagation.offers import Decided, Loaded, Offer, Verdict, aliases_of, sources_of, task
+from memory_sql.propagation.screening import Screening
+from memory_sql.propagation.store import Store, dated
+from memory_sql.propagation.task import PropagationTask
+from memory_sql.retry import is_unusable, judge
+
+ASKED = "asked"  # somebody waits for it and is told of a failure
+NAMES_AT_MOST = 5_000
+
+
+async def load(
+    session: Session,
+    agent_id: str,
+    agent_key: int,
+    scope_id: int,
+    settings: Settings,
+    now: datetime,
+    reason: str,
+    *,
+    new_only: bool = False,
+) -> tuple[ScopeState, Loaded | None]:
+    """The scope and what may be judged, leased; None when nothing may. Raises `BusyError`, `NotFoundError`."""
+    scopes = ScopeRepository(session)
+    scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
+    if scope is None:
+        if await scopes.exists(agent_key, scope_id):
+            raise BusyError("scope", f"s{scope_id}")
+        raise NotFoundError("scope", f"s{scope_id}")
+    return scope, await _load(session, agent_id, scope, settings, now, reason, new_only=new_only)
+
+
+async def load_claimed(
+    session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """What may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
+    if not locked or locked[0].fence != claimed.fence:
+        raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
+    return await _load(session, agent_id, locked[0], settings, now, reason)
+
+
+async def _load(
+    session: Session,
+    agent_id: str,
+    scope: ScopeState,
+    settings: Settings,
+    now: datetime,
+    reason: str,
+    *,
+    new_only: bool = False,
+) -> Loaded | None:
+    settings, runs = settings.of_agent(scope.agent_settings), RunRepository(session)
+    repository = PropagationRepository(session, scope.agent_key)
+    await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id)
+    found = await _found(repository, scope, settings, new_only=new_only) if settings.propagation else []
+    if not found:
+        await repository.finish(scope, None, now)
+        return None
+    names = await _names(repository, scope, [target for target, _ in found])
+    verdicts, offers, epochs = list[Verdict](), list[Offer](), {scope.scope_id: scope.epoch}
+    for target, candidates in found:
+        screening = Screening(repository, scope, target, settings, names)
+        for candidate in candidates:
+            offer, verdict = await screening.look_at(candidate)
+            if verdict is None:
+                offers.append(offer)
+            else:
+                verdicts.append(verdict)
+        epochs |= screening.epochs
+    if offers:
+        await runs.check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
+    judged = [candidate for _, candidates in found for candidate in candidates]
+    seqs = [candidate.seq for candidate in judged]
+    span = {"scope_id": scope.scope_id, "from_seq": min(seqs) - 1, "to_seq": max(seqs)}
+    run = await runs.start(scope.agent_key, "propagation", scope.fence, now, **span)
+    shown = {item.scope_id for offer in offers for item in offer.sources} | {scope.scope_id}
+    others = shown - {scope.scope_id}
+    if others:
+        names |= await repository.names(others, NAMES_AT_MOST) | await repository.group_names(shown)
+    epochs = {scope_id: epochs[scope_id] for scope_id in shown}
+    new = sum(candidate.outcome != "waiting" for candidate in judged)
+    more = new >= _batch(scope, settings)
+    return Loaded(scope, run, tuple(offers), tuple(verdicts), names, epochs, more, reason, now)
+
+
+async def _found(
+    repository: PropagationRepository, scope: ScopeState, settings: Settings, *, new_only: bool
+) -> list[tuple[WiderScope, list[Shareable]]]:
+    """For each target what may be judged for it, together no more than a batch."""
+    found, left = [], _batch(scope, settings)
+    for target in await repository.targets(scope.scope_id):
+        candidates = await repository.candidates(
+            scope.scope_id, target, settings.propagation_excluded_users, left, new_only=new_only
+        )
+        if candidates:
+            found.append((target, candidates))
+            left -= len(candidates)
+        if left == 0:
+            break
+    return found
+
+
+def _batch(scope: ScopeState, settings: Settings) -> int:
+    """Half as many after each answer that could not be used, so that one bad claim is found and the others go on."""
+    return max(settings.propagation_batch >> scope.propagation_errors, 1)
+
+
+async def _names(repository: PropagationRepository, scope: ScopeState, targets: Sequence[WiderScope]) -> frozenset[str]:
+    around = {scope.scope_id, *(target.scope_id for target in targets if target.kind == "group" and target.scope_id)}
+    return frozenset(await repository.names(around, NAMES_AT_MOST))
+
+
+async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
+    """What the model says of each offer, and what the rules then say of that. Without offers it isn't asked."""
+    if not loaded.offers:
+        return Decided(loaded.verdicts)
+    asked = task(loaded)
+    answer, usage, prompt_version = await _ask_twice(llm, asked, settings.slow_model)
+    aliases, places = aliases_of(loaded.offers), sources_of(loaded.offers)
+    numbers = {source.key: n for n, source in enumerate(places, 1)}
+    decisions = {(item.n, item.to.strip().casefold()): item for item in reversed(answer)}
+    verdicts = tuple(
+        _verdict(offer, decisions.get((numbers[offer.source.key], aliases[offer.target.owner])), loaded, settings)
+        for offer in loaded.offers
+    )
+    return Decided(loaded.verdicts + verdicts, usage, prompt_version)
+
+
+async def _ask_twice(llm: LanguageModel, asked: PropagationTask, model: str) -> tuple[Sequence[Decision], Usage, str]:
+    request = asked.request(model)
+    try:
+        answer = await ask(llm, request)
+        return answer.value.decisions, answer.usage, request.prompt_version
+    except (AnswerError, TruncatedError) as error:
+        wrong, spent = str(error), error.usage if isinstance(error.usage, Usage) else Usage("")
+    request = asked.request(model, wrong)
+    answer = await ask(llm, request)
+    return answer.value.decisions, spent + answer.usage, request.prompt_version
+
+
+def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: Settings) -> Verdict:
+    """The model may say no. Its yes is a proposal: the text that it proposes has to pass the rules."""
+    if decision is None:
+        return Verdict(offer, "refused", "unanswered")
+    if decision.refusal is not None:
+        return Verdict(offer, "refused", decision.refusal)
+    text = one_line(clean(as_written(decision.text))[0])
+    may_name = offer.target.group_id in settings.propagation_names_in
+    leak = rules.leaks(text, names=loaded.names, sources=[item.content for item in offer.sources], may_name=may_name)
+    if leak is None and classify.classify(text).categories:
+        leak = "classified"
+    if leak is not None:
+        return Verdict(offer, "refused", leak)
+    return Verdict(offer, "propagated", "shared", dated(text, offer, settings).text)
+
+
+async def apply(
+    session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
+) -> tuple[Verdict, ...]:
+    """Stores what goes, and remembers what was decided; what may not be judged any more is left as it was.
+
+    Raises `StaleError` when something was taken out of a scope that the model was shown, or the lease has been lost.
+    """
+    scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
+    locked = await _lock(session, loaded, decided, settings, now)
+    standing = await _standing(repository, decided.verdicts, loaded, settings)
+    standing = await _once(repository, standing, locked)
+    store = Store(session, repository, loaded, locked, settings, now)
+    made = await store.keep(standing)
+    judgements = {
+        (source.key, item.target_scope_id): Judgement(
+            source.key, item.target_scope_id, item.outcome, item.reason, item.seq
+        )
+        for item in made
+        for source in (item.offer.sources if item.outcome == "propagated" else (item.offer.source,))
+        if item.target_scope_id is not None
+    }
+    await repository.judge(list(judgements.values()), loaded.run.run_id, now)
+    touched = sorted({item.target_scope_id for item in made if item.target_scope_id is not None})
+    await ScopeRepository(session).refresh_due(scope.agent_key, touched, settings.consolidation_threshold, now)
+    await repository.finish(scope, now if loaded.more else None, now)
+    await _account(session, loaded, decided, made, store.stored, now)
+    return tuple(made)
+
+
+async def _lock(
+    session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
+) -> dict[str, ScopeState]:
+    """The scopes that are written to, by owner; all that was read is locked too, and is as it was when it was read."""
+    scope, targets = loaded.scope, {item.offer.target.owner: item.offer.target for item in decided.verdicts}
+    if "c" in targets:  # two of the people who are counted must not become one meanwhile
+        await share_agent(session, scope.agent_key)
+    wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
+    read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
+    keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
+    lineage = LineageRepository(session, scope.agent_key)
+    # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
+    read |= await lineage.origins(keys)
+    locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
+    if not await lineage.origins(keys) <= read:
+        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
+    for state in locked:
+        if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
+            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been taken out meanwhile")
+        if state.scope_id == scope.scope_id and state.fence != scope.fence:
+            raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
+    return {state.owner: state for state in locked if state.owner in targets and not state.name}
+
+
+async def _standing(
+    repository: PropagationRepository, verdicts: Sequence[Verdict], loaded: Loaded, settings: Settings
+) -> list[Verdict]:
+    """Those of which all may still be shared, with this target, and behind which enough people stand."""
+    scope_id = loaded.scope.scope_id
+    keys = {source.key for item in verdicts for source in item.offer.sources}
+    shareable = await repository.still_shareable(keys, settings.propagation_excluded_users)
+    owners = {target.owner for target in await repository.targets(scope_id)}
+    standing = [
+        item
+        for item in verdicts
+        if item.offer.target.owner in owners and shareable.issuperset(source.key for source in item.offer.sources)
+    ]
+    for item in [item for item in standing if item.text is not None and item.offer.target.kind == "collective"]:
+        screening = Screening(repository, loaded.scope, item.offer.target, settings, loaded.names)
+        if not await screening.still_enough(item.offer):
+            standing.remove(item)
+    return standing
+
+
+async def _once(
+    repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
+) -> list[Verdict]:
+    """What goes to everybody goes once: not what another run has told them meanwhile, nor twice in one run."""
+    once, told = list[Verdict](), set[ObservationKey]()
+    for item in standing:
+        offer = item.offer
+        if item.text is not None and offer.target.kind == "collective":
+            target = replace(offer.target, scope_id=targets[offer.target.owner].scope_id)
+            keys = {source.key for source in offer.sources}
+            decided = await repository.outcomes(keys, target)
+            if keys & told or "propagated" in decided.values():
+                item = Verdict(offer, "waiting", "known")
+            else:
+                told |= keys
+        once.append(item)
+    return once
+
+
+async def _account(
+    session: Session, loaded: Loaded, decided: Decided, made: Sequence[Verdict], stored: int, now: datetime
+) -> None:
+    runs = RunRepository(session)
+    went = {(item.target_scope_id, item.seq) for item in made if item.outcome == "propagated"}
+    refused = Counter(item.reason for item in decided.verdicts if item.outcome == "refused")
+    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
+    await runs.succeed(loaded.run, now, observations=stored, duplicates=len(went) - stored, refused=dict(refused))
+
+
+async def show(
+    session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
+) -> tuple[Verdict, ...]:
+    """A dry run ends: what it cost is written down, what it decided isn't; the scope is as due as before."""
+    runs = RunRepository(session)
+    await ScopeRepository(session).release(loaded.scope)
+    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
+    await runs.succeed(loaded.run, now, observations=0, duplicates=0, refused={"dry_run": len(decided.verdicts)})
+    return decided.verdicts
+
+
+async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
+    """Records why, gives the lease back and says when to try again; nothing has gone anywhere.
+
+    A single claim of which no answer can be used is refused in the end: what can't be judged isn't shared.
+    """
+    scope, changes = loaded.scope, _after(loaded.scope, error, settings, now, counts=loaded.reason != ASKED)
+    single = len(loaded.offers) == 1 and is_unusable(error) and loaded.reason != ASKED
+    # Alone after so many halvings, and then as often as other work is tried: a model that fails now and then loses nothing.
+    gives_up = single and scope.propagation_errors + 1 >= settings.propagation_batch.bit_length() + settings.max_errors
+    if gives_up:
+        changes["propagation_errors"] = 0
+    scopes = ScopeRepository(session)
+    if await scopes.release(scope, **changes) and gives_up:
+        offer = loaded.offers[0]
+        wanted = [NewScope(offer.target.kind, offer.target.owner)]  # the collective scope may not be there yet
+        (target,) = await scopes.lock_or_make(scope.agent_key, wanted, (), settings.language, now)
+        judgement = Judgement(offer.source.key, target.scope_id, "refused", "unusable_answer")
+        await PropagationRepository(session, scope.agent_key).judge([judgement], loaded.run.run_id, now)
+    await RunRepository(session).fail(loaded.run, error, now)
+
+
+async def give_back(
+    session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime
+) -> None:
+    """The lease of a scope that couldn't even be loaded, and when to try again."""
+    await ScopeRepository(session).release(claimed, **_after(claimed, error, settings, now, counts=True))
+
+
+def _after(
+    scope: ScopeState, error: BaseException, settings: Settings, now: datetime, *, counts: bool
+) -> dict[str, Any]:
+    """What changes in the scope by a failure: how often in a row, and when it is tried again."""
+    verdict = judge(error, scope.propagation_failures, scope.propagation_errors, settings, now, counts=counts)
+    changes: dict[str, Any] = {"propagation_failures": verdict.failures, "propagation_errors": verdict.errors}
+    if verdict.retry_at is not None or verdict.gives_up:
+        changes["propagate_at"] = verdict.retry_at or now + timedelta(seconds=settings.retry_first_seconds)
+    return changes

@@ -1,0 +1,1 @@
+"""The faces of `Memory`: each opens its own transactions."""

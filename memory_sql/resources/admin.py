@@ -1,0 +1,98 @@
+"""The whole store: agents, counts, invariants, settings, restored backups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from memory_sql.arguments import (
+    id_of,
+)
+from memory_sql.config import (
+    RETRIEVAL_DAYS,
+    VECTORS_OBSERVATIONS,
+)
+from memory_sql.db.principals import service
+from memory_sql.db.queries.stats import large_scopes, read_stats
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_agents
+from memory_sql.db.vectors import VectorRepository
+from memory_sql.db.verify import Measures, violations
+from memory_sql.domain.ids import Id
+from memory_sql.domain.results import (
+    AgentSummary,
+    Receipt,
+    Stats,
+    Violation,
+)
+from memory_sql.errors import (
+    NotFoundError,
+)
+from memory_sql.lifecycle import forgetting, journal
+from memory_sql.resources.runtime import Face, asked_of
+from memory_sql.retrieval import vectors
+from memory_sql.retrieval.counters import words_fall_short
+
+
+class Admin(Face):
+    """The whole store: agents, counts, invariants, settings, restored backups."""
+
+    async def stats(self, *, agent_id: Id) -> Stats:
+        """Counts, no content. Raises `NotFoundError`."""
+        agent, filled = id_of("agent_id", agent_id), 0
+        model = await self._runtime.reads.semantics.find()
+        async with self._database.statement(principal=service(agent)) as unit:
+            stats = await read_stats(unit, agent, (self._now() - timedelta(days=RETRIEVAL_DAYS)).date())
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is not None and model is not None:
+                filled = await VectorRepository(unit, model.name).filled(agent_key)
+            if stats is None:
+                raise NotFoundError("agent", agent)
+            short = words_fall_short(stats.retrieval)
+            large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
+        told = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
+        return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
+
+    async def verify(self) -> Sequence[Violation]:
+        """What doesn't hold of all that must, at any moment, also under load; empty when all is well.
+
+        At most 1,000 of a kind. One transaction that reads everything and writes nothing. Thresholds and leases are judged
+        by this Memory's settings.
+        """
+        measures = Measures(
+            now=self._now(),
+            threshold=self._settings.consolidation_threshold,
+            min_messages=self._settings.formation_min_messages,
+            lease_max=timedelta(seconds=self._settings.lease_seconds),
+        )
+        async with self._database.transaction(principal=service(None), snapshot=True) as unit:
+            return [violation async for violation in violations(unit, measures)]
+
+    async def settings(self, *, agent_id: Id) -> dict[str, Any]:
+        """What the agent has of its own, by name; of an agent that was never seen: nothing."""
+        agent = id_of("agent_id", agent_id)
+        async with self._database.statement(principal=service(agent)) as unit:
+            found = await find_agent(unit, agent)
+        return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
+
+    async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
+        """Forgets on a restored database what the journal says and the database doesn't know of; to be run before use.
+
+        What isn't known to have been committed is left out, unless `unsure`. Of an agent that isn't there, nothing is.
+        """
+        receipts = []
+        for entry, committed in journal.entries(journal_file):
+            if not committed and not unsure:
+                continue
+            asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())
+            async with self._database.transaction(principal=asked.service) as unit:
+                agent_key = await agent_key_of(unit, entry.agent_id)
+                if agent_key is not None:
+                    receipts.append(await forgetting.again(unit, asked, agent_key, entry))
+        return [receipt for receipt in receipts if receipt is not None]
+
+    async def agents(self) -> Sequence[AgentSummary]:
+        """The agents that there are, in the order of their ids, with what each has of its own."""
+        async with self._database.statement(principal=service(None)) as unit:
+            return await list_agents(unit)

@@ -1,0 +1,216 @@
+"""Groups of an agent as a host manages them: who belongs to them, and what becomes of what somebody who leaves has said.
+
+Nothing here asks a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import get_args
+
+from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
+from memory_sql.db import Session
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
+from memory_sql.db.repositories.groups import GroupRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.domain.groups import Departure, Group, Member, MemberSource
+from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key
+from memory_sql.errors import InputError, NotFoundError, TooLargeError
+from memory_sql.languages.text import one_line
+from memory_sql.lifecycle import corrections
+from memory_sql.resources.runtime import Face, asked_of
+
+
+class Groups(Face):
+    """A call with `session=` joins the host's transaction, which the host commits.
+
+    What changes something takes an `actor` and a `reason`, and is an event. A group that isn't there raises
+    `NotFoundError`.
+    """
+
+    async def create(
+        self,
+        group_id: Id,
+        *,
+        agent_id: Id,
+        display_name: str | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Group:
+        """The group, called by its id without a `display_name`. One that is there already stays as it is."""
+        agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
+        called = group if display_name is None else _name_of(display_name)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            known = await ensure_agent(unit, agent, now)
+            groups = GroupRepository(unit, known.key)
+            if (existing := await groups.get(group)) is not None:
+                return existing
+            language = self._settings.of_agent(known.settings).language
+            wanted = NewScope("group", owner_key("group", group), display_name=called)
+            await ScopeRepository(unit).lock_or_make(known.key, [wanted], (), language, now)
+            made = await _found(groups, group)
+            detail = {"action": "create", "group_id": group}
+            await record(unit, known.key, "group", now, actor=by, reason=why, scope_id=made.scope_key, detail=detail)
+        return made
+
+    async def rename(
+        self,
+        group_id: Id,
+        display_name: str,
+        *,
+        agent_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Group:
+        """The group, called so from now on, also in the context. Its id stays; `people.rename` changes that."""
+        agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
+        called = _name_of(display_name)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await _agent_key(unit, agent, group)
+            groups = GroupRepository(unit, agent_key)
+            before = await _found(groups, group)
+            if before.display_name == called:
+                return before
+            await groups.name(before.scope_key, called)
+            detail = {"action": "name", "group_id": group}
+            await record(unit, agent_key, "group", now, actor=by, reason=why, scope_id=before.scope_key, detail=detail)
+        return before.model_copy(update={"display_name": called})
+
+    async def add_member(
+        self,
+        group_id: Id,
+        user_id: Id,
+        *,
+        agent_id: Id,
+        source: MemberSource = "host",
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Member:
+        """The membership. Who has left is a member again, and sees all that the group knows; who is one stays as they are."""
+        agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
+        if source not in get_args(MemberSource):
+            raise InputError(f"source must be one of {', '.join(get_args(MemberSource))}")
+        by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
+        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await _agent_key(unit, agent, group)
+            await lock_agent(unit, agent_key)
+            groups = GroupRepository(unit, agent_key)
+            scope_id = (await _found(groups, group)).scope_key
+            if (existing := await groups.member(scope_id, user)) is not None:
+                return existing
+            await groups.join(scope_id, user, source, now)
+            detail = {"action": "join", "group_id": group, "user_id": user}
+            await record(unit, agent_key, "membership", now, actor=by, reason=why, scope_id=scope_id, detail=detail)
+            member = await groups.member(scope_id, user)
+        assert member is not None  # they have just joined, and who leaves waits for the agent's lock
+        return member
+
+    async def remove_member(
+        self,
+        group_id: Id,
+        user_id: Id,
+        *,
+        agent_id: Id,
+        keep: bool = False,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Departure:
+        """Ends the membership by all ids that the user goes by: from now on they see nothing of the group's.
+
+        What only they have contributed is archived, unless `keep`: the group's text is as it was before it took that in,
+        and due to be told anew; what was made of it in wider scopes is taken out. What others have said as well stays.
+        Work of a model that is under way with the group is refused, and done again. Of somebody who has left already the
+        same, save that `left_at` is when they did. Raises `NotFoundError` for who never was a member.
+        """
+        agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
+        now = self._now()
+        asked = asked_of(agent, actor, reason, self._settings, now)
+        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await _agent_key(unit, agent, group)
+            await lock_agent(unit, agent_key)
+            groups = GroupRepository(unit, agent_key)
+            scope_ids = await groups.scope_ids(group)
+            if not scope_ids:
+                raise NotFoundError("group", group)
+            users = await AliasRepository(unit, agent_key).user_ids(user)
+            is_member = await groups.is_member(scope_ids[0], users)
+            if not is_member and await groups.last_left(scope_ids[0], users) is None:
+                raise NotFoundError(f"member of group {group}:", user)
+            archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
+            if is_member or await choose():
+                archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose)
+                detail = {"action": "leave", "group_id": group, "user_id": user, **_told(archived)}
+                about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
+                await record(unit, agent_key, "membership", now, **about)
+            if is_member:
+                await groups.leave(scope_ids[0], users, now)
+            left_at = await groups.last_left(scope_ids[0], users)
+        assert left_at is not None  # they have left just now, or had before
+        return Departure(
+            group_id=group,
+            user_id=user,
+            user_ids=tuple(users),
+            left_at=left_at,
+            archived=archived.observations,
+            retracted=archived.retracted,
+            held=archived.held,
+            withheld=archived.withheld,
+        )
+
+    async def members(
+        self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None
+    ) -> Sequence[Member]:
+        """Who belongs to the group, in the order of their ids; `as_of`: who did at a past moment."""
+        agent, group = id_of("agent_id", agent_id), id_of("group_id", group_id)
+        past = moment_of("as_of", as_of)
+        async with self._database.transaction(session, service(agent)) as unit:
+            groups = GroupRepository(unit, await _agent_key(unit, agent, group))
+            return await groups.members((await _found(groups, group)).scope_key, past)
+
+    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> Sequence[Group]:
+        """The agent's groups in the order of their ids; of a user, those that they belong to by any id that they go by."""
+        agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
+        async with self._database.transaction(session, service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                return []
+            groups = GroupRepository(unit, agent_key)
+            return await (groups.list() if user is None else groups.of_user(user))
+
+
+async def _agent_key(unit: Session, agent: str, group: str) -> int:
+    agent_key = await agent_key_of(unit, agent)
+    if agent_key is None:
+        raise NotFoundError("group", group)
+    return agent_key
+
+
+async def _found(groups: GroupRepository, group: str) -> Group:
+    found = await groups.get(group)
+    if found is None:
+        raise NotFoundError("group", group)
+    return found
+
+
+def _told(archived: corrections.Archived) -> dict[str, list[str]]:
+    return {"archived": list(archived.observations), "retracted": list(archived.retracted)}
+
+
+def _name_of(display_name: str) -> str:
+    name = one_line(text_of("display_name", display_name))
+    if not name:
+        raise InputError("display_name needs some text")
+    if len(name) > ID_MAX_CHARACTERS:
+        raise TooLargeError("display_name", len(name), ID_MAX_CHARACTERS)
+    return name

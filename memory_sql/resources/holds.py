@@ -1,0 +1,94 @@
+"""Legal holds: what cannot be forgotten while they are open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory_sql.arguments import (
+    held_of,
+    id_of,
+    optional_id,
+    reason_of,
+    within,
+)
+from memory_sql.db import Session
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.events import record
+from memory_sql.db.repositories.holds import HoldRepository
+from memory_sql.domain.ids import Id, parse_observation_id
+from memory_sql.domain.people import Hold
+from memory_sql.errors import (
+    NotFoundError,
+)
+from memory_sql.resources.runtime import Face, locked_agent
+
+
+class Holds(Face):
+    """Legal holds: what cannot be forgotten while they are open."""
+
+    async def place(
+        self,
+        *,
+        agent_id: Id,
+        user_id: Id | None = None,
+        session_id: Id | None = None,
+        group_id: Id | None = None,
+        observation_id: str | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> int:
+        """Keeps an observation, or all of a user, session or group, from being forgotten; the id of the hold.
+
+        What is held already gives the id that there is. What isn't there yet can be held, save an observation
+        (`NotFoundError`).
+        """
+        agent, now = id_of("agent_id", agent_id), self._now()
+        kind, target = held_of(user_id, session_id, group_id, observation_id)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent)) as unit:
+            if kind == "observation":
+                agent_key = await locked_agent(unit, agent, kind, target)
+            else:
+                agent_key = (await ensure_agent(unit, agent, now)).key
+                await lock_agent(unit, agent_key)
+            holds = HoldRepository(unit, agent_key)
+            if kind == "observation" and not await holds.has_observation(*parse_observation_id(target)):
+                raise NotFoundError(kind, target)
+            hold_id, is_new = await holds.open(kind, target, by, why, now)
+            if is_new:
+                detail = {"action": "hold", "hold_id": hold_id, f"{kind}_id": target}
+                await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
+        return hold_id
+
+    async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
+        """The open holds, oldest first; `released`: those that were released as well."""
+        agent = id_of("agent_id", agent_id)
+        async with self._database.transaction(principal=service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await HoldRepository(unit, agent_key).list(released=released)
+
+    async def release(
+        self,
+        hold_id: int,
+        *,
+        agent_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Hold:
+        """Lets what it covers be forgotten again. Done twice, it is done once. Raises `NotFoundError`."""
+        agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self._now()
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent)) as unit:
+            agent_key = await locked_agent(unit, agent, "hold", str(number))
+            holds = HoldRepository(unit, agent_key)
+            released = await holds.release(number, now)
+            hold = await holds.get(number)
+            if hold is None:
+                raise NotFoundError("hold", str(number))
+            if released:
+                detail = {"action": "release", "hold_id": number, f"{hold.kind}_id": hold.target}
+                await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
+        return hold

@@ -1,0 +1,295 @@
+"""Single observations: read, corrected, set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from memory_sql.arguments import (
+    content_of,
+    moment_of,
+    observations_only,
+    optional_id,
+    optional_scope,
+    principal_of,
+    reason_of,
+    sensitivity_of,
+    tags_of,
+    within,
+    without_secrets,
+)
+from memory_sql.db import Session
+from memory_sql.db.repositories.messages import MessageRepository
+from memory_sql.db.repositories.observations import ObservationRepository
+from memory_sql.domain.ids import Id, parse_observation_id
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import (
+    Marked,
+    Observation,
+    Sensitivity,
+    SetAside,
+    Verification,
+    storable_metadata,
+)
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import (
+    InputError,
+    NotFoundError,
+)
+from memory_sql.lifecycle import corrections
+from memory_sql.resources.runtime import Face, asked_of, settings_of
+
+
+class Observations(Face):
+    """Single observations: read, corrected, set aside."""
+
+    async def get(
+        self, observation_id: str, *, agent_id: Id, user_id: Id, session: Session | None = None
+    ) -> Observation:
+        """Raises `NotFoundError`, also for what exists and this user may not see."""
+        key = parse_observation_id(observation_id)
+        principal = principal_of(agent_id, user_id, None)
+        async with self._database.statement(session, principal) as unit:
+            found = await ObservationRepository(unit).get(principal, *key)
+        if found is None:
+            raise NotFoundError("observation", observation_id)
+        return found
+
+    async def list(
+        self,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        scope_id: str | None = None,
+        limit: int = 50,
+        before: Observation | None = None,
+        as_of: datetime | None = None,
+        session: Session | None = None,
+    ) -> Sequence[Observation]:
+        """The observations that the user may see, newest first; `before` is the last one of the page before.
+
+        `as_of`: those that counted at a moment of recorded time, with their status then.
+        """
+        past = moment_of("as_of", as_of)
+        after = None if before is None else (before.created_at, *parse_observation_id(before.id))
+        principal = principal_of(agent_id, user_id, None)
+        async with self._database.statement(session, principal) as unit:
+            observations = ObservationRepository(unit)
+            return await observations.list(
+                principal, optional_scope(scope_id), within("limit", limit, 1000), after, past
+            )
+
+    async def sources(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        limit: int = 50,
+        session: Session | None = None,
+    ) -> tuple[RetainedMessage, ...]:
+        """The messages behind an observation, of those that `messages` shows this user, oldest first.
+
+        Behind what was said more often, the newest; behind what was propagated, those of its sources in scopes that the user
+        may see: their own, not another member's. Raises `NotFoundError`, also for what exists and this user may not see.
+        """
+        found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
+        principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
+        async with self._database.statement(session) as unit:
+            behind = await MessageRepository(unit, self._settings.message_retention_days, self._now()).behind(
+                principal, *parse_observation_id(found.id), most
+            )
+        return tuple(reversed(behind))
+
+    async def update(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        text: str,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation that takes the place of this one, on the word of `user_id`; tags and metadata go over to it.
+
+        The old one stays in history. `actor` is who did it, if not the user. `if_version`: only if the observation still
+        has that `version`. Raises `VersionError` when it hasn't, or when it is active no more; `InputError`;
+        `NotFoundError`, also for what this user may not see.
+        """
+        asked = self._asked(agent_id, user_id, actor, reason)
+        content = content_of(text, self._settings.observation_max_characters)
+        given = None if tags is None else tags_of(tags)
+        extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            secrets = (await settings_of(unit, asked.principal["agent_id"], self._settings)).secrets
+            content = without_secrets("the observation", content, secrets)
+            given = None if given is None else tuple(without_secrets("tags", list(given), secrets))
+            extra = None if extra is None else without_secrets("metadata", extra, secrets)
+            return await corrections.update(unit, asked, observation_id, content, given, extra, if_version)
+
+    async def supersede(
+        self,
+        old_id: str,
+        new_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The old observation, in whose place the new one, of the same scope and newer, stands from now on.
+
+        Raises as `update` does.
+        """
+        asked = self._asked(agent_id, user_id, actor, reason)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.supersede(unit, asked, old_id, new_id, if_version)
+
+    async def reinstate(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation, which stands again beside what had taken its place.
+
+        Raises `InputError` where it isn't superseded or an active one says the same; else as `update` does.
+        """
+        asked = self._asked(agent_id, user_id, actor, reason)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.reinstate(unit, asked, observation_id, if_version)
+
+    async def confirm(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation, `confirmed` on the word of `user_id`. Raises as `update` does."""
+        asked = self._asked(agent_id, user_id, actor, reason)
+        return await self._verify(observation_id, asked, "confirmed", if_version, session)
+
+    async def dispute(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Observation:
+        """The observation, `disputed`: the context says so, and who says it again says something new.
+
+        Raises as `update` does.
+        """
+        asked = self._asked(agent_id, user_id, actor, reason)
+        return await self._verify(observation_id, asked, "disputed", if_version, session)
+
+    async def _verify(
+        self,
+        observation_id: str,
+        asked: corrections.Asked,
+        verification: Verification,
+        if_version: int | None,
+        session: Session | None,
+    ) -> Observation:
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.verify(unit, asked, observation_id, verification, if_version)
+
+    async def mark(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        private: bool | None = None,
+        sensitivity: Sensitivity | None = None,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Marked:
+        """Says how private an observation is, and what it has taken the place of; None leaves that as it is.
+
+        `private`: it never leaves its scope. What becomes more private leaves where it has spread: all that was made of
+        it is erased, and the texts that held that are as they were before, until they are told anew. Raises as `update`
+        does, and `HeldError` when a legal hold keeps what would have to go.
+        """
+        asked = self._asked(agent_id, user_id, actor, reason)
+        level = sensitivity_of(sensitivity)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.mark(unit, asked, observation_id, private, level, if_version)
+
+    async def quarantine(
+        self,
+        selection: Selection | str,
+        *,
+        agent_id: Id,
+        user_id: Id | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> SetAside:
+        """Sets aside one observation, by its id, that `user_id` may see, or all that a selection names, without `user_id`.
+
+        They are neither shown nor put into texts; nothing is deleted. What says the same in its scope and all that was
+        made of it go along; texts are as they were before they took it in. Who says it again says nothing new. Raises
+        `NotFoundError`, `InputError`.
+        """
+        asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.quarantine(unit, asked, chosen)
+
+    async def unquarantine(
+        self,
+        selection: Selection | str,
+        *,
+        agent_id: Id,
+        user_id: Id | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> SetAside:
+        """Takes a quarantine back: what it set aside is what it was before, and pending.
+
+        Named as in `quarantine`. Raises `InputError` where it isn't quarantined or an active one says the same by now.
+        """
+        asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
+        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+            return await corrections.release(unit, asked, chosen)
+
+    def _asked(self, agent_id: Id, user_id: Id, actor: Id | None, reason: str | None) -> corrections.Asked:
+        who, why = optional_id("actor", actor), reason_of(reason)
+        return corrections.Asked(principal_of(agent_id, user_id, None), who, why, self._settings, self._now())
+
+    def _chosen(
+        self, selection: Selection | str, agent_id: Id, user_id: Id | None, actor: Id | None, reason: str | None
+    ) -> tuple[corrections.Asked, Selection]:
+        """One observation is asked for by a user who may see it, a selection by nobody."""
+        if isinstance(selection, str):
+            if user_id is None:
+                raise InputError("say who asks for that observation: user_id=")
+            return self._asked(agent_id, user_id, actor, reason), Selection(observation_id=selection)
+        if user_id is not None:
+            raise InputError("user_id= goes with one observation; a selection names its own")
+        return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(selection)

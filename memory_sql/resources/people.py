@@ -1,0 +1,145 @@
+"""People: their ids, and everything that is kept about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import Any
+
+from memory_sql.arguments import (
+    id_of,
+    optional_id,
+    reason_of,
+)
+from memory_sql.db import Session
+from memory_sql.db.principals import service
+from memory_sql.db.queries.exports import export_of
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.renames import RenameRepository
+from memory_sql.domain.exports import ExportLine
+from memory_sql.domain.ids import Id
+from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind
+from memory_sql.errors import (
+    InputError,
+    NotFoundError,
+)
+from memory_sql.lifecycle import corrections
+from memory_sql.resources.runtime import Face, asked_of, locked_agent
+
+
+class People(Face):
+    """People: their ids, and everything that is kept about them."""
+
+    async def merge(
+        self,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        into_user_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Alias:
+        """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
+
+        It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
+        before. What is said under either id goes on to belong to that id. What everybody knows because several people had
+        said so is taken out where fewer than enough of them are left. Done twice, it is done once. Raises `InputError`
+        where `user_id` stands for somebody else already, and where a circle would come about.
+        """
+        agent, now = id_of("agent_id", agent_id), self._now()
+        user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
+        asked = asked_of(agent, actor, reason, self._settings, now)
+        if user == into:
+            raise InputError("a user can't be merged into themselves")
+        async with self._database.transaction(session, service(agent)) as unit:
+            known = await ensure_agent(unit, agent, now)
+            agent_key, least = known.key, self._settings.of_agent(known.settings).propagation_min_people
+            await lock_agent(unit, agent_key)
+            aliases, propagations = AliasRepository(unit, agent_key), PropagationRepository(unit, agent_key)
+            alias, is_new = await aliases.open(user, into, now)
+            if is_new:
+                few = partial(propagations.too_few_behind, await aliases.user_ids(user), least)
+                gone = await corrections.withdraw(unit, asked, agent_key, few)
+                detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
+                detail |= {"retracted": list(gone)} if gone else {}
+                await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
+        return alias
+
+    async def unmerge(
+        self,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Alias:
+        """`user_id` stands for nobody but itself again, as before it was merged. Raises `NotFoundError` if it wasn't."""
+        agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent)) as unit:
+            agent_key = await locked_agent(unit, agent, "merged user", user)
+            alias = await AliasRepository(unit, agent_key).close(user, now)
+            if alias is None:
+                raise NotFoundError("merged user", user)
+            detail = {"action": "unmerge", "user_id": user, "into_user_id": alias.into_user_id}
+            await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
+        return alias
+
+    async def aliases(self, *, agent_id: Id, user_id: Id) -> Sequence[Alias]:
+        """What stands for the user now, also through others, oldest first."""
+        agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
+        async with self._database.transaction(principal=service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await AliasRepository(unit, agent_key).into(user)
+
+    async def rename(
+        self,
+        *,
+        agent_id: Id,
+        kind: RenameKind,
+        old: Id,
+        new: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Renamed:
+        """The host's id of a user, group or session has changed: it is changed wherever it stands, all at once.
+
+        What is under way with the old id is refused, and done again with the new one. The event doesn't keep the old id.
+        Let nobody use the old id any more before: what comes in under it afterwards begins anew. Raises `InputError`
+        where anything is kept under the new id (users can be merged), `NotFoundError` where nothing is under the old.
+        """
+        if kind not in RENAME_KINDS:
+            raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
+        agent, now = id_of("agent_id", agent_id), self._now()
+        before, after = id_of("old", old), id_of("new", new)
+        by, why = optional_id("actor", actor), reason_of(reason)
+        async with self._database.transaction(session, service(agent)) as unit:
+            agent_key = await locked_agent(unit, agent, kind, before)
+            renames = RenameRepository(unit, agent_key, kind, before, after)
+            await renames.lock()
+            if not await renames.is_known(before):
+                raise NotFoundError(kind, before)
+            if await renames.is_known(after):
+                hint = "; people.merge() makes one stand for the other" if kind == "user" else ""
+                raise InputError(f"{kind} {after} exists{hint}")
+            changed = await renames.rewrite()
+            detail = {"what": kind, f"{kind}_id": after, "rows": changed}
+            await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=detail)
+        return Renamed(kind=kind, old=before, new=after, rows=changed)
+
+    async def export(self, *, agent_id: Id, user_id: Id) -> AsyncGenerator[ExportLine]:
+        """Everything that is kept about a person: a header with counts, then line by line, as of one moment.
+
+        The ids that stand for the user count as theirs. A transaction stays open until the last line has been read, or
+        the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an agent that was never seen.
+        """
+        agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
+        async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
+            async for line in export_of(unit, agent, user, self._now()):
+                yield line

@@ -1,0 +1,225 @@
+"""What a `Memory` and its faces share: settings, the clock, connections, models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib import import_module
+
+from pydantic import SecretStr
+
+from memory_sql import embedded
+from memory_sql.arguments import id_of, optional_id, reason_of
+from memory_sql.config import Settings
+from memory_sql.db import Database, Session
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, lock_agent
+from memory_sql.db.repositories.retrievals import add_retrievals
+from memory_sql.domain.ids import Id, aware
+from memory_sql.domain.reading import Asked
+from memory_sql.errors import InputError, NotFoundError, SchemaError
+from memory_sql.jobs import Jobs
+from memory_sql.lifecycle import corrections
+from memory_sql.llm import LanguageModel, OwnedModel
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.llm.select import embedding_model, language_model
+from memory_sql.retrieval.counters import Counters
+from memory_sql.retrieval.search import Reads
+from memory_sql.retrieval.semantics import Semantics
+
+NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
+
+
+class Runtime:
+    """Connections while it is open; the models of the settings, made when they are first needed.
+
+    What only reads doesn't pay for the import of a model's client.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        url: str | None,
+        read_url: str | None,
+        llm: LanguageModel | None,
+        embeddings: EmbeddingModel | None,
+        clock: Callable[[], datetime] | None,
+    ) -> None:
+        self.settings = settings
+        self._url = url or _revealed(settings.url)
+        self._read_url = read_url or _revealed(settings.read_url)
+        self._llm = llm
+        self._given_embeddings = embeddings
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._reset()
+
+    def _reset(self) -> None:
+        self._opened = AsyncExitStack()
+        self._database: Database | None = None
+        self._own_llm: OwnedModel | None = None
+        self._embeddings: EmbeddingModel | None = None
+        self._reads: Reads | None = None
+
+    async def open(self) -> None:
+        if self._database is not None:
+            raise InputError("this Memory is open already")
+        async with AsyncExitStack() as opening:
+            url = self._url or await self._start_embedded(opening)
+            database = Database(url, pool_size=self.settings.pool_size)
+            opening.push_async_callback(database.close)
+            if self._url is None:
+                await _bring_up_to_date(database)
+            await _check(database)
+            replica = None
+            if self._read_url is not None:
+                replica = Database(self._read_url, pool_size=self.settings.pool_size)
+                opening.push_async_callback(replica.close)
+                await _check(replica)
+            counters = self._counting(database)
+            opening.push_async_callback(counters.close)
+            readable = replica or database
+            semantics = Semantics(readable, self.settings, lambda: self.embeddings)
+            self._reads = Reads(readable, self.settings, semantics, counters)
+            self._database, self._opened = database, opening.pop_all()
+
+    async def _start_embedded(self, opening: AsyncExitStack) -> str:
+        server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
+        opening.push_async_callback(asyncio.to_thread, server.release)
+        return server.url
+
+    def _counting(self, database: Database) -> Counters:
+        return Counters(
+            partial(_add_retrievals, database.serving()),
+            after_queries=self.settings.count_queries,
+            after_seconds=self.settings.count_seconds,
+        )
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+        self._reset()
+
+    def now(self) -> datetime:
+        """The present moment, in UTC."""
+        return aware(self._clock(), "clock")
+
+    @property
+    def database(self) -> Database:
+        if self._database is None:
+            raise InputError(NOT_OPEN)
+        return self._database
+
+    @property
+    def llm(self) -> LanguageModel:
+        if self._llm is not None:
+            return self._llm
+        if self._own_llm is None:
+            self._own_llm = language_model(self.settings)
+            self._opened.push_async_callback(self._own_llm.close)
+        return self._own_llm
+
+    @property
+    def embeddings(self) -> EmbeddingModel | None:
+        """None: there is none. Raises `ConfigurationError`."""
+        if self._embeddings is None:
+            self._embeddings = self._given_embeddings or self._make_embeddings()
+        return self._embeddings
+
+    def _make_embeddings(self) -> EmbeddingModel | None:
+        own = embedding_model(self.settings)
+        if own is not None:
+            self._opened.push_async_callback(own.close)
+        return own
+
+    @property
+    def reads(self) -> Reads:
+        """What context, digest and search go by: the replica, where there is one."""
+        if self._reads is None:
+            raise InputError(NOT_OPEN)
+        return self._reads
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+
+    @property
+    def lock_timeout(self) -> timedelta:
+        return timedelta(seconds=self.settings.lock_timeout_seconds)
+
+
+class Face:
+    """A part of `Memory`: opens its own transactions, or joins the host's."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @property
+    def _database(self) -> Database:
+        return self._runtime.database
+
+    @property
+    def _settings(self) -> Settings:
+        return self._runtime.settings
+
+    @property
+    def _jobs(self) -> Jobs:
+        return self._runtime.jobs
+
+    @property
+    def _lock_timeout(self) -> timedelta:
+        return self._runtime.lock_timeout
+
+    def _now(self) -> datetime:
+        return self._runtime.now()
+
+
+async def locked_agent(unit: Session, agent_id: str, what: str, key: str) -> int:
+    """The agent's key, under its lock. Raises as `agent_key`."""
+    found = await agent_key(unit, agent_id, what, key)
+    await lock_agent(unit, found)
+    return found
+
+
+async def agent_key(unit: Session, agent_id: str, what: str = "agent", key: str | None = None) -> int:
+    """Raises `NotFoundError`, of what was asked for, where there is no such agent."""
+    found = await agent_key_of(unit, agent_id)
+    if found is None:
+        raise NotFoundError(what, agent_id if key is None else key)
+    return found
+
+
+def asked_of(
+    agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime
+) -> corrections.Asked:
+    """On nobody's behalf: for all of the agent."""
+    nobody = {"agent_id": id_of("agent_id", agent_id), "user_id": None, "session_id": None}
+    return corrections.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
+
+
+async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Settings:
+    """The settings with those that the agent has of its own, if it is known."""
+    known = await find_agent(unit, agent_id)
+    return settings if known is None else settings.of_agent(known.settings)
+
+
+def _revealed(url: SecretStr | None) -> str | None:
+    return url.get_secret_value() if url else None
+
+
+async def _check(database: Database) -> None:
+    await database.check_schema()
+    await database.find_walls()
+
+
+async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
+    async with database.statement() as unit:
+        await add_retrievals(unit, asked)
+
+
+async def _bring_up_to_date(database: Database) -> None:
+    try:
+        await database.check_schema()
+    except SchemaError:
+        migrate = import_module("memory_sql.db.migrate")  # Alembic costs time that most processes don't need to spend
+        await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))

@@ -1,0 +1,181 @@
+"""Work in the background: what is due, what was given up, what waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from memory_sql.arguments import (
+    id_of,
+    optional_id,
+    reason_of,
+    within,
+)
+from memory_sql.db import Session
+from memory_sql.db.principals import service
+from memory_sql.db.queries.backlog import read_backlog
+from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
+from memory_sql.db.repositories.corrections import Cause, CorrectionRepository
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.domain.ids import Id, parse_observation_id, parse_scope_id
+from memory_sql.domain.results import (
+    Backlog,
+    DeadRun,
+    EmbedResult,
+    HeldClaim,
+    MaintainResult,
+    Trimmed,
+)
+from memory_sql.errors import (
+    NotFoundError,
+)
+from memory_sql.jobs import DueKind, DueWork
+from memory_sql.lifecycle import eviction, retention
+from memory_sql.resources.runtime import Face
+
+
+class Work(Face):
+    """Work in the background: what is due, what was given up, what waits for a person."""
+
+    async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
+        """How much is due, in progress, to be tried again, given up; of one agent or of all."""
+        agent = optional_id("agent_id", agent_id)
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await read_backlog(unit, agent, self._now())
+
+    async def dead(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[DeadRun]:
+        """Work that was given up, oldest first; it waits for `retry` or `discard`."""
+        agent = optional_id("agent_id", agent_id)
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
+
+    async def retry(self, *, agent_id: Id, run_id: int) -> None:
+        """Makes work that was given up due again. Raises `NotFoundError`."""
+        await self._jobs.retry(id_of("agent_id", agent_id), run_id)
+
+    async def discard(self, *, agent_id: Id, run_id: int) -> None:
+        """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
+
+        Nothing is deleted. Raises `NotFoundError`.
+        """
+        await self._jobs.discard(id_of("agent_id", agent_id), run_id)
+
+    async def held_claims(
+        self, *, agent_id: Id, limit: int = 100, session: Session | None = None
+    ) -> Sequence[HeldClaim]:
+        """Claims that many new users made at once, and that wait for `review`, oldest first."""
+        agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
+        async with self._database.statement(session, service(agent)) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
+
+    async def review(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        target_scope_id: str,
+        share: bool,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> None:
+        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
+        agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
+        target, entry = (
+            parse_scope_id(target_scope_id),
+            Cause(optional_id("actor", actor), reason_of(reason), self._now()),
+        )
+        outcome: Literal["released", "refused"] = "released" if share else "refused"
+        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
+            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, entry.at):
+                raise NotFoundError("held claim", observation_id)
+            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
+
+    async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
+        """Takes the texts of messages whose retention (`message_retention_days`) is over, of one agent or of all.
+
+        At most `limit`, in transactions of `maintenance_batch`. What hasn't been formed yet is kept, and what a legal hold
+        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Then evicts, as
+        `trim` does, at most `limit` observations of agents whose `retention` is budget. Several at once share the work. A
+        `Worker` does it by itself.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        sweep = retention.Sweep()
+        while sweep.after is not None and sweep.messages < most:
+            async with self._database.transaction(principal=service(agent)) as unit:
+                left, now = most - sweep.messages, self._now()
+                sweep = await retention.end_retention(unit, agent, sweep, left, self._settings, now)
+        evicted = await self._trim_all(agent, most)
+        return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
+
+    async def _trim_all(self, agent_id: str | None, most: int) -> int:
+        """Of that agent or of all, where retention is by budget; how many observations went."""
+        evicted, after = 0, 0
+        while evicted < most:
+            async with self._database.transaction(principal=service(agent_id)) as unit:
+                found = await next_by_budget(unit, agent_id, self._settings.retention, after)
+            if found is None:
+                break
+            agent, known = found
+            evicted += (await self._trim(agent, known, most - evicted)).observations
+            after = known.key
+        return evicted
+
+    async def trim(self, *, agent_id: Id, dry_run: bool = False) -> Trimmed:
+        """Evicts what scopes keep beyond the agent's budgets (`retention` = budget); `dry_run` only says what would go.
+
+        What has one of the digest's pinned keys or tags, is disputed, or is held by a legal hold stays: scopes that it keeps
+        over their budgets are named. Each scope is done by itself, in bounded transactions. Raises `NotFoundError`.
+        """
+        agent = id_of("agent_id", agent_id)
+        async with self._database.transaction(principal=service(agent)) as unit:
+            known = await find_agent(unit, agent)
+        if known is None:
+            raise NotFoundError("agent", agent)
+        return await self._trim(agent, known, dry_run=dry_run)
+
+    async def _trim(self, agent_id: str, known: Agent, most: int | None = None, *, dry_run: bool = False) -> Trimmed:
+        """Evicts at most so many observations, scope by scope."""
+        settings, trimmed = self._settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
+        async with self._database.transaction(principal=service(agent_id)) as unit:
+            over = await eviction.scopes_over(unit, known.key, settings)
+        sweep = eviction.preview if dry_run else eviction.trim
+        for scope_id in over:
+            is_whole = False
+            while not is_whole and (batch := eviction.next_batch(settings, most, trimmed)):
+                async with self._database.transaction(principal=service(agent_id)) as unit:
+                    done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self._now())
+                trimmed = eviction.added(trimmed, done)
+        return trimmed
+
+    async def embed(self, *, agent_id: Id | None = None, limit: int = 10_000, whole: bool = True) -> EmbedResult:
+        """Makes the vectors that are missing of the embedding model, of one agent or of all, in batches, oldest first.
+
+        Without `whole` only of what is newer than the newest vector of its scope, which is found quickly; a `Worker` does
+        that every few seconds, and the whole now and then. Nothing without a model or without a table. Several at once do
+        no harm, but the same work. Raises `LanguageModelError` when the model fails, `ConfigurationError` when the table's
+        vectors have other dimensions than the model's.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        await self._runtime.reads.semantics.find()
+        return await self._jobs.embed_due(agent, most, whole=whole)
+
+    async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:
+        """Takes what has been due longest, by now or by that time; to be called once, at once. None: nothing is due.
+
+        No two callers, here or on other machines, get the same. What fails is told in the result and stays due for
+        later; what is cancelled is due again at once, and what a crash interrupts when its lease has run out.
+        """
+        return await self._jobs.claim_due(kind, optional_id("agent_id", agent_id), by or self._now())
+
+    async def catch_up(self) -> None:
+        """Makes due what is due by this Memory's settings and wasn't by those of the process before; a worker begins so."""
+        await self._jobs.catch_up()

@@ -1,0 +1,1 @@
+"""Finding single observations: whether to look, what for, and by which vectors."""

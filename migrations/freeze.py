@@ -1,0 +1,85 @@
+"""Writes the folder of the first migration from what the code says now: `make schema`.
+
+Only until the first release. Afterwards that folder is frozen, and a later migration brings the files that it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import make_url
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, SetColumnComment, SetTableComment
+
+from memory_sql.db import ddl
+from memory_sql.db.models import Base
+
+FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
+DROP = "drop.sql"
+_HEADER = "-- Written by `make schema`: {}\n\n"
+_DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
+_MADE = {
+    "VIEW": re.compile(r"^CREATE OR REPLACE VIEW (memory\.\w+)", re.MULTILINE),
+    "POLICY": re.compile(r"^CREATE POLICY (\w+ ON memory\.\w+)", re.MULTILINE),
+    "TRIGGER": re.compile(r"^CREATE OR REPLACE TRIGGER (\w+)\s[^;]*?(ON memory\.\w+)", re.MULTILINE),
+    "FUNCTION": re.compile(r"^CREATE OR REPLACE FUNCTION (memory\.\w+)", re.MULTILINE),
+}
+
+
+def contents() -> dict[str, str]:
+    """The text of each file by its name, in the order in which they are run; last what is no part of an upgrade."""
+    before = {f"{name}.sql": ddl.script(name) for name in ddl.BEFORE_TABLES}
+    after = {f"{name}.sql": ddl.script(name) for name in ddl.AFTER_TABLES}
+    run = {**before, "tables.sql": tables(), **after, DROP: drop(list(before.values()), list(after.values()))}
+    return {**run, ddl.FINGERPRINTED: sums(run)}
+
+
+def tables() -> str:
+    """Tables, indexes and comments, as SQLAlchemy makes them of the metadata."""
+    return _HEADER.format("the tables of `db/models.py`.") + "".join(map(_text, _table_elements())).lstrip("\n")
+
+
+def _table_elements() -> Iterator[DDLElement]:
+    for table in Base.metadata.sorted_tables:
+        yield CreateTable(table)
+        yield from (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
+        yield SetTableComment(table)
+        yield from (SetColumnComment(column) for column in table.columns)
+
+
+def _text(element: DDLElement) -> str:
+    """With an empty line before each table."""
+    lines = str(element.compile(dialect=_DIALECT)).replace("\t", "    ").strip().splitlines()
+    space = "\n" if isinstance(element, CreateTable) else ""
+    return space + "\n".join(line.rstrip() for line in lines) + ";\n"
+
+
+def drop(before: list[str], after: list[str]) -> str:
+    """The way back, in an order in which nothing hangs on what is dropped, and nothing of a host's is taken along."""
+    lines = [f"DROP {kind} {name};" for kind in _MADE for name in reversed(_made(kind, after))]
+    lines += [f"DROP TABLE {table.fullname};" for table in reversed(Base.metadata.sorted_tables)]
+    lines += [f"DROP FUNCTION {name};" for name in reversed(_made("FUNCTION", before))]
+    return _HEADER.format("the way back.") + "\n".join(lines) + "\n"
+
+
+def _made(kind: str, scripts: list[str]) -> list[str]:
+    return [" ".join(found.groups()) for script in scripts for found in _MADE[kind].finditer(script)]
+
+
+def sums(texts: dict[str, str]) -> str:
+    """As sha256sum writes them."""
+    return "".join(f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in texts.items())
+
+
+def write(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in contents().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write(FOLDER)

@@ -1,0 +1,12 @@
+-- memory.agent_settings(agent): what the agent has of its own of the settings, by name; of an agent that was never seen an
+-- empty object. One object. It runs as its owner: a user who reads needs them before anybody has named a principal.
+CREATE OR REPLACE FUNCTION memory.agent_settings(p_agent text) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+    SELECT coalesce((SELECT a.settings FROM memory.agents a WHERE a.agent_id = p_agent), '{}')
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.agent_settings(text) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.agent_settings(text) IS 'The settings that an agent has of its own, by name.';

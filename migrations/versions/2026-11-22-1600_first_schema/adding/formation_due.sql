@@ -1,0 +1,29 @@
+-- memory.formation_due(messages, tokens, signalled, since, limits, at): from when a session with that much unformed is due,
+-- and why; both null: not at all. One row. The counts are of messages that formation reads, `since` is when the oldest of
+-- them arrived, `at` when the newest did. `limits` are settings by name. Cold: after a silence. Age: a session that never
+-- falls silent, when its oldest message is that old; whichever comes first.
+CREATE OR REPLACE FUNCTION memory.formation_due(
+    p_messages integer, p_tokens real, p_signalled boolean, p_since timestamptz, p_limits jsonb, p_at timestamptz,
+    OUT due_at timestamptz, OUT due_reason text
+)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT
+        CASE WHEN r.reason = 'cold' THEN least(r.cold_at, r.old_at) WHEN r.reason IS NOT NULL THEN p_at END,
+        CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END
+    FROM (
+        SELECT
+            p_at + (p_limits->>'formation_cold_minutes')::float8 * interval '1 minute' AS cold_at,
+            p_since + (p_limits->>'formation_max_age_minutes')::float8 * interval '1 minute' AS old_at,
+            CASE
+                WHEN p_signalled AND p_messages > 0 THEN 'signal'
+                WHEN p_messages >= (p_limits->>'formation_messages')::integer THEN 'messages'
+                WHEN p_messages < (p_limits->>'formation_min_messages')::integer THEN NULL
+                WHEN p_tokens >= (p_limits->>'formation_tokens')::integer THEN 'tokens'
+                ELSE 'cold'
+            END AS reason
+    ) r
+$$;
+
+COMMENT ON FUNCTION memory.formation_due(integer, real, boolean, timestamptz, jsonb, timestamptz) IS
+    'From when a session is due, and why: signal, messages, tokens, age or cold; null: it is not.';

@@ -1,0 +1,24 @@
+-- memory.pending_observations(agent_key, scope_id, done_seq): the active observations that no live version has absorbed.
+-- One row per observation. Two arms, so that each is a range of an index: what came after the watermark, and what was
+-- passed over by it. The columns are named, not the table's row: what depends on them doesn't depend on its other columns.
+CREATE OR REPLACE FUNCTION memory.pending_observations(p_agent bigint, p_scope bigint, p_done integer)
+RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT o.seq, o.content, o.observed_at, o.created_at
+    FROM memory.observations o
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
+      AND NOT EXISTS (
+          SELECT FROM memory.observation_states t
+          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND t.status <> 'active'
+      )
+    UNION ALL
+    SELECT o.seq, o.content, o.observed_at, o.created_at
+    FROM memory.observation_states t
+    JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+    WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND t.status = 'active'
+      AND o.lane = 'absorb'
+$$;
+
+COMMENT ON FUNCTION memory.pending_observations(bigint, bigint, integer) IS
+    'The observations of a scope that wait for its next consolidation; one row per observation.';

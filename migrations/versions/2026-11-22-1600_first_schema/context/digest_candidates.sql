@@ -1,0 +1,87 @@
+-- memory.digest_candidates(agent, user, session, defaults, asked, searched): the observations, among those that the
+-- principal may see, with which a digest begins. One row per observation, unordered. The settings are those of the agent,
+-- else `p_defaults`; `p_asked` go before both. Nothing where a digest is off or its assembly isn't asked for.
+-- The newest active one of each pinned fact, whatever else is said of it: an older one of another scope would be out of
+-- date. What has a pinned tag, newest first. Without pins, and if nothing was searched for, the most important and then newest
+-- of each scope's newest (digest_newest: a bound on what is read). Of tags and the last at most twice as many as a digest
+-- may hold. It runs as its owner and asks memory.visible_scopes itself: one round trip, without naming a principal first.
+CREATE OR REPLACE FUNCTION memory.digest_candidates(
+    p_agent text, p_user text, p_session text, p_defaults jsonb, p_asked jsonb, p_searched boolean
+)
+RETURNS TABLE (
+    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
+    source_kind text, session_id text, message_ids text[], kind text, confidence real, importance real, sensitivity text,
+    verification text, status text, fact_key text, tags text[]
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_is jsonb := p_defaults || memory.agent_settings(p_agent) || p_asked;
+    v_keys text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_fact_keys'));
+    v_tags text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_tags'));
+    v_shown text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_sensitivities'));
+    v_most bigint := 2 * (v_is ->> 'digest_items')::bigint;
+    v_newest bigint := (v_is ->> 'digest_newest')::bigint;
+BEGIN
+    IF v_is ->> 'assembly' = 'eden' OR NOT (v_is ->> 'digest_enabled')::boolean OR v_most = 0 THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH visible AS MATERIALIZED (
+        SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name
+        FROM memory.visible_scopes(p_agent, p_user, p_session) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active
+    ), pinned AS (
+        SELECT DISTINCT ON (o.fact_key) o.agent_key, o.scope_id, o.seq
+        FROM visible v
+        JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
+        LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+        WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND coalesce(t.status, 'active') = 'active'
+        ORDER BY o.fact_key, o.observed_at DESC, o.scope_id, o.seq
+    ), tagged AS (
+        SELECT o.agent_key, o.scope_id, o.seq
+        FROM visible v
+        JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
+        LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+        WHERE cardinality(v_tags) > 0 AND o.tags && v_tags AND o.sensitivity = ANY (v_shown)
+          AND coalesce(t.status, 'active') = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
+        ORDER BY o.observed_at DESC, o.scope_id, o.seq
+        LIMIT v_most
+    ), newest AS (
+        SELECT n.agent_key, n.scope_id, n.seq
+        FROM visible v
+        CROSS JOIN LATERAL (
+            SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.observed_at
+            FROM memory.observations o
+            LEFT JOIN memory.observation_states t
+                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+            WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
+              AND coalesce(t.status, 'active') = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
+            ORDER BY o.seq DESC
+            LIMIT v_newest
+        ) n
+        WHERE NOT p_searched AND cardinality(v_keys) = 0 AND cardinality(v_tags) = 0
+        ORDER BY n.importance DESC NULLS LAST, n.observed_at DESC, n.scope_id, n.seq
+        LIMIT v_most
+    ), chosen AS (
+        SELECT * FROM pinned UNION SELECT * FROM tagged UNION SELECT * FROM newest
+    )
+    SELECT o.scope_id, o.seq, v.kind, v.owner, v.name, o.content, o.observed_at, o.source_kind, o.session_id,
+           o.message_ids, o.kind, o.confidence, o.importance, o.sensitivity, coalesce(t.verification, 'unverified'),
+           coalesce(t.status, 'active'), o.fact_key, o.tags
+    FROM chosen c
+    JOIN visible v ON v.agent_key = c.agent_key AND v.scope_id = c.scope_id
+    JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.scope_id AND o.seq = c.seq
+    LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = c.seq;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boolean) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boolean) IS
+    'The observations with which a digest for a user of an agent begins; one row per observation.';

@@ -1,0 +1,64 @@
+-- memory.static_layer(agent, user, session, pending_max): what a context shows of every scope that the principal may see.
+-- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
+-- equal length, newest first, and of its disputed ones likewise; null where there are none; and who speaks in it. The agent's
+-- own settings are the same on each row, null where it has none; where there is no scope one row has them alone. Among them
+-- may be a pending_max, which counts instead of the given one. Row-level policies don't stand between it and the tables: it
+-- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
+CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_session text, p_pending_max bigint)
+RETURNS TABLE (
+    scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
+    speakers text[], settings jsonb
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_settings jsonb;
+    v_pending_max bigint;
+BEGIN
+    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    FROM memory.agents a
+    WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
+    RETURN QUERY
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
+           d.seqs, d.contents, d.times, s.speakers, v_settings
+    FROM memory.visible_scopes(p_agent, p_user, p_session) v
+    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) o
+            ORDER BY o.seq DESC
+            LIMIT v_pending_max
+        ) n
+    ) p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+              AND t.status = 'active'
+            ORDER BY o.seq DESC
+            LIMIT v_pending_max
+        ) n
+    ) d
+    WHERE s.is_active;
+    IF NOT FOUND AND v_settings IS NOT NULL THEN
+        settings := v_settings;
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint) IS
+    'The texts and newest pending observations of the scopes that a user of an agent may see; one row per scope.';

@@ -1,0 +1,74 @@
+-- memory.static_layer_at(agent, user, session, pending_max, as_of): as memory.static_layer, at a moment of recorded time. One
+-- row per active scope that was there, unordered: the text that was the newest live one then, and what was pending. What is disputed,
+-- who speaks, and the agent's settings are said as of now.
+CREATE OR REPLACE FUNCTION memory.static_layer_at(
+    p_agent text, p_user text, p_session text, p_pending_max bigint, p_as_of timestamptz
+) RETURNS TABLE (
+    scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
+    speakers text[], settings jsonb
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_settings jsonb;
+    v_pending_max bigint;
+BEGIN
+    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    FROM memory.agents a
+    WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
+    RETURN QUERY
+    WITH known AS MATERIALIZED (
+        SELECT k.* FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k WHERE k.pending
+    )
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
+           d.seqs, d.contents, d.times, s.speakers, v_settings
+    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    LEFT JOIN LATERAL (
+        SELECT c.content, c.version
+        FROM memory.consolidations c
+        WHERE c.agent_key = s.agent_key AND c.scope_id = s.scope_id
+          AND c.created_at <= p_as_of AND (c.live_until IS NULL OR c.live_until > p_as_of)
+        ORDER BY c.version DESC
+        LIMIT 1
+    ) c ON true
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM known k
+            JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
+            WHERE k.scope_id = s.scope_id
+            ORDER BY o.seq DESC
+            LIMIT v_pending_max
+        ) n
+    ) p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+              AND t.status = 'active' AND o.created_at <= p_as_of
+            ORDER BY o.seq DESC
+            LIMIT v_pending_max
+        ) n
+    ) d
+    WHERE s.is_active AND s.created_at <= p_as_of;
+    IF NOT FOUND AND v_settings IS NOT NULL THEN
+        settings := v_settings;
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) IS
+    'The texts and newest pending observations that a user of an agent would have been shown at a moment; one row per scope.';

@@ -1,0 +1,232 @@
+-- memory.erase(agent_key, scope_ids, seqs, session_ids, numbers, evidence_ids, scopes, users, at): takes out of the
+-- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
+-- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
+-- Observations, their states, evidence and lineage, what was judged of them, and the tainted versions go. Of messages the key stays, without a
+-- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
+-- was shown any of this. What was superseded by what goes is left to the next one in line; where there is none, to the
+-- caller. `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
+-- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
+CREATE OR REPLACE FUNCTION memory.erase(
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
+    p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
+) RETURNS TABLE (what text, counted bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(p_scope_ids || p_scopes) x ORDER BY x);
+    v_heard bigint[] := ARRAY(
+        SELECT DISTINCT e.scope_id
+        FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
+    );
+    v_made_scope_ids bigint[];
+    v_made_seqs integer[];
+    v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
+BEGIN
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
+        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.consolidations c
+        USING memory.tainted_versions(p_agent, p_scopes, p_scope_ids, p_seqs) t
+        WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
+        RETURNING c.version
+    ) SELECT 'consolidations', count(*) FROM gone;
+
+    -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
+    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
+    -- stood there, when that person is forgotten.
+    WITH changed AS (
+        UPDATE memory.judged j
+        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
+            seq = NULL
+        FROM (
+            SELECT k.scope_id, k.seq, EXISTS (
+                SELECT
+                FROM memory.lineage l
+                WHERE l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
+                  AND (
+                      (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+                      OR EXISTS (
+                          SELECT
+                          FROM memory.evidence e
+                          WHERE e.agent_key = p_agent AND e.scope_id = l.source_scope_id AND e.seq = l.source_seq
+                            AND e.evidence_id = ANY (p_evidence_ids)
+                      )
+                  )
+            ) AS lost_a_source
+            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        ) c
+        WHERE j.agent_key = p_agent AND j.target_scope_id = c.scope_id AND j.seq = c.seq
+        RETURNING j.source_scope_id, j.outcome
+    )
+    UPDATE memory.scopes s  -- a run that is under way has counted what goes
+    SET propagate_at = coalesce(s.propagate_at, p_at),
+        fence = s.fence + (s.lease_until IS NOT NULL)::integer,
+        lease_until = NULL
+    WHERE s.agent_key = p_agent
+      AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.judged j
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
+        RETURNING 1
+    ) SELECT 'judged', count(*) FROM gone;
+
+    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
+    INTO v_made_scope_ids, v_made_seqs
+    FROM memory.lineage l
+    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
+    WHERE l.agent_key = p_agent;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.lineage l
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE l.agent_key = p_agent
+          AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
+        RETURNING l.seq
+    ) SELECT 'lineage', count(*) FROM gone;
+
+    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
+    DELETE FROM memory.evidence e
+    USING memory.observations o
+    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND NOT EXISTS (
+          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+      );
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.evidence e
+        USING unnest(p_evidence_ids) AS k (evidence_id)
+        WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
+        RETURNING e.scope_id, e.seq
+    ), left_by_others AS (
+        UPDATE memory.observations o
+        SET speaker = NULL, related_users = ARRAY(SELECT u FROM unnest(o.related_users) u WHERE u <> ALL (p_users))
+        FROM (SELECT DISTINCT scope_id, seq FROM gone) g
+        WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
+    ) SELECT 'evidence', count(*) FROM gone;
+
+    -- What was superseded by what goes stays superseded by the next one in line that doesn't.
+    WITH RECURSIVE heirs (scope_id, seq, heir) AS (
+        SELECT k.scope_id, k.seq, g.superseded_by
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
+        UNION
+        SELECT h.scope_id, h.seq, g.superseded_by
+        FROM heirs h
+        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
+        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+    )
+    UPDATE memory.observation_states t
+    SET superseded_by = h.heir
+    FROM heirs h
+    WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
+      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs));
+
+    DELETE FROM memory.observation_states t
+    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.observations o
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        RETURNING o.run_id
+    ), counted AS (
+        UPDATE memory.runs r
+        SET forgotten = r.forgotten + g.observations
+        FROM (SELECT run_id, count(*)::integer AS observations FROM gone WHERE run_id IS NOT NULL GROUP BY run_id) g
+        WHERE r.agent_key = p_agent AND r.run_id = g.run_id
+    ) SELECT 'observations', count(*) FROM gone;
+
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.messages m
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
+            eligible = m.eligible AND m.number <= t.formed_number
+        FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
+          AND t.agent_key = p_agent AND t.session_id = k.session_id
+        RETURNING m.number
+    ) SELECT 'messages', count(*) FROM gone;
+
+    -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
+    RETURN QUERY
+    WITH gone AS (
+        UPDATE memory.runs r
+        SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
+            error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
+            error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
+            finished_at = coalesce(r.finished_at, p_at),
+            answer = NULL,
+            seen = '{}'
+        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
+            r.session_id = ANY (v_sessions) OR r.scope_id = ANY (v_touched)
+            OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+        )
+        RETURNING r.run_id
+    ) SELECT 'runs', count(*) FROM gone;
+
+    UPDATE memory.events v
+    SET reason = NULL
+    FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
+
+    UPDATE memory.sessions t
+    SET epoch = t.epoch + 1,
+        unformed_messages = coalesce(m.messages, 0),
+        unformed_tokens = coalesce(m.tokens, 0),
+        unformed_since = m.oldest,
+        due_at = CASE WHEN m.messages > 0 THEN t.due_at END,
+        due_reason = CASE WHEN m.messages > 0 THEN t.due_reason END
+    FROM unnest(v_sessions) AS k (session_id)
+    LEFT JOIN LATERAL (
+        SELECT count(*)::integer AS messages, sum(m.weight)::real AS tokens, min(m.created_at) AS oldest
+        FROM memory.messages m
+        JOIN memory.sessions f USING (agent_key, session_id)
+        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number > f.formed_number AND m.eligible
+    ) m ON true
+    WHERE t.agent_key = p_agent AND t.session_id = k.session_id;
+
+    UPDATE memory.scopes s
+    SET epoch = s.epoch + 1,
+        display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END,
+        extraction_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.extraction_prompt END,
+        consolidation_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.consolidation_prompt END
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
+
+    UPDATE memory.scopes s
+    SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
+
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
+    ) SELECT 'members', count(*) FROM gone;
+
+    DELETE FROM memory.user_aliases u
+    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users));
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.erase(
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.erase(
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+) IS 'Takes out what is forgotten, and counts it; one row per kind.';

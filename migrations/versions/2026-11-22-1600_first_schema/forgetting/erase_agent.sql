@@ -1,0 +1,28 @@
+-- memory.erase_agent(agent_key): takes out everything of an agent but its id and the events, and counts it. One row per
+-- table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
+CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
+        RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
+    END IF;
+
+    FOREACH what IN ARRAY ARRAY[
+        'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'user_aliases',
+        'runs', 'messages', 'sessions', 'scopes', 'holds', 'retrievals'
+    ] LOOP
+        EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
+        GET DIAGNOSTICS counted = ROW_COUNT;
+        RETURN NEXT;
+    END LOOP;
+    UPDATE memory.agents SET settings = '{}' WHERE agent_key = p_agent;
+    UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -1,0 +1,19 @@
+-- memory.retention_start(settings, days, at): since when messages keep their texts, counted back from `at` by an agent's own
+-- setting, else by `days`, those of the process; null there is for ever.
+CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz)
+RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT coalesce(
+        p_at - make_interval(
+            secs => 86400 * CASE
+                WHEN p_settings ? 'message_retention_days' THEN (p_settings ->> 'message_retention_days')::double precision
+                ELSE p_days
+            END
+        ),
+        '-infinity'
+    )
+$$;
+
+COMMENT ON FUNCTION memory.retention_start(jsonb, double precision, timestamptz) IS
+    'Since when the messages of an agent keep their texts; -infinity: for ever.';

@@ -1,0 +1,23 @@
+-- memory.text_statistics: not a function. Keeps the planner's statistics free of remembered text: ANALYZE would copy the
+-- commonest values of a column into pg_statistic, where they outlive their rows.
+DO $$
+DECLARE
+    v_column record;
+BEGIN
+    FOR v_column IN
+        SELECT * FROM (VALUES
+            ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
+            ('observations', 'content'), ('observations', 'speaker'),
+            ('observations', 'tags'), ('observations', 'metadata'), ('observations', 'search_extra'),
+            ('observations', 'search'), ('observations', 'fact_key'), ('consolidations', 'content'),
+            ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
+            ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('events', 'reason'),
+            ('holds', 'reason'), ('scopes', 'speakers')
+        ) AS c (table_name, column_name)
+    LOOP
+        EXECUTE format(
+            'ALTER TABLE memory.%I ALTER COLUMN %I SET STATISTICS 0', v_column.table_name, v_column.column_name
+        );
+    END LOOP;
+END
+$$;

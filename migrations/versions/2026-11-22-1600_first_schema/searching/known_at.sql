@@ -1,0 +1,64 @@
+-- memory.known_at(agent, user, session, as_of): what was known at a moment of recorded time, of what the principal may see.
+-- One row per observation that was there: its status then, and whether it was pending. The status is the one to which the
+-- newest event before that moment changed it, else the one from which the first event after it did. Of a version that was
+-- undone since it isn't known any more what it passed over: its whole range counts as absorbed while it was live. What was
+-- forgotten since was never known. It runs as its owner, since events are nobody's to read, and asks
+-- memory.visible_scopes itself.
+CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_session text, p_as_of timestamptz)
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT o.agent_key, o.scope_id, o.seq, then_.status,
+           o.lane = 'absorb' AND then_.status = 'active' AND NOT EXISTS (
+               SELECT FROM memory.consolidations c
+               WHERE c.agent_key = o.agent_key AND c.scope_id = o.scope_id
+                 AND c.created_at <= p_as_of AND (c.live_until IS NULL OR c.live_until > p_as_of)
+                 AND (
+                     o.seq = ANY (c.extra_seqs)
+                     OR o.seq > c.from_seq AND o.seq <= c.to_seq
+                        AND NOT (c.live AND coalesce(t.repend, false))
+                        AND NOT EXISTS (
+                            SELECT FROM memory.consolidations later
+                            WHERE later.agent_key = c.agent_key AND later.scope_id = c.scope_id
+                              AND later.version > c.version AND o.seq = ANY (later.extra_seqs)
+                        )
+                 )
+           )
+    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
+    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            (
+                SELECT e.detail ->> 'to'
+                FROM memory.events e
+                WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.kind = 'status'
+                  AND e.created_at <= p_as_of
+                ORDER BY e.created_at DESC, e.event_id DESC
+                LIMIT 1
+            ),
+            (
+                SELECT e.detail ->> 'from'
+                FROM memory.events e
+                WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.kind = 'status'
+                  AND e.created_at > p_as_of
+                ORDER BY e.created_at, e.event_id
+                LIMIT 1
+            ),
+            CASE WHEN t.status_at <= p_as_of THEN t.status END,
+            'active'
+        ) AS status
+    ) then_
+    WHERE o.created_at <= p_as_of;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.known_at(text, text, text, timestamptz) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.known_at(text, text, text, timestamptz) IS
+    'What was known at a moment, of what a user of an agent may see; one row per observation.';

@@ -1,0 +1,488 @@
+-- memory.search_observations(…): the observations that a principal may see and a query finds, best first. One row per
+-- observation. `p_query` is what memory_sql.ranking.Query.to_json makes. p_as_of: of what was known at that moment.
+-- How it finds: every scope has words of its own in the text index (memory.search_tokens).
+-- Of a scope of more than 2,000 observations some 250 are looked at first, to know how common each word is there; only the
+-- rarest words that stand in about 2,000 of them are looked up, and where all are commoner, the newest 2,000 are read.
+-- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
+-- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
+-- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
+-- asks for it, where two words of the query stand around it, or where the time fits that is named. With p_vector, of
+-- p_model, where memory.similar is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what
+-- is above the mean in similarity gains by that; without, or where there are no vectors of that model, words alone count.
+-- `lends`: its points, whatever the fusion.
+-- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
+CREATE OR REPLACE FUNCTION memory.search_observations(
+    p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
+    p_explain boolean, p_vector real[], p_model text
+)
+RETURNS TABLE (
+    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
+    created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
+    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
+    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
+    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, lends double precision,
+    explanation jsonb
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_whole CONSTANT integer := 1000;
+    c_wholly CONSTANT integer := 10000;
+    c_large CONSTANT integer := 2000;
+    c_sample CONSTANT integer := 256;
+    c_best CONSTANT integer := 300;
+    c_around CONSTANT integer := 5;
+    c_near CONSTANT integer := 50;
+    c_rank CONSTANT integer := 10;
+    w record;
+    f record;
+    v_agent bigint;
+    v_scopes bigint[];
+    v_sizes integer[];
+    v_large bigint[];
+    v_newest bigint[] := '{}';
+    v_languages text[];
+    v_named text[];
+    v_g integer[];
+    v_language text[];
+    v_lexeme text[];
+    v_query tsquery[];
+    v_query_g integer[];
+    v_query_language text[];
+    v_terms integer;
+    v_tokens bigint[] := '{}';
+    v_common double precision[];
+    v_total double precision;
+    v_idf double precision[];
+    v_average double precision;
+    v_hit_scopes bigint[];
+    v_hit_seqs integer[];
+    v_hit_lines text[];
+    v_hit_masks bigint[];
+    v_hit_lengths integer[];
+    v_hit_asks boolean[];
+    v_hit_words double precision[];
+    v_known_scopes bigint[];
+    v_known_seqs integer[];
+    v_known_statuses text[];
+    v_known_pending boolean[];
+    v_textual boolean;
+    v_dated boolean;
+    v_all boolean;
+    v_ranked boolean;
+    v_scope bigint;
+    v_size integer;
+    v_whole integer;
+    v_wholes bigint[];
+    v_asked regprocedure;
+    v_near_scopes bigint[];
+    v_near_seqs integer[];
+    v_near_standings double precision[];
+    v_near_places bigint[];
+BEGIN
+    SELECT x.* INTO w
+    FROM jsonb_to_record(p_query -> 'weights') AS x(
+        asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
+        substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8
+    );
+    SELECT x.* INTO f
+    FROM jsonb_to_record(p_query) AS x(
+        names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
+        said_by text, after date, before date, tags text[], fusion text
+    );
+
+    v_ranked := f.fusion = 'rank';
+    v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
+
+    SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
+           array_agg(s.scope_id) FILTER (WHERE s.last_seq > c_large), coalesce(sum(s.last_seq), 0)
+    INTO v_agent, v_scopes, v_sizes, v_languages, v_large, v_total
+    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    WHERE s.is_active;
+    IF v_agent IS NULL THEN
+        RETURN;
+    END IF;
+    IF p_as_of IS NOT NULL THEN
+        SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
+        INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
+        FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k
+        WHERE k.status NOT IN ('quarantined', 'superseded', 'evicted');
+    END IF;
+    v_named := ARRAY(
+        SELECT DISTINCT n.first
+        FROM memory.scopes s
+        CROSS JOIN unnest(s.speakers) p(speaker)
+        CROSS JOIN LATERAL (SELECT split_part(lower(p.speaker), ' ', 1) AS first) n
+        WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes) AND n.first = ANY (f.names)
+    );
+
+    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
+    INTO v_g, v_language, v_lexeme
+    FROM memory.query_lexemes(p_query -> 'terms', v_languages, v_named) t;
+    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
+    INTO v_query_g, v_query_language, v_query
+    FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
+    v_terms := coalesce((SELECT max(g) FROM unnest(v_g) g), 0);
+
+    IF v_terms > 0 THEN
+        v_tokens := ARRAY(
+            SELECT DISTINCT hashtextextended(t.lexeme, s.scope_id)
+            FROM unnest(v_scopes) s(scope_id)
+            CROSS JOIN unnest(v_lexeme) t(lexeme)
+            WHERE NOT coalesce(s.scope_id = ANY (v_large), false)
+        );
+        v_common := array_fill(0::double precision, ARRAY[v_terms]);
+        FOR v_scope, v_size IN
+            SELECT s.scope_id, s.size FROM unnest(v_scopes, v_sizes) s(scope_id, size) WHERE s.size > c_large
+        LOOP
+            DECLARE
+                v_shares double precision[];
+                v_chosen integer[];
+            BEGIN
+                -- In how many of its observations each word stands, from a sample of them; never none.
+                WITH sample AS MATERIALIZED (
+                    SELECT o.language, o.search
+                    FROM generate_series(1, c_sample) i(i)
+                    CROSS JOIN LATERAL (
+                        SELECT o.seq, o.language, o.search
+                        FROM memory.observations o
+                        WHERE o.agent_key = v_agent AND o.scope_id = v_scope
+                          AND o.seq = (i.i::bigint * v_size / c_sample)::integer
+                        LIMIT 1
+                    ) o
+                    WHERE NOT EXISTS (  -- or a score would tell of its words
+                        SELECT
+                        FROM memory.observation_states t
+                        WHERE t.agent_key = v_agent AND t.scope_id = v_scope AND t.seq = o.seq
+                          AND t.status IN ('quarantined', 'superseded', 'evicted')
+                    )
+                )
+                SELECT array_agg(x.found * v_size ORDER BY x.g)
+                INTO v_shares
+                FROM (
+                    SELECT g.g, (count(o.language) + 0.5) / (c_sample + 1.0) AS found
+                    FROM generate_series(1, v_terms) g(g)
+                    LEFT JOIN unnest(v_query_g, v_query_language, v_query) t(g, language, query) ON t.g = g.g
+                    LEFT JOIN sample o ON o.language = t.language AND o.search @@ t.query
+                    GROUP BY g.g
+                ) x;
+                v_common := ARRAY(
+                    SELECT a.known + a.here FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g) ORDER BY a.g
+                );
+                v_chosen := ARRAY(
+                    SELECT x.g
+                    FROM (
+                        SELECT a.g, sum(a.here) OVER (ORDER BY a.here, a.g) AS looked_up
+                        FROM unnest(v_shares) WITH ORDINALITY a(here, g)
+                        WHERE a.g = ANY (v_g)
+                    ) x
+                    WHERE x.looked_up <= c_large
+                );
+                IF cardinality(v_chosen) = 0 THEN
+                    v_newest := v_newest || v_scope;
+                END IF;
+                v_tokens := v_tokens || ARRAY(
+                    SELECT DISTINCT hashtextextended(t.lexeme, v_scope)
+                    FROM unnest(v_g, v_lexeme) t(g, lexeme)
+                    WHERE t.g = ANY (v_chosen)
+                );
+            END;
+        END LOOP;
+
+        WITH found AS MATERIALIZED (
+            SELECT o.scope_id, o.seq, o.session_id, o.language, o.search, o.created_at, o.content
+            FROM memory.observations o
+            WHERE memory.search_tokens(o.scope_id, o.search) && v_tokens
+        ), newest AS (
+            SELECT o.scope_id, o.seq, o.session_id, o.language, o.search, o.created_at, o.content
+            FROM unnest(v_newest) n(scope_id)
+            CROSS JOIN LATERAL (
+                SELECT o.*
+                FROM memory.observations o
+                WHERE o.agent_key = v_agent AND o.scope_id = n.scope_id
+                ORDER BY o.seq DESC
+                LIMIT c_large
+            ) o
+        ), hit AS (
+            SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, length(o.search) AS length,
+                   strpos(o.content, '?') > 0 OR strpos(o.content, U&'\FF1F') > 0 AS asks, (
+                SELECT bit_or(1::bigint << (t.g - 1))
+                FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
+                WHERE t.language = o.language AND o.search @@ t.query
+            ) AS mask
+            FROM (TABLE found UNION ALL TABLE newest) o
+            LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
+                SELECT t.status, t.verification
+                FROM memory.observation_states t
+                WHERE t.agent_key = v_agent AND t.scope_id = o.scope_id AND t.seq = o.seq
+                LIMIT 1
+            ) t ON true
+            WHERE o.scope_id = ANY (v_scopes)
+              AND CASE
+                  WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
+                  ELSE (o.scope_id, o.seq) IN (
+                      SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
+                  )
+              END
+        )
+        SELECT array_agg(h.scope_id), array_agg(h.seq), array_agg(h.line), array_agg(h.mask), array_agg(h.length),
+               array_agg(h.asks), avg(h.length)
+        INTO v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_lengths, v_hit_asks, v_average
+        FROM hit h
+        WHERE h.mask IS NOT NULL;
+
+        v_idf := ARRAY(
+            SELECT ln(1 + (greatest(v_total, x.df) - x.df + 0.5) / (x.df + 0.5))
+            FROM (
+                SELECT g.g, greatest(v_common[g.g], count(m.mask)) AS df
+                FROM generate_series(1, v_terms) g(g)
+                LEFT JOIN unnest(v_hit_masks) m(mask) ON m.mask >> (g.g - 1) & 1 = 1
+                GROUP BY g.g
+            ) x
+            ORDER BY x.g
+        );
+        -- What each hit's own words come to.
+        v_hit_words := ARRAY(
+            SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
+            FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
+            JOIN (
+                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
+                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
+                JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
+                GROUP BY m.mask
+            ) i ON i.mask = h.mask
+            ORDER BY h.n
+        );
+    END IF;
+    IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
+        v_asked := to_regprocedure(
+            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[])'
+        );
+        IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
+            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
+                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
+            INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
+            USING p_agent, p_user, p_session, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
+        END IF;
+    END IF;
+    v_dated := NOT isempty(f.spans);
+    -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
+    v_all := v_terms = 0 AND (
+        cardinality(v_named) > 0 OR NOT v_dated AND (
+            cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL
+        )
+    );
+    IF v_terms = 0 AND NOT v_all AND NOT v_dated AND v_near_scopes IS NULL THEN
+        RETURN;
+    END IF;
+    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN c_whole ELSE 0 END;
+    v_wholes := ARRAY(
+        SELECT s.scope_id
+        FROM unnest(v_scopes, v_sizes) s(scope_id, size)
+        WHERE s.size <= v_whole
+          AND (v_all OR v_dated OR coalesce(s.scope_id = ANY (v_hit_scopes || v_near_scopes), false))
+    );
+
+    RETURN QUERY
+    WITH hit AS MATERIALIZED (
+        SELECT h.*
+        FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks)
+            AS h(scope_id, seq, line, mask, words, asks)
+    ), near AS MATERIALIZED (
+        SELECT n.*
+        FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
+    ), looked_at AS (
+        SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
+               n.standing, n.place AS nearness,
+               v_all OR v_dated AND (
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+               ) AS asked_for
+        FROM unnest(v_scopes, v_sizes) s(scope_id, size)
+        CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+            SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
+            FROM memory.observations o
+            WHERE o.agent_key = v_agent AND o.scope_id = s.scope_id
+            ORDER BY o.seq
+            LIMIT c_whole
+        ) o
+        LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
+        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
+        WHERE s.scope_id = ANY (v_wholes)
+        UNION ALL
+        SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
+               x.standing, x.place,
+               v_all OR v_dated AND (
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+               )
+        FROM (
+            SELECT b.scope_id, b.seq::bigint + a.distance AS seq
+            FROM (
+                SELECT h.scope_id, h.seq
+                FROM hit h
+                WHERE h.scope_id <> ALL (v_wholes)
+                ORDER BY h.words DESC, h.seq DESC, h.scope_id
+                LIMIT c_best
+            ) b
+            CROSS JOIN generate_series(-c_around, c_around) a(distance)
+            UNION
+            SELECT s.scope_id, n.seq
+            FROM unnest(v_scopes, v_sizes) s(scope_id, size)
+            CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
+            WHERE s.scope_id <> ALL (v_wholes) AND v_terms = 0 AND (v_all OR v_dated)
+            UNION
+            SELECT n.scope_id, n.seq
+            FROM near n
+            WHERE n.scope_id <> ALL (v_wholes) AND n.place <= c_near AND n.standing > 0
+        ) n
+        CROSS JOIN LATERAL (
+            SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
+            FROM memory.observations o
+            WHERE o.agent_key = v_agent AND o.scope_id = n.scope_id AND o.seq = n.seq
+            LIMIT 1
+        ) o
+        LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
+        LEFT JOIN near x ON x.scope_id = o.scope_id AND x.seq = o.seq
+    ), place AS (
+        SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
+               CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
+               coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
+        FROM looked_at l
+        WINDOW line AS (PARTITION BY l.scope_id, l.line ORDER BY l.seq),
+               around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+    ), admitted AS MATERIALIZED (
+        SELECT *
+        FROM place p
+        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
+           OR p.nearness <= c_near AND p.standing > 0
+    ), session AS MATERIALIZED (
+        SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
+    ), worth AS MATERIALIZED (
+        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
+        JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
+        GROUP BY m.mask
+    ), part AS (
+        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
+               w.vector * coalesce(a.standing, 0) AS vector,
+               coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
+               w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
+               CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
+               CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
+               CASE WHEN NOT v_dated THEN 0
+                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
+                    ELSE 0 END AS date,
+               CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
+                    ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
+               CASE WHEN w.recency = 0 THEN 0
+                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - o.observed_at), 0) / 2592000) END
+                   AS recency,
+               CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
+                   + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
+        FROM admitted a
+        CROSS JOIN LATERAL (
+            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
+            FROM memory.observations o
+            WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
+            LIMIT 1
+        ) o
+        CROSS JOIN LATERAL (
+            SELECT split_part(lower(o.speaker), ' ', 1) AS first_name, (o.observed_at AT TIME ZONE 'UTC')::date AS day
+        ) x
+        LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
+            SELECT t.status, t.verification
+            FROM memory.observation_states t
+            WHERE t.agent_key = v_agent AND t.scope_id = o.scope_id AND t.seq = o.seq
+            LIMIT 1
+        ) t ON true
+        LEFT JOIN worth around ON around.mask = a.around
+        LEFT JOIN session ON session.scope_id = a.scope_id AND session.line = a.line
+        LEFT JOIN worth in_session ON in_session.mask = session.mask
+        WHERE (
+                a.mask IS NOT NULL
+                OR CASE
+                    WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
+                    ELSE (o.scope_id, o.seq) IN (
+                        SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
+                    )
+                END
+            )
+          AND (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
+          AND (f.said_by IS NULL OR lower(o.speaker) = f.said_by OR x.first_name = f.said_by)
+          AND (f.after IS NULL OR x.day >= f.after)
+          AND (f.before IS NULL OR x.day < f.before)
+          AND o.tags @> f.tags
+    ), best AS MATERIALIZED (
+        SELECT r.*, CASE WHEN v_ranked THEN r.by_words + r.by_vector ELSE r.lends END AS score
+        FROM (
+            SELECT p.*, (x.total + p.vector) * (1 - p.taken_off) AS lends, (x.total + p.vector) * -p.taken_off AS lifecycle,
+                   1.0::double precision / (c_rank + rank() OVER (ORDER BY x.total * (1 - p.taken_off) DESC)) AS by_words,
+                   coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
+            FROM part p
+            CROSS JOIN LATERAL (
+                SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
+                       + p.recency AS total
+            ) x
+        ) r
+        ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
+        LIMIT p_limit
+    )
+    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
+           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
+           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
+           (  -- as memory.observation_version, which would be called row by row
+               SELECT count(*)::integer + 1
+               FROM memory.events e
+               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+           ), o.tags, o.metadata,
+           coalesce(k.status, t.status, 'active'),
+           coalesce(
+               k.pending,
+               o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
+                   AND (o.seq > s.done_seq OR coalesce(t.repend, false))
+           ),
+           v_agent, b.score, b.lends,
+           CASE WHEN p_explain THEN jsonb_build_object(
+               'mask', b.mask, 'admitted', CASE
+                   WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
+                   WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
+               'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
+               jsonb_build_object(
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'session', b.session,
+                   'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
+                   'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
+               ) END
+           ) END
+    FROM best b
+    CROSS JOIN LATERAL (
+        SELECT o.*
+        FROM memory.observations o
+        WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
+        LIMIT 1
+    ) o
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = b.scope_id LIMIT 1
+    ) s
+    LEFT JOIN LATERAL (
+        SELECT t.*
+        FROM memory.observation_states t
+        WHERE t.agent_key = v_agent AND t.scope_id = b.scope_id AND t.seq = b.seq
+        LIMIT 1
+    ) t ON true
+    LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
+        AS k(scope_id, seq, status, pending) ON k.scope_id = b.scope_id AND k.seq = b.seq
+    ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.search_observations(
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.search_observations(
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

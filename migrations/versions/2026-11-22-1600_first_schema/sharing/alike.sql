@@ -1,0 +1,42 @@
+-- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): what `p_scopes` know that has words in common with an
+-- observation. One row per observation, those with the most words in common first; only what may itself be judged
+-- (memory.shareable). Found by the index on search_tokens. `shared`: how many of the words of the shorter text the other has
+-- as well, 0 to 1; at least half.
+CREATE OR REPLACE FUNCTION memory.alike(
+    p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
+)
+RETURNS TABLE (scope_id bigint, seq integer, content text, observed_at timestamptz)
+LANGUAGE sql STABLE
+SET jit = off
+AS $$
+    WITH told AS MATERIALIZED (
+        SELECT o.search, tsvector_to_array(o.search) AS words
+        FROM memory.observations o
+        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq = p_seq
+    ), tokens AS MATERIALIZED (
+        SELECT coalesce(array_agg(k.token), '{}') AS wanted
+        FROM unnest(p_scopes) AS g (scope_id)
+        CROSS JOIN told
+        CROSS JOIN LATERAL unnest(memory.search_tokens(g.scope_id, told.search)) AS k (token)
+    ), found AS MATERIALIZED (
+        SELECT o.scope_id, o.seq, o.content, o.observed_at, tsvector_to_array(o.search) AS words
+        FROM memory.observations o
+        WHERE memory.search_tokens(o.scope_id, o.search) && (SELECT wanted FROM tokens)
+    ), compared AS (
+        SELECT f.scope_id, f.seq, f.content, f.observed_at, (
+            SELECT count(*) FROM (SELECT unnest(f.words) INTERSECT SELECT unnest(t.words)) both_have
+        )::real / greatest(least(cardinality(f.words), cardinality(t.words)), 1) AS shared
+        FROM found f
+        CROSS JOIN told t
+        WHERE f.scope_id = ANY (p_scopes) AND (f.scope_id, f.seq) <> (p_scope, p_seq)
+    )
+    SELECT c.scope_id, c.seq, c.content, c.observed_at
+    FROM compared c
+    WHERE c.shared >= 0.5
+      AND EXISTS (SELECT FROM memory.shareable(p_agent, c.scope_id, p_excluded) h WHERE h.seq = c.seq)
+    ORDER BY c.shared DESC, c.scope_id, c.seq
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION memory.alike(bigint, bigint, integer, text[], bigint[], integer) IS
+    'What scopes know that has words in common with an observation; one row per observation.';

@@ -1,0 +1,27 @@
+-- memory.guard_privacy(): trigger. What others were made of can't be made more private while they are there: its text
+-- would go on being told in the scopes to which it has spread. `Memory.mark` takes them out first.
+CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM memory.lineage l
+        WHERE l.agent_key = NEW.agent_key AND l.source_scope_id = NEW.scope_id AND l.source_seq = NEW.seq
+    ) THEN
+        RAISE EXCEPTION 'observation o%-% has spread; what was made of it has to be taken out first', NEW.scope_id, NEW.seq
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION memory.guard_privacy() IS 'Keeps what is private from living on in what was made of it.';
+
+CREATE OR REPLACE TRIGGER observations_guard_privacy
+BEFORE UPDATE OF no_propagate, confidential, sensitivity ON memory.observations
+FOR EACH ROW WHEN (
+    (NEW.no_propagate AND NOT OLD.no_propagate) OR (NEW.confidential AND NOT OLD.confidential)
+    OR array_position('{public,private,sensitive}'::text[], NEW.sensitivity)
+        > array_position('{public,private,sensitive}'::text[], OLD.sensitivity)
+)
+EXECUTE FUNCTION memory.guard_privacy();

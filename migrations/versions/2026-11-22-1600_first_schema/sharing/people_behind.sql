@@ -1,0 +1,50 @@
+-- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons on whose word these observations rest, by their own
+-- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
+-- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
+-- is. The host's own word is nobody's, and what was set aside (quarantined) stands behind nothing.
+CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
+RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE line (scope_id, seq, source_scope_id, source_seq) AS (
+        SELECT k.scope_id, k.seq, k.scope_id, k.seq
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        UNION
+        SELECT n.scope_id, n.seq, l.source_scope_id, l.source_seq
+        FROM line n
+        JOIN memory.lineage l
+            ON l.agent_key = p_agent AND l.scope_id = n.source_scope_id AND l.seq = n.source_seq
+        WHERE NOT EXISTS (
+            SELECT
+            FROM memory.observation_states t
+            WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
+              AND t.status = 'quarantined'
+        )
+    ), said AS (
+        SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at
+        FROM line n
+        JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
+        WHERE e.user_id IS NOT NULL
+    ), known AS (
+        SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
+            (
+                SELECT min(s.created_at)
+                FROM memory.scopes s
+                WHERE s.agent_key = p_agent AND s.owner = 'u:' || u.user_id AND s.name = ''
+            ),
+            (SELECT min(m.joined_at) FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = u.user_id)
+        ) AS since
+        FROM (SELECT DISTINCT s.user_id FROM said s) u
+    )
+    SELECT s.scope_id, s.seq, k.person, bool_or(
+        s.created_at - make_interval(secs => p_new_days * 86400) >= coalesce(k.since, s.created_at + interval '1 second')
+        OR s.created_at - make_interval(secs => p_new_days * 86400) < a.created_at
+    )
+    FROM said s
+    JOIN known k USING (user_id)
+    JOIN memory.agents a ON a.agent_key = p_agent
+    GROUP BY s.scope_id, s.seq, k.person
+$$;
+
+COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
+    'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';

@@ -1,0 +1,28 @@
+-- memory.person(agent_key, user): the id of the person behind a user's id: the one that it stands for at the end of the line
+-- of aliases, else itself. One value; the way back from memory.user_ids.
+CREATE OR REPLACE FUNCTION memory.person(p_agent bigint, p_user text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    WITH RECURSIVE line (user_id, step) AS (
+        SELECT p_user, 0
+        UNION ALL
+        SELECT a.into_user_id, l.step + 1
+        FROM line l
+        JOIN memory.user_aliases a ON a.agent_key = p_agent AND a.user_id = l.user_id AND a.ended_at IS NULL
+        WHERE l.step < 100  -- a circle, which nothing lets come about, would end here
+    )
+    SELECT l.user_id FROM line l ORDER BY l.step DESC LIMIT 1
+$$;
+
+COMMENT ON FUNCTION memory.person(bigint, text) IS 'The id of the person for whom a user''s id stands.';
+
+-- memory.members_of(agent_key, scope): the persons who belong to a group now. One row per person, whatever ids they go by.
+CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT DISTINCT memory.person(p_agent, m.user_id)
+    FROM memory.members m
+    WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL
+$$;
+
+COMMENT ON FUNCTION memory.members_of(bigint, bigint) IS 'The persons who belong to a group now; one row per person.';

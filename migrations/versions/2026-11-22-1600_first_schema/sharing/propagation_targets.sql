@@ -1,0 +1,25 @@
+-- memory.propagation_targets(agent_key, scope): where what is known in a scope may go, one level up and nowhere else. One row
+-- per scope: of an individual scope the groups to which its user belongs now, of a group the collective scope (its id is null
+-- while there is none). A group of one neither takes nor gives: what it knows is that one person's.
+CREATE OR REPLACE FUNCTION memory.propagation_targets(p_agent bigint, p_scope bigint)
+RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text)
+LANGUAGE sql STABLE
+AS $$
+    SELECT g.scope_id, g.kind, g.owner, g.display_name
+    FROM memory.scopes s
+    CROSS JOIN LATERAL memory.user_ids(p_agent, memory.person(p_agent, substr(s.owner, 3))) i
+    JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NULL
+    JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id AND g.kind = 'group' AND g.name = ''
+    WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'individual' AND s.is_active AND g.is_active
+      AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2
+    UNION
+    SELECT c.scope_id, 'collective', 'c', c.display_name
+    FROM memory.scopes s
+    LEFT JOIN memory.scopes c ON c.agent_key = p_agent AND c.owner = 'c' AND c.name = ''
+    WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group' AND s.name = '' AND s.is_active
+      AND c.is_active IS NOT FALSE
+      AND (SELECT count(*) FROM memory.members_of(p_agent, s.scope_id)) >= 2
+$$;
+
+COMMENT ON FUNCTION memory.propagation_targets(bigint, bigint) IS
+    'The scopes one level up to which a scope''s observations may be propagated; one row per scope.';

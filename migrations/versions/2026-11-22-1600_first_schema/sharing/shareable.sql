@@ -1,0 +1,37 @@
+-- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
+-- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
+-- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
+-- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
+CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
+RETURNS TABLE (seq integer, content text, observed_at timestamptz)
+LANGUAGE sql STABLE
+AS $$
+    SELECT o.seq, o.content, o.observed_at
+    FROM memory.scopes s
+    JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
+    LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+    LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
+    WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
+      AND o.seq <= s.done_seq AND o.lane = 'absorb'
+      AND t.repend IS NOT TRUE
+      AND coalesce(t.status, 'active') = 'active'
+      AND coalesce(t.verification, 'unverified') <> 'disputed'
+      AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
+      AND c.excluded IS NOT TRUE
+      AND (
+          cardinality(p_excluded) = 0
+          OR NOT EXISTS (
+              SELECT
+              FROM (
+                  SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
+                  UNION ALL
+                  SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'
+              ) behind
+              WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)
+          )
+      )
+      AND memory.trust(p_agent, p_scope, o.seq) >= 2
+$$;
+
+COMMENT ON FUNCTION memory.shareable(bigint, bigint, text[]) IS
+    'The observations of a scope that may be judged for a wider one; one row per observation.';

@@ -1,0 +1,81 @@
+-- memory.v_formation_funnel: what becomes of what is said. One row per agent and day (UTC) on which a message was stored or
+-- a formation began. A message counts on the day on which it was stored, a run with all that came of it on the day on which
+-- it began: each is in exactly one row, so every column may be added up over days and agents.
+-- eligible = formed + discarded (put aside after it was given up) + waiting; the other messages are skipped.
+-- runs = succeeded + empty (nothing worth keeping) + failed + dead (waits for a person) + runs_discarded + under_way.
+-- duplicates: observations that were known already; refused: what the model may not do, mended or left out.
+CREATE OR REPLACE VIEW memory.v_formation_funnel WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    e.day,
+    e.messages,
+    e.eligible,
+    e.formed,
+    e.discarded,
+    e.waiting,
+    e.runs,
+    e.succeeded,
+    e.empty,
+    e.failed,
+    e.dead,
+    e.runs_discarded,
+    e.under_way,
+    e.observations,
+    e.duplicates,
+    e.refused
+FROM memory.agents a
+CROSS JOIN LATERAL (
+    SELECT
+        day,
+        coalesce(m.messages, 0) AS messages,
+        coalesce(m.eligible, 0) AS eligible,
+        coalesce(m.formed, 0) AS formed,
+        coalesce(m.discarded, 0) AS discarded,
+        coalesce(m.waiting, 0) AS waiting,
+        coalesce(r.runs, 0) AS runs,
+        coalesce(r.succeeded, 0) AS succeeded,
+        coalesce(r.empty, 0) AS empty,
+        coalesce(r.failed, 0) AS failed,
+        coalesce(r.dead, 0) AS dead,
+        coalesce(r.discarded, 0) AS runs_discarded,
+        coalesce(r.under_way, 0) AS under_way,
+        coalesce(r.observations, 0) AS observations,
+        coalesce(r.duplicates, 0) AS duplicates,
+        coalesce(r.refused, 0) AS refused
+    FROM (
+        SELECT
+            (t.created_at AT TIME ZONE 'UTC')::date AS day,
+            count(*) AS messages,
+            count(*) FILTER (WHERE t.eligible) AS eligible,
+            count(*) FILTER (WHERE t.eligible AND t.number <= s.formed_number AND d.run_id IS NULL) AS formed,
+            count(*) FILTER (WHERE t.eligible AND d.run_id IS NOT NULL) AS discarded,
+            count(*) FILTER (WHERE t.eligible AND t.number > s.formed_number) AS waiting
+        FROM memory.messages t
+        JOIN memory.sessions s ON s.agent_key = t.agent_key AND s.session_id = t.session_id
+        LEFT JOIN memory.runs d
+            ON d.agent_key = t.agent_key AND d.session_id = t.session_id AND d.state = 'discarded'
+            AND t.number > d.from_number AND t.number <= d.to_number
+        WHERE t.agent_key = a.agent_key
+        GROUP BY 1
+    ) m
+    FULL JOIN (
+        SELECT
+            (f.started_at AT TIME ZONE 'UTC')::date AS day,
+            count(*) AS runs,
+            count(*) FILTER (WHERE f.state = 'succeeded') AS succeeded,
+            count(*) FILTER (WHERE f.state = 'empty') AS empty,
+            count(*) FILTER (WHERE f.state = 'failed') AS failed,
+            count(*) FILTER (WHERE f.state = 'dead') AS dead,
+            count(*) FILTER (WHERE f.state = 'discarded') AS discarded,
+            count(*) FILTER (WHERE f.state IN ('running', 'answered')) AS under_way,
+            sum(f.observations) AS observations,
+            sum(f.duplicates) AS duplicates,
+            sum((SELECT sum(n.value::integer) FROM jsonb_each_text(f.refused) n))::bigint AS refused
+        FROM memory.runs f
+        WHERE f.agent_key = a.agent_key AND f.kind = 'formation'
+        GROUP BY 1
+    ) r USING (day)
+) e;
+
+COMMENT ON VIEW memory.v_formation_funnel IS
+    'One row per agent and day (UTC): messages by what became of them, formations by outcome, and what they yielded.';

@@ -1,0 +1,40 @@
+-- memory.v_pending: the backlog. One row per scope that has pending observations.
+-- oldest_at: when the longest-waiting one was stored; due_at: from when a consolidation is due, null below the threshold.
+CREATE OR REPLACE VIEW memory.v_pending WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    s.scope_id,
+    s.kind AS scope_kind,
+    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(s.name, '') AS scope_name,
+    p.pending,
+    p.oldest_at,
+    now() - p.oldest_at AS oldest_age,
+    s.due_at,
+    coalesce(s.lease_until > clock_timestamp(), false) AS in_progress,
+    s.version,
+    s.consolidated_at
+FROM memory.scopes s
+JOIN memory.agents a ON a.agent_key = s.agent_key
+CROSS JOIN LATERAL (
+    -- The rows of memory.pending_observations, without their text: whoever looks at the backlog may not be allowed to see it.
+    SELECT count(*) AS pending, min(w.created_at) AS oldest_at
+    FROM (
+        SELECT o.created_at
+        FROM memory.observations o
+        WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.seq > s.done_seq AND o.lane = 'absorb'
+          AND NOT EXISTS (
+              SELECT FROM memory.observation_states t
+              WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND t.status <> 'active'
+          )
+        UNION ALL
+        SELECT o.created_at
+        FROM memory.observation_states t
+        JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+        WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.seq <= s.done_seq AND t.repend
+          AND t.status = 'active' AND o.lane = 'absorb'
+    ) w
+) p
+WHERE p.pending > 0;
+
+COMMENT ON VIEW memory.v_pending IS 'One row per scope with observations that wait for a consolidation.';

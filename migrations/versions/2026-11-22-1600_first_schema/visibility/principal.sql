@@ -1,0 +1,53 @@
+-- memory.principal(): on whose behalf this transaction works, as memory.enter() said; null where nobody has said it. Every
+-- row-level policy asks it, so that without a principal there are no rows. It is bound to its transaction by the moment at
+-- which that began: what somebody left behind on a pooled connection (a SET of a whole session, another transaction's
+-- setting) matches no later transaction. Objects: {"agent", "user", "session"} for a user, {"serves": agent} for the
+-- library's own work for one agent, {"serves_all": true} for all. The moment stands before the object, and what follows
+-- another moment isn't parsed: rubbish in the setting is nobody, not an error.
+CREATE OR REPLACE FUNCTION memory.principal() RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT CASE
+        WHEN split_part(current_setting('memory.principal', true), ' ', 1) = extract(epoch FROM transaction_timestamp())::text
+        THEN substr(
+            current_setting('memory.principal', true), strpos(current_setting('memory.principal', true), ' ') + 1
+        )::jsonb
+    END
+$$;
+
+COMMENT ON FUNCTION memory.principal() IS
+    'On whose behalf this transaction works: a user of an agent, or the library itself; null: nobody said so.';
+
+-- memory.enter(agent, user, session, service): names the principal until the transaction ends or memory.leave(…) is called;
+-- returns the setting as it was, for that. Without service a user, who may read what they may see; with service the
+-- library's own work, which may read and write: for that agent, or for all where the agent is null.
+CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_session text, p_service boolean) RETURNS text
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_before text := current_setting('memory.principal', true);
+BEGIN
+    PERFORM set_config(
+        'memory.principal',
+        extract(epoch FROM transaction_timestamp())::text || ' ' || CASE
+            WHEN NOT p_service THEN jsonb_build_object('agent', p_agent, 'user', p_user, 'session', p_session)
+            WHEN p_agent IS NULL THEN jsonb_build_object('serves_all', true)
+            ELSE jsonb_build_object('serves', p_agent)
+        END::text,
+        true
+    );
+    RETURN v_before;
+END
+$$;
+
+COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
+    'Names the principal of this transaction; returns the setting before, for memory.leave.';
+
+-- memory.leave(before): puts back what memory.enter(…) returned.
+CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
+LANGUAGE sql VOLATILE
+AS $$
+    SELECT set_config('memory.principal', coalesce(p_before, ''), true)
+$$;
+
+COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';

@@ -1,0 +1,54 @@
+-- memory.visible_scopes(agent, user, session, as_of): what a principal may see. One row per scope. The only place where
+-- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
+-- (and was one at as_of); a session's scope to those who took part in it, and have left none of its groups. Inactive scopes
+-- are included. A user is all the ids that they go by (memory.user_ids). The agent and the owners are looked up once a
+-- query, whatever it begins with.
+CREATE OR REPLACE FUNCTION memory.visible_scopes(
+    p_agent text, p_user text, p_session text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
+) RETURNS TABLE (agent_key bigint, scope_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT s.agent_key, s.scope_id
+    FROM memory.scopes s
+    WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
+      AND p_user IS NOT NULL
+      AND s.owner = ANY (
+          ARRAY['c', 'a']
+          || ARRAY(
+              SELECT 'u:' || i.user_id
+              FROM memory.agents a
+              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
+              WHERE a.agent_id = p_agent
+          )
+          || ARRAY(
+              SELECT g.owner
+              FROM memory.agents a
+              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
+              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever the planner thinks of how many there are
+                  SELECT m.scope_id
+                  FROM memory.members m
+                  WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
+                    AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+                  OFFSET 0
+              ) m
+              CROSS JOIN LATERAL (
+                  SELECT g.owner
+                  FROM memory.scopes g
+                  WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
+                  LIMIT 1
+              ) g
+              WHERE a.agent_id = p_agent
+          )
+          || ARRAY(
+              SELECT 's:' || t.session_id
+              FROM memory.agents a
+              JOIN memory.sessions t ON t.agent_key = a.agent_key
+              WHERE a.agent_id = p_agent AND t.session_id = p_session
+                AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
+                AND NOT t.group_ids && ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l)
+          )
+      )
+$$;
+
+COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
+    'The scopes that a user of an agent may see; one row per scope.';

@@ -699,7 +699,7 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
 # Any of it in any order
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
     dice, done = random.Random(seed), 0

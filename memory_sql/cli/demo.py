@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.configuration import masked
-from memory_sql.cli.conversations import consolidate_each, form_each, model_of, refused
+from memory_sql.cli.batches import consolidate_each, form_each, model_of, refused
 from memory_sql.cli.options import AsJson, Data, Url, resolve, run
+from memory_sql.cli.output import masked
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile

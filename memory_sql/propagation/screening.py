@@ -9,7 +9,7 @@ from memory_sql.config import Settings
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository, Shareable, WiderScope, Witness
 from memory_sql.db.repositories.scopes import ScopeState
-from memory_sql.propagation import rules
+from memory_sql.propagation import likeness, rules
 from memory_sql.propagation.offers import Offer, Verdict
 
 ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
@@ -89,7 +89,7 @@ class Screening:
         return tuple(
             other
             for other in found
-            if rules.same_claim(source.content, other.content) >= rules.ALIKE
+            if likeness.same_claim(source.content, other.content) >= likeness.ALIKE
             and rules.withheld(other.content, names=self.names) is None
         )
 

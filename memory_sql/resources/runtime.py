@@ -52,7 +52,7 @@ class Runtime:
         self._read_url = read_url or _revealed(settings.read_url)
         self._llm = llm
         self._given_embeddings = embeddings
-        self._clock = clock or (lambda: datetime.now(UTC))
+        self._clock = partial(_moment, clock) if clock else partial(datetime.now, UTC)
         self._reset()
 
     def _reset(self) -> None:
@@ -102,7 +102,7 @@ class Runtime:
 
     def now(self) -> datetime:
         """The present moment, in UTC."""
-        return aware(self._clock(), "clock")
+        return self._clock()
 
     @property
     def database(self) -> Database:
@@ -201,6 +201,10 @@ async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Setti
     """The settings with those that the agent has of its own, if it is known."""
     known = await find_agent(unit, agent_id)
     return settings if known is None else settings.of_agent(known.settings)
+
+
+def _moment(clock: Callable[[], datetime]) -> datetime:
+    return aware(clock(), "clock")
 
 
 def _revealed(url: SecretStr | None) -> str | None:

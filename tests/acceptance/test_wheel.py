@@ -56,6 +56,8 @@ def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[s
         "db/sql/adding/add_messages.sql",
         "db/sql/views/v_observations.sql",
         "formation/prompt.md",
+        "languages/german.toml",
+        "languages/english/sharing.toml",
         "examples/team.jsonl",
     ],
 )

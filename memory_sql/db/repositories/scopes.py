@@ -71,7 +71,7 @@ class NewScope:
 
 def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
     owner_id = owner[2:] if OWNER_PREFIX[kind].endswith(":") else None
-    return ScopeRef(id=scope_id, kind=kind, owner_id=owner_id, name=name or None)
+    return ScopeRef(id=f"s{scope_id}", kind=kind, owner_id=owner_id, name=name or None)
 
 
 def visible_scopes() -> Any:

@@ -1,4 +1,4 @@
-"""Requirements that no other test shows; `docs/requirements.md` says which test shows which."""
+"""Requirements that no other test shows; `tests/requirements.md` says which test shows which."""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -61,6 +61,7 @@ class Runtime:
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
         self._reads: Reads | None = None
+        self._jobs: Jobs | None = None
 
     async def open(self) -> None:
         if self._database is not None:
@@ -82,6 +83,7 @@ class Runtime:
             readable = replica or database
             semantics = Semantics(readable, self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
+            self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self._clock, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
@@ -141,7 +143,9 @@ class Runtime:
 
     @property
     def jobs(self) -> Jobs:
-        return Jobs(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+        if self._jobs is None:
+            raise InputError(NOT_OPEN)
+        return self._jobs
 
     @property
     def lock_timeout(self) -> timedelta:

@@ -57,7 +57,9 @@ async def test_what_was_said_is_known_in_the_next_conversation_until_it_is_forgo
     program: Path, database_url: str
 ) -> None:
     async with loopback(answered) as server:
-        assert await talk(program, database_url, server, "I prefer green tea.", "Thank you.") == "Green tea, then.\n" * 2
+        assert (
+            await talk(program, database_url, server, "I prefer green tea.", "Thank you.") == "Green tea, then.\n" * 2
+        )
         assert "green tea" not in turns(server)[0].instructions
         await talk(program, database_url, server, "What do I like to drink?")
         assert "Mia prefers green tea." in turns(server)[-1].instructions

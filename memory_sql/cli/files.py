@@ -26,7 +26,7 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one session in the order of the file. `user_id` is the session's user; `time_zone` may be None."""
+    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None."""
 
     session_id: str
     user_id: str
@@ -180,7 +180,7 @@ def _sessions(entries: Sequence[_Entry], name: str, stem: str, defaults: Default
 
 
 def _session_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
-    """A number in `session` counts the sessions of this file; a text is the session's id."""
+    """A number in `session` counts the conversations of this file; a text is the id of one."""
     own = entry.data.get("session")
     if isinstance(own, int) and not isinstance(own, bool):
         return host_id(f"{stem}/{own}", "session")
@@ -219,7 +219,7 @@ def _conversations(sessions: Mapping[str, _Session], defaults: Defaults) -> Iter
     for session_id, session in sessions.items():
         user = defaults.user or session.user_id
         if user is None:
-            raise InputError(f"whose is session {session_id}? say --user, or give one of its messages a user_id")
+            raise InputError(f"whose is conversation {session_id}? say --user, or give one of its messages a user_id")
         yield Conversation(
             session_id,
             host_id(user, "user_id"),

@@ -95,7 +95,7 @@ def test_user_is_the_one_given_else_the_documents_else_the_first_that_a_message_
 
 
 def test_session_without_a_user_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"talk\.jsonl: whose is session talk\? say --user"):
+    with pytest.raises(InputError, match=r"talk\.jsonl: whose is conversation talk\? say --user"):
         read(lines(said()), defaults=Defaults())
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.commands import memory_sql
 
 
+@pytest.mark.slow
 def test_every_file_of_locomo_is_added_once_and_comes_out_as_xml(shared: Path, database_url: str) -> None:
     files = sorted((shared / "data" / "locomo").glob("conv-*.jsonl"))
     assert files

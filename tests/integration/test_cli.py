@@ -540,6 +540,7 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
     assert len(listed) == 72

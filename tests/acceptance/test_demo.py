@@ -107,9 +107,7 @@ def test_demo_in_json_is_one_object(directory: Path) -> None:
     assert set(told["hits"]) <= {source for part in told["context"]["parts"] for source in part["sources"]}
 
 
-def test_demo_goes_on_where_a_model_that_failed_left_off(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
         for name, value in {
             "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",

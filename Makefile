@@ -2,7 +2,11 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help demo test check schema bench bench-recall prove format constraints clean
+=======
+.PHONY: help demo test slow check bench bench-recall prove format constraints clean
+>>>>>>> suite
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +19,8 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
 
 help:
 	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
-	@echo "make test         install with the development tools, and run the tests"
+	@echo "make test         install with the development tools, and run the tests but the slow ones"
+	@echo "make slow         run the slow tests; .ci/run runs both"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
@@ -28,8 +33,13 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/memory-sql demo
 
+PYTEST := $(BIN)/python -m pytest
+
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -n auto
+	@$(PYTEST) -n auto --dist worksteal -m "not slow and not prove"
+
+slow: $(VENV)/.installed-dev
+	@$(PYTEST) -n auto --dist worksteal -m "slow and not prove"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -50,7 +60,7 @@ bench-recall: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m benchmarks.recall --data "$(DATA)" $(ARGS)
 
 prove: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -m prove
+	@$(PYTEST) -m prove --hypothesis-profile=full
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -6,8 +6,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.config import CONTEXT_LEAST_TOKENS, ContextFormat, Secrets
-from memory_sql.domain.ids import Id, ScopeKind, aware, host_id, observation_id, parse_observation_id, parse_scope_id
+from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
+from memory_sql.domain.asking import Question, Turn
+from memory_sql.domain.ids import (
+    Id,
+    ScopeKind,
+    aware,
+    host_id,
+    host_ids,
+    observation_id,
+    parse_observation_id,
+    parse_scope_id,
+)
 from memory_sql.domain.observations import Sensitivity
 from memory_sql.domain.people import HoldKind
 from memory_sql.domain.selection import Selection
@@ -51,6 +61,61 @@ def format_of(value: str | None) -> ContextFormat | None:
     if value is not None and value not in get_args(ContextFormat):
         raise InputError(f"format must be one of {', '.join(get_args(ContextFormat))}")
     return cast("ContextFormat | None", value)
+
+
+def turn_of(
+    message: str | None,
+    *,
+    agent_id: Id,
+    user_id: Id,
+    session_id: Id | None,
+    now: datetime,
+    retrieve: bool | None,
+    budget_tokens: int | None,
+    format: str | None,
+    as_of: datetime | None,
+    assembly: Assembly | None,
+) -> Turn:
+    """What `Memory.context` is asked for."""
+    return Turn(
+        principal_of(agent_id, user_id, session_id),
+        text_of("message", message),
+        now,
+        moment_of("as_of", as_of),
+        retrieve,
+        format_of(format),
+        budget_of(budget_tokens),
+        {} if assembly is None else checked_for_agent({"assembly": assembly}),
+    )
+
+
+def question_of(
+    query: str,
+    *,
+    agent_id: Id,
+    user_id: Id,
+    session_id: Id | None,
+    now: datetime,
+    top_k: int,
+    messages: int | None,
+    as_of: datetime | None,
+    semantic: bool | None,
+    explain: bool,
+    plan: bool,
+) -> Question:
+    """What `Memory.search` is asked for."""
+    most = within("top_k", top_k, 100)
+    return Question(
+        principal_of(agent_id, user_id, session_id),
+        text_of("query", query),
+        now,
+        moment_of("as_of", as_of),
+        observations=most,
+        messages=within("messages", most if messages is None else messages, 100, least=0),
+        semantic=semantic,
+        explain=explain or plan,
+        plan=plan,
+    )
 
 
 def reason_of(value: str | None) -> str | None:
@@ -102,11 +167,9 @@ def observations_only(selection: Selection) -> Selection:
 
 
 def principal_of(agent_id: Id, user_id: Id, session_id: Id | None) -> dict[str, str | None]:
-    return {
-        "agent_id": id_of("agent_id", agent_id),
-        "user_id": id_of("user_id", user_id),
-        "session_id": optional_id("session_id", session_id),
-    }
+    if session_id is None:
+        return {**host_ids(agent_id=agent_id, user_id=user_id), "session_id": None}
+    return {**host_ids(agent_id=agent_id, user_id=user_id, session_id=session_id)}
 
 
 def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[ScopeKind, str | None]:

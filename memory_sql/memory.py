@@ -7,22 +7,19 @@ re-checks what was loaded.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from memory_sql.arguments import (
-    budget_of,
-    format_of,
     id_of,
     moment_of,
     optional_id,
     principal_of,
+    question_of,
     text_of,
-    within,
+    turn_of,
 )
 from memory_sql.config import (
     Assembly,
@@ -30,24 +27,21 @@ from memory_sql.config import (
     Settings,
     checked_for_agent,
 )
-from memory_sql.context import digest, render
+from memory_sql.context import assemble
+from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
-from memory_sql.db.engine import Reader
-from memory_sql.db.principals import Principal, service
-from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, defaults_of, find
-from memory_sql.db.queries.search import Sought, search, search_plan
-from memory_sql.db.queries.static_layer import static_layer
+from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import (
     change_settings,
     ensure_agent,
 )
+from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import (
     Observation,
 )
-from memory_sql.domain.query import Query, Weights
-from memory_sql.domain.reading import Context, Digest, SearchResult, Surface
+from memory_sql.domain.reading import Context, Digest, SearchResult
 from memory_sql.domain.results import (
     AddResult,
     Receipt,
@@ -59,7 +53,6 @@ from memory_sql.errors import (
     MemorySQLError,
 )
 from memory_sql.formation import adding, intake
-from memory_sql.languages.dates import zone_of
 from memory_sql.lifecycle import forgetting, journal, observing
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -72,10 +65,7 @@ from memory_sql.resources.people import People
 from memory_sql.resources.runtime import Runtime, agent_key, asked_of, settings_of
 from memory_sql.resources.scopes import Scopes
 from memory_sql.resources.work import Work
-from memory_sql.retrieval import decide, vectors
-from memory_sql.retrieval.query import parse
-
-WORDS_ALONE = vectors.QueryVector()
+from memory_sql.retrieval import search
 
 
 class Memory:
@@ -103,7 +93,6 @@ class Memory:
         self.settings = settings or Settings.load()
         runtime = Runtime(self.settings, url, read_url, llm, embeddings, clock)
         self._runtime = runtime
-        self._digest_defaults = defaults_of(self.settings)
         self.observations = Observations(runtime)
         self.scopes = Scopes(runtime)
         self.conversations = Conversations(runtime)
@@ -315,78 +304,19 @@ class Memory:
         `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
         and without what was forgotten since.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        asked, layout, now = text_of("message", message), format_of(format), past or self.now()
-        chosen = {} if assembly is None else checked_for_agent({"assembly": assembly})
-        queries = await self._runtime.semantics() if asked and retrieve is not False else None
-        async with self._runtime.readable.reading(session, None if past is None else principal) as reader:
-            layer = await static_layer(reader, principal, self.settings.pending_max, past)
-            settings = self.settings.of_agent({**layer.settings, **chosen})
-            has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
-            style = render.Style.of(settings, layout, budget_of(budget_tokens))
-            scopes = render.shown(layer.scopes, style)
-            fired = decide.Fired("asked") if retrieve and has_xml else None
-            if retrieve is None and asked and has_xml:
-                names = render.names_of(scopes)
-                fired = decide.should_retrieve(asked, render.words_of(scopes), names, settings.unknown_names)
-            began = time.perf_counter()
-            top_k = settings.context_top_k if fired else 0
-            searches = has_digest and retrieve is not False
-            keywords = digest.keyword_limit(settings) if searches else 0
-            query = Query()
-            if fired or searches:  # of the session itself the host has the messages
-                query = replace(_query_of(asked, settings, now), outside=principal["session_id"])
-            sought = Sought(self.now(), max(top_k, keywords), top_k, settings.message_retention_days, past)
-            wanted = None
-            if has_digest:
-                wanted = Wanted(principal, self.settings, self._digest_defaults, chosen, searched=bool(query))
-            semantic = queries is not None and bool(query) and (fired is not None or settings.digest_semantic)
-            found = Found([], [], [])
-            if not semantic:
-                found = await self._found(reader, principal, wanted, settings, query, sought)
-        meant = WORDS_ALONE
-        if semantic:
-            meant = await self._meaning(asked, None)  # no connection is held here
-            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
-            began = time.perf_counter()
-            async with self._runtime.readable.reading(session, None if past is None else principal) as reader:
-                found = await self._found(reader, principal, wanted, settings, query, sought)
-        seconds = time.perf_counter() - began
-        reason, hits = fired.reason if fired else None, found.hits[:top_k]
-        if has_xml and asked and retrieve is not False:
-            self._count("context", principal, reason, len(hits) + len(found.messages), seconds)
-        part = digest.compose(found.candidates, found.hits[:keywords], settings) if has_digest else None
-        if keywords and query:
-            self._count("digest", principal, "asked", len(found.hits[:keywords]), seconds)
-        if part is not None and not has_xml:
-            return digest.alone(part, searched=bool(keywords and query)).model_copy(update={"notice": meant.notice})
-        built = render.render(
-            scopes,
-            hits,
-            now,
-            style,
-            fired=fired is not None,
-            reason=reason,
-            session_id=principal["session_id"],
-            messages=found.messages,
+        turn = turn_of(
+            message,
+            agent_id=agent_id,
+            user_id=user_id,
+            session_id=session_id,
+            now=self.now(),
+            retrieve=retrieve,
+            budget_tokens=budget_tokens,
+            format=format,
+            as_of=as_of,
+            assembly=assembly,
         )
-        if meant.notice:
-            built = built.model_copy(update={"notice": meant.notice})
-        return built if part is None else digest.beside(built, part)
-
-    async def _found(
-        self,
-        reader: Reader,
-        principal: Principal,
-        wanted: Wanted | None,
-        settings: Settings,
-        query: Query,
-        sought: Sought,
-    ) -> Found:
-        """What a turn's message finds, and what a digest begins with, if one is wanted."""
-        if wanted is not None:
-            return await find(reader, wanted, settings, query, sought, weights=self._weights)
-        return Found([], *await search(reader, principal, query, sought, weights=self._weights))
+        return await assemble.context(self._runtime.reads, turn, session)
 
     async def digest(
         self,
@@ -406,28 +336,14 @@ class Memory:
         {"items": 5}, "fact": {"characters": 400}}`, of total, fact, note, procedure, episode. `as_of`: of what was known at
         a moment of recorded time. Raises `InputError`.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        text, now = text_of("query", query), past or self.now()
-        asked = {**digest.asked_budgets(budgets), "assembly": "digest"}
-        searched = bool(_query_of(text, self.settings, now))
-        wanted = Wanted(principal, self.settings, self._digest_defaults, asked, searched=searched)
-        async with self._runtime.readable.reading(session, None if past is None else principal) as reader:
-            settings, candidates = await begin(reader, wanted, past)
-            limit = digest.keyword_limit(settings)
-            words = _query_of(text if limit else "", settings, now)
-            sought = Sought(self.now(), limit, as_of=past)
-            began = time.perf_counter()
-            semantic = bool(words) and settings.digest_semantic
-            hits = [] if semantic else (await search(reader, principal, words, sought, weights=self._weights))[0]
-        if semantic:
-            meant = await self._meaning(text, None)  # no connection is held here
-            sought = replace(sought, vector=meant.vector, model=meant.model, fusion=settings.fusion)
-            began = time.perf_counter()
-            async with self._runtime.readable.reading(session, None if past is None else principal) as reader:
-                hits, _ = await search(reader, principal, words, sought, weights=self._weights)
-        if words:
-            self._count("digest", principal, "asked", len(hits), time.perf_counter() - began)
-        return digest.compose(candidates, hits, settings)
+        turn = Turn(
+            principal_of(agent_id, user_id, session_id),
+            text_of("query", query),
+            self.now(),
+            moment_of("as_of", as_of),
+            own={**asked_budgets(budgets), "assembly": "digest"},
+        )
+        return await assemble.digest(self._runtime.reads, turn, session)
 
     async def search(
         self,
@@ -453,58 +369,20 @@ class Memory:
         what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
         twice.
         """
-        principal, past = principal_of(agent_id, user_id, session_id), moment_of("as_of", as_of)
-        limit = within("top_k", self.settings.top_k if top_k is None else top_k, 100)
-        now = past or self.now()
-        asked = parse(text_of("query", query), now, zone_of(self.settings.time_zone), self.settings.language)
-        meant = await self._meaning(asked.text if asked else "", semantic)
-        sought = Sought(
+        question = question_of(
+            query,
+            agent_id=agent_id,
+            user_id=user_id,
+            session_id=session_id,
             now=self.now(),
-            observations=limit,
-            messages=within("messages", limit if messages is None else messages, 100, least=0),
-            days=self.settings.message_retention_days,
-            as_of=past,
-            explain=explain or plan,
-            vector=meant.vector,
-            model=meant.model,
-            fusion=self.settings.fusion,
+            top_k=self.settings.top_k if top_k is None else top_k,
+            messages=messages,
+            as_of=as_of,
+            semantic=semantic,
+            explain=explain,
+            plan=plan,
         )
-        async with self._runtime.readable.reading(session, None if past is None else principal) as reader:
-            began = time.perf_counter()
-            hits, found = await search(reader, principal, asked, sought, weights=self._weights)
-            seconds = time.perf_counter() - began
-        self._count("search", principal, "asked", len(hits) + len(found), seconds)
-        told: Sequence[str] = ()
-        if plan:
-            async with self._runtime.readable.statement(session, None if past is None else principal) as unit:
-                told = await search_plan(unit, principal, asked, sought)
-        return SearchResult(
-            results=tuple(hits),
-            messages=tuple(found),
-            terms=asked.words,
-            left_out=dict(asked.left_out) if sought.explain else {},
-            plan=tuple(told),
-            notice=meant.notice,
-        )
-
-    async def _meaning(self, text: str, semantic: bool | None) -> vectors.QueryVector:
-        if semantic is False or not text:
-            return WORDS_ALONE
-        queries = await self._runtime.semantics()
-        if queries is None:
-            return vectors.QueryVector(notice=f"without vectors: {self._runtime.vectors_off}" if semantic else None)
-        return await queries.vector(text)
-
-    @property
-    def _weights(self) -> Weights:
-        return Weights(recency=self.settings.recency)
-
-    def _count(
-        self, surface: Surface, principal: Mapping[str, Any], reason: str | None, hits: int, seconds: float
-    ) -> None:
-        """Kept in memory: what is read here is written by nobody's transaction."""
-        if self._runtime.counters is not None:
-            self._runtime.counters.count(principal["agent_id"], self.now(), surface, reason, hits=hits, seconds=seconds)
+        return await search.answer(self._runtime.reads, question, session)
 
     # What is taken out
 
@@ -542,8 +420,3 @@ class Memory:
         if not wait or session is not None:
             return forgotten.receipt
         return await self._runtime.jobs.rebuilt(asked.agent_id, forgotten.receipt)
-
-
-def _query_of(message: str, settings: Settings, now: datetime) -> Query:
-    """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
-    return parse(message, now, zone_of(settings.time_zone), settings.language, operators=False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from tests.recycling import Databases
 from tests.recycling import administer as administer  # what makes databases finds these here
 from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
+from tests.sizes import share as share  # loads the profile of Hypothesis
+from tests.warm import Engines
 
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
@@ -39,6 +43,26 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "none.toml"))
+
+
+@pytest.fixture(autouse=True)
+def _no_task_stays(request: pytest.FixtureRequest) -> None:
+    """The loop goes on after a test: what the test has left running in it doesn't."""
+    if inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+        request.getfixturevalue("_own_tasks")
+
+
+@pytest.fixture
+async def _own_tasks() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    ended = await asyncio.gather(*left, return_exceptions=True)
+    failed = [error for error in ended if isinstance(error, Exception)]
+    if failed:
+        raise ExceptionGroup("what the test left running has failed", failed)
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +123,24 @@ def as_login(url: str, roles: Roles) -> str:
 
 
 @pytest.fixture(scope="session")
+async def engines() -> AsyncIterator[Engines]:
+    engines = Engines(asyncio.get_running_loop())
+    with engines.installed():
+        yield engines
+    await engines.close()
+
+
+@asynccontextmanager
+async def lent(databases: Databases, engines: Engines) -> AsyncIterator[str]:
+    url = await databases.take()
+    name = str(asyncpg_url(url).database)
+    engines.begin(name)
+    yield url
+    kept = await databases.give_back(url, spared=engines.pids(name))
+    await engines.end(name, dropped=not kept)
+
+
+@pytest.fixture(scope="session")
 async def walled_databases(server_url: str, walled_template: str) -> AsyncIterator[Databases]:
     databases = Databases(server_url, walled_template)
     yield databases
@@ -106,11 +148,10 @@ async def walled_databases(server_url: str, walled_template: str) -> AsyncIterat
 
 
 @pytest.fixture
-async def walled_database(walled_databases: Databases) -> AsyncIterator[str]:
+async def walled_database(walled_databases: Databases, engines: Engines) -> AsyncIterator[str]:
     """The URL, for a superuser, of a migrated database with roles and walls that nobody else uses meanwhile."""
-    url = await walled_databases.take()
-    yield url
-    await walled_databases.give_back(url)
+    async with lent(walled_databases, engines) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -128,11 +169,12 @@ def chosen_databases(request: pytest.FixtureRequest) -> Databases:
 
 
 @pytest.fixture
-async def database_url(pytestconfig: pytest.Config, chosen_databases: Databases, roles: Roles) -> AsyncIterator[str]:
+async def database_url(
+    pytestconfig: pytest.Config, chosen_databases: Databases, engines: Engines, roles: Roles
+) -> AsyncIterator[str]:
     """The URL of a migrated database that nobody else uses meanwhile and that holds nothing yet."""
-    url = await chosen_databases.take()
-    yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
-    await chosen_databases.give_back(url)
+    async with lent(chosen_databases, engines) as url:
+        yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ class Databases:
             await self._drop(self.free.pop())
 
     async def _make(self) -> Kept:
-        name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
+        name = f"memory_sql_recycled_{os.getpid()}_{next(_numbers)}"
         await administer(self.server_url, f"CREATE DATABASE {name} TEMPLATE {self.template}")
         url = named(self.server_url, name)
         connection = await connect(url)

@@ -75,7 +75,7 @@ def default_weights() -> Any:
 def check(chosen: Sequence[str]) -> None:
     """Raises `AblationError` where these can't be taken out: to be asked before anything is measured."""
     list(variants(default_weights(), chosen))
-    _takes_weights(import_module("memory_sql.memory").search)
+    _takes_weights(import_module("memory_sql.retrieval.search").search)
 
 
 def _takes_weights(search: Callable[..., Any]) -> None:
@@ -89,7 +89,7 @@ def weighted(weights: Any) -> Iterator[None]:
 
     Raises `AblationError` where the search takes none, or where none was made: its figures would be those of the whole.
     """
-    module: Any = import_module("memory_sql.memory")
+    module: Any = import_module("memory_sql.retrieval.search")
     search, calls = module.search, 0
     _takes_weights(search)
 

@@ -14,13 +14,14 @@ from typing import Literal
 from memory_sql.config import ContextFormat
 from memory_sql.domain.reading import ContextLine, ContextPart
 from memory_sql.domain.scopes import ScopeRef
-from memory_sql.languages.text import count_tokens
+from memory_sql.languages.text import token_counts
 
 NOTHING = "<MemoryContext/>"
 TRUNCATED = ' truncated="true"'
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS = bytes(set(range(32)) - {9, 10, 13})
 
+Attributes = tuple[tuple[str, str], ...]
 Role = Literal["text", "pending", "disputed", "retrieved", "messages"]
 
 
@@ -28,13 +29,13 @@ Role = Literal["text", "pending", "disputed", "retrieved", "messages"]
 class Block:
     """A scope's text, or lines of one kind, `times` being theirs; `cut`: there was more of it.
 
-    `attributes` (XML) begin with a space. `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
+    `attributes` are names and values, `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
     the end of the element of that scope's text. `title` and `heading` are for the legacy layout.
     """
 
     role: Role
     element: str
-    attributes: str = ""
+    attributes: Attributes = ()
     scope: ScopeRef | None = None
     version: int = 0
     text: str = ""
@@ -52,8 +53,19 @@ class Piece:
     """An element inside the outermost one. Its first `stable` characters don't change with the time or what is new."""
 
     xml: str
-    part: ContextPart
+    element: str
+    blocks: Sequence[Block]
     stable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A whole context. Its first `stable` characters stay the same until memory itself changes."""
+
+    xml: str
+    tokens: int
+    parts: tuple[ContextPart, ...]
+    stable: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,14 @@ class Layout:
         """The length of what stands around the pieces, if all of them are there."""
         return len(self._opened(False)) + len("\n</MemoryContext>")
 
+    def write(self, blocks: Sequence[Block], *, incomplete: bool = False) -> Written:
+        """`incomplete`: whole texts were left out."""
+        pieces = self.pieces(blocks)
+        xml = self.xml(pieces, incomplete=incomplete)
+        whole, *tokens = token_counts([xml, *(piece.xml for piece in pieces)])
+        parts = tuple(map(_part, pieces, tokens))
+        return Written(xml, whole, parts, self._stable(pieces, incomplete))
+
     def xml(self, pieces: Sequence[Piece], *, incomplete: bool = False) -> str:
         """`incomplete`: whole texts were left out."""
         if not pieces:
@@ -76,8 +96,7 @@ class Layout:
         body = self.between.join([piece.xml for piece in pieces])
         return f"{self._opened(incomplete)}{body}\n</MemoryContext>"
 
-    def stable_characters(self, pieces: Sequence[Piece], *, incomplete: bool = False) -> int:
-        """How much of the XML stays the same until memory itself changes."""
+    def _stable(self, pieces: Sequence[Piece], incomplete: bool, /) -> int:
         end, at = 0, len(self._opened(incomplete))
         for piece in pieces:
             end = at + piece.stable if piece.stable else end
@@ -98,6 +117,11 @@ def escape(text: str) -> str:
     return text.replace("\r", "&#13;")
 
 
+def escape_lines(texts: Sequence[str]) -> list[str]:
+    """Each on one line, escaped; together, since a call costs as much as a line."""
+    return escape("\n".join([" ".join(text.split()) for text in texts])).split("\n") if texts else []
+
+
 def _is_plain(text: str) -> bool:
     """Whether it surely holds nothing that XML can't. To look for what it mustn't hold takes four times as long or more."""
     if not text.isascii():
@@ -113,30 +137,33 @@ def attribute(name: str, value: str) -> str:
     return f' {name}="{value}"'
 
 
+def _written(attributes: Attributes) -> str:
+    return "".join([attribute(name, value) for name, value in attributes])
+
+
 def _cut(*blocks: Block) -> str:
     return TRUNCATED if True in [block.cut for block in blocks] else ""
 
 
-def _piece(xml: str, element: str, blocks: Sequence[Block], stable: int = 0) -> Piece:
+def _part(piece: Piece, tokens: int) -> ContextPart:
     sources: list[str] = []
     lines: list[ContextLine] = []
     version = None
-    for block in blocks:
+    for block in piece.blocks:
         if block.scope is not None and block.role == "text":
             version = block.version if version is None else version
             sources.append(f"{block.scope.id}v{block.version}")
         lines += block.lines
     sources += [line.id for line in lines]
-    part = ContextPart(
-        element=element,
-        scope=blocks[0].scope,
+    return ContextPart(
+        element=piece.element,
+        scope=piece.blocks[0].scope,
         version=version,
         sources=tuple(sources),
         lines=tuple(lines),
-        tokens=count_tokens(xml),
-        truncated=bool(_cut(*blocks)),
+        tokens=tokens,
+        truncated=bool(_cut(*piece.blocks)),
     )
-    return Piece(xml, part, stable)
 
 
 # The standard layout
@@ -150,29 +177,29 @@ def _standard(blocks: Sequence[Block]) -> list[Piece]:
         if block.role == "text":
             pieces.append(_text_piece(block, own_lines if block.own else []))
         elif not block.own:
-            pieces.append(_piece(_listed(block, block.element, block.attributes), block.element, [block]))
+            pieces.append(Piece(_listed(block, block.element, block.attributes), block.element, [block]))
         elif not has_own_text:
-            pieces.append(_piece(_around(block, _recent(block)), block.element, [block]))
+            pieces.append(Piece(_around(block, _recent(block)), block.element, [block]))
     return pieces
 
 
 def _text_piece(text: Block, lines: Sequence[Block]) -> Piece:
-    opened = f"<{text.element}{text.attributes}{_cut(text)}>\n{text.xml}"
+    opened = f"<{text.element}{_written(text.attributes)}{_cut(text)}>\n{text.xml}"
     xml = "\n".join([opened, *map(_recent, lines), f"</{text.element}>"])
-    return _piece(xml, text.element, [text, *lines], len(opened) if text.own else len(xml))
+    return Piece(xml, text.element, [text, *lines], len(opened) if text.own else len(xml))
 
 
 def _recent(block: Block) -> str:
-    return _listed(block, "RecentObservations", "")
+    return _listed(block, "RecentObservations", ())
 
 
-def _listed(block: Block, element: str, attributes: str) -> str:
+def _listed(block: Block, element: str, attributes: Attributes) -> str:
     lines = "\n".join([line.text for line in block.lines])
-    return f"<{element}{attributes}{_cut(block)}>\n{lines}\n</{element}>"
+    return f"<{element}{_written(attributes)}{_cut(block)}>\n{lines}\n</{element}>"
 
 
 def _around(block: Block, inner: str) -> str:
-    return f"<{block.element}{block.attributes}>\n{inner}\n</{block.element}>"
+    return f"<{block.element}{_written(block.attributes)}>\n{inner}\n</{block.element}>"
 
 
 # The legacy layout (R290–R292): shards, the user, the conversation; what it has no place for stands behind
@@ -188,7 +215,7 @@ def _legacy(blocks: Sequence[Block]) -> list[Piece]:
     ]
     others = [block for block in blocks if block.role not in ("text", "pending")]
     return pieces + [
-        _piece(_indented(_listed(block, block.element, block.attributes)), block.element, [block]) for block in others
+        Piece(_indented(_listed(block, block.element, block.attributes)), block.element, [block]) for block in others
     ]
 
 
@@ -208,7 +235,7 @@ def _shards(scopes: Sequence[Sequence[Block]]) -> list[Piece]:
     first = scopes[0][0]
     stable = len(opened) + len(_shard([first])) - len("\n    </MemoryShard>") if first.role == "text" else 0
     xml = f"{opened}{inner}\n  </CollectiveMemory>"
-    return [_piece(xml, "CollectiveMemory", [block for scope in scopes for block in scope], stable)]
+    return [Piece(xml, "CollectiveMemory", [block for scope in scopes for block in scope], stable)]
 
 
 def _shard(scope: Sequence[Block]) -> str:
@@ -241,7 +268,7 @@ def _person(scopes: Sequence[Sequence[Block]]) -> list[Piece]:
     ]
     opened = f'  <UserMemory description="Memory and context specific to this user"{_cut(*blocks)}>'
     xml = f"{opened}\n{_indented(chr(10).join(sections), 4)}\n  </UserMemory>"
-    return [_piece(xml, "UserMemory", blocks)]
+    return [Piece(xml, "UserMemory", blocks)]
 
 
 def _conversation(blocks: Sequence[Block]) -> list[Piece]:
@@ -250,7 +277,7 @@ def _conversation(blocks: Sequence[Block]) -> list[Piece]:
     inner = "\n".join(block.xml if block.role == "text" else _section(block, "") for block in blocks)
     opened = f'  <CurrentConversationContext description="Recent exchanges from this conversation"{_cut(*blocks)}>'
     xml = f"{opened}\n{_indented(inner, 4)}\n  </CurrentConversationContext>"
-    return [_piece(xml, "CurrentConversationContext", blocks)]
+    return [Piece(xml, "CurrentConversationContext", blocks)]
 
 
 def _indented(xml: str, spaces: int = 2) -> str:

@@ -13,11 +13,11 @@ from typing import Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
-from memory_sql.context.layouts import LAYOUTS, Block, attribute, escape
+from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeText
-from memory_sql.languages.text import CHARACTERS_PER_TOKEN, count_tokens, one_line, shortened
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, shortened
 
 ELEMENTS = {
     "collective": ("CollectiveMemory", None),
@@ -59,6 +59,35 @@ class Style:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The static layer as a context shows it, in its order.
+
+    For rules that ask what the prompt holds anyway: its words, and the names that its scopes know, of speakers and owners,
+    each once.
+    """
+
+    scopes: Sequence[ScopeText]
+    style: Style
+    words: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scopes: Iterable[ScopeText], style: Style) -> Self:
+        chosen, words, names = shown(scopes, style), list[str](), dict[str, None]()
+        for scope in chosen:
+            words += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
+            names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
+        return cls(chosen, style, "\n".join(words), tuple(names))
+
+
+def static_of(
+    scopes: Iterable[ScopeText], settings: Settings, layout: ContextFormat | None, max_tokens: int | None
+) -> Static:
+    """As the settings say, but for what is given."""
+    return Static.of(scopes, Style.of(settings, layout, max_tokens))
+
+
 def age(then: datetime, now: datetime) -> str:
     """`just now`, `5 minutes ago`, `2 hours ago`, `3 days ago` … (R075); the future is `just now`."""
     seconds = (now - then).total_seconds()
@@ -91,46 +120,28 @@ def render(
     now: datetime,
     style: Style,
     *,
-    fired: bool,
-    reason: str | None,
+    reason: str | None = None,
     messages: Sequence[MessageHit] = (),
     session_id: str | None = None,
 ) -> Context:
     """The whole context. `hits` and `messages` come best first; of `messages` those of `session_id` are left out.
 
-    So is what is shown as pending already, and the messages behind what is shown.
+    So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
     """
     layout = LAYOUTS[style.layout]
     blocks = list(_blocks(shown(scopes, style), hits, messages, session_id, now, style))
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
-    pieces = layout.pieces(fitted.blocks)
-    xml = layout.xml(pieces, incomplete=fitted.incomplete)
+    written = layout.write(fitted.blocks, incomplete=fitted.incomplete)
     return Context(
-        xml=xml,
-        parts=tuple([piece.part for piece in pieces]),
-        tokens=count_tokens(xml),
-        fired=fired,
+        xml=written.xml,
+        parts=written.parts,
+        tokens=written.tokens,
+        fired=reason is not None,
         reason=reason,
-        stable_characters=layout.stable_characters(pieces, incomplete=fitted.incomplete),
+        stable_characters=written.stable,
         truncated=fitted.truncated,
-    )
-
-
-def words_of(scopes: Sequence[ScopeText]) -> str:
-    """Everything that the static layer says, for rules that ask what the prompt holds anyway."""
-    return "\n".join(
-        text
-        for scope in scopes
-        for text in (title_of(scope), scope.consolidation or "", *(line.content for line in scope.pending))
-    )
-
-
-def names_of(scopes: Sequence[ScopeText]) -> tuple[str, ...]:
-    """The names that the scopes know: of who speaks in them, and of the owners; each once."""
-    return tuple(
-        dict.fromkeys(name for scope in scopes for name in (scope.display_name or "", *scope.speakers) if name)
     )
 
 
@@ -209,7 +220,7 @@ def _disputed(scope: ScopeText, now: datetime) -> Iterator[Block]:
     if told and scope.consolidation:
         lines = [
             ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({age(item.observed_at, now)})")
-            for item, text in zip(told, _escaped([item.content for item in told]), strict=True)
+            for item, text in zip(told, escape_lines([item.content for item in told]), strict=True)
         ]
         times = tuple(item.observed_at for item in told)
         yield Block("disputed", "DisputedObservations", _apart(scope), scope.ref, lines=tuple(lines), times=times)
@@ -220,7 +231,7 @@ def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
         found = [hit.observation for hit in hits]
         lines = [
             ContextLine(o.id, f"- {text}{_note(age(o.observed_at, now), disputed=o.verification == 'disputed')}")
-            for o, text in zip(found, _escaped([o.content for o in found]), strict=True)
+            for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
         ]
         times = tuple(o.observed_at for o in found)
         yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times)
@@ -229,7 +240,7 @@ def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
 def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Iterator[Block]:
     if hits:
         said = [hit.message for hit in hits]
-        texts = _escaped(
+        texts = escape_lines(
             [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
         )
         lines = [
@@ -242,20 +253,20 @@ def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Ite
 # Attributes and lines
 
 
-def _element(scope: ScopeText) -> tuple[str, str]:
+def _element(scope: ScopeText) -> tuple[str, Attributes]:
     """Its name and attributes."""
     element, owner = ELEMENTS[scope.ref.kind]
-    return element, (attribute(owner, title_of(scope)) if owner else "") + _named(scope)
+    return element, (((owner, title_of(scope)),) if owner else ()) + _named(scope)
 
 
-def _named(scope: ScopeText) -> str:
-    return attribute("name", scope.ref.name) if scope.ref.name else ""
+def _named(scope: ScopeText) -> Attributes:
+    return (("name", scope.ref.name),) if scope.ref.name else ()
 
 
-def _apart(scope: ScopeText) -> str:
+def _apart(scope: ScopeText) -> Attributes:
     """Whose it is, of what stands outside of the scope's element."""
-    owner = attribute(scope.ref.kind, title_of(scope)) if scope.ref.owner_id else ""
-    return attribute("scope", scope.ref.kind) + owner + _named(scope)
+    owner = ((scope.ref.kind, title_of(scope)),) if scope.ref.owner_id else ()
+    return (("scope", scope.ref.kind), *owner, *_named(scope))
 
 
 def _called(scope: ScopeText) -> str:
@@ -290,7 +301,7 @@ def _lines(
 ) -> tuple[ContextLine, ...]:
     disputed = {item.seq for item in scope.disputed}
     scope_id, lines = scope.ref.key, []
-    for item, text in zip(items, _escaped([item.content for item in items]), strict=True):
+    for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
         note = _note(told(item.observed_at, now), disputed=item.seq in disputed)
         lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
     return tuple(lines)
@@ -300,8 +311,3 @@ def _note(told: str, *, disputed: bool) -> str:
     if disputed:
         return f" ({told}, disputed)" if told else " (disputed)"
     return f" ({told})" if told else ""
-
-
-def _escaped(texts: Sequence[str]) -> list[str]:
-    """Each on one line, escaped; together, since a call costs as much as a line."""
-    return escape("\n".join(map(one_line, texts))).split("\n") if texts else []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
@@ -147,26 +147,6 @@ class Asked:
     without_hit: int
     seconds: float
     slowest_seconds: float
-
-    @classmethod
-    def once(cls, agent_id: str, day: date, surface: Surface, reason: str | None, *, hits: int, seconds: float) -> Self:
-        if reason is None:
-            return cls(agent_id, day, surface, "none", 1, 0, 0.0, 0.0)
-        return cls(agent_id, day, surface, reason, 1, int(hits == 0), seconds, seconds)
-
-    @property
-    def key(self) -> tuple[str, date, str, str]:
-        return self.agent_id, self.day, self.surface, self.reason
-
-    def plus(self, other: Self) -> Self:
-        """Both together; they have the same key."""
-        return replace(
-            self,
-            queries=self.queries + other.queries,
-            without_hit=self.without_hit + other.without_hit,
-            seconds=self.seconds + other.seconds,
-            slowest_seconds=max(self.slowest_seconds, other.slowest_seconds),
-        )
 
 
 class RetrievalStats(Value):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -70,6 +70,7 @@ class Language:
     patterns: Mapping[str, str]
 
 
+@lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
     """The time zone of that IANA name; raises `InputError`, also where the system has no zones at all."""
     try:

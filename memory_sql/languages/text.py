@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 
 CHARACTERS_PER_TOKEN = 4.5  # R279
 HASH_VERSION = 1
@@ -45,6 +46,11 @@ def clean(text: str) -> tuple[str, tuple[str, ...]]:
 def count_tokens(text: str) -> int:
     """An estimate, rounded up (R279)."""
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
+def token_counts(texts: Iterable[str]) -> list[int]:
+    """`count_tokens` of each."""
+    return [count_tokens(text) for text in texts]
 
 
 def characters_of(tokens: int) -> int:

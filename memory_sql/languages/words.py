@@ -64,12 +64,10 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", kept).translate(_LIGATURES)
 
 
-def words_in(text: str) -> Iterator[str]:
+def words_in(text: str) -> list[str]:
     """The words as they stand there, in order, compounds whole, without possessives and short endings (`'s`, `'ll`)."""
-    for found in _WORD.finditer(text):
-        word = _APOSTROPHE.sub("", found[0])
-        if 0 < len(word) <= WORD_MAX_CHARACTERS:
-            yield word
+    words = [_APOSTROPHE.sub("", word) for word in _WORD.findall(text)]
+    return [word for word in words if 0 < len(word) <= WORD_MAX_CHARACTERS]
 
 
 def search_extra(text: str) -> str:

@@ -46,7 +46,7 @@ class Admin(Face):
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
-        model = await self._runtime.find_vectors()
+        model = await self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, (self._now() - timedelta(days=RETRIEVAL_DAYS)).date())
             agent_key = await agent_key_of(unit, agent)
@@ -56,7 +56,7 @@ class Admin(Face):
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        told = vectors.notice(model, self._runtime.vectors_off, filled, stats.observations)
+        told = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
         return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     async def verify(self) -> Sequence[Violation]:

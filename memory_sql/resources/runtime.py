@@ -15,21 +15,22 @@ from memory_sql import embedded
 from memory_sql.arguments import id_of, optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
-from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, find_agent
 from memory_sql.db.repositories.people import lock_agent
 from memory_sql.db.repositories.retrievals import add_retrievals
-from memory_sql.db.vectors import find_vectors
 from memory_sql.domain.ids import Id, aware
 from memory_sql.domain.reading import Asked
-from memory_sql.errors import ConfigurationError, InputError, NotFoundError, SchemaError
+from memory_sql.errors import InputError, NotFoundError, SchemaError
 from memory_sql.jobs import Work
 from memory_sql.lifecycle import corrections
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
-from memory_sql.retrieval import vectors
 from memory_sql.retrieval.counters import Counters
+from memory_sql.retrieval.search import Reads
+from memory_sql.retrieval.semantics import Semantics
+
+NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
 class Runtime:
@@ -58,13 +59,9 @@ class Runtime:
     def _reset(self) -> None:
         self._opened = AsyncExitStack()
         self._database: Database | None = None
-        self._replica: Database | None = None
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
-        self.counters: Counters | None = None
-        self._queries: vectors.Queries | None = None
-        self.vectors_off: str | None = None
-        self._looked_for_vectors = False
+        self._reads: Reads | None = None
 
     async def open(self) -> None:
         if self._database is not None:
@@ -81,9 +78,12 @@ class Runtime:
                 replica = Database(self._read_url, pool_size=self.settings.pool_size)
                 opening.push_async_callback(replica.close)
                 await _check(replica)
-            self.counters = self._counting(database)
-            opening.push_async_callback(self.counters.close)
-            self._database, self._replica, self._opened = database, replica, opening.pop_all()
+            counters = self._counting(database)
+            opening.push_async_callback(counters.close)
+            readable = replica or database
+            semantics = Semantics(readable, self.settings, lambda: self.embeddings)
+            self._reads = Reads(readable, self.settings, semantics, counters)
+            self._database, self._opened = database, opening.pop_all()
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
@@ -108,13 +108,8 @@ class Runtime:
     @property
     def database(self) -> Database:
         if self._database is None:
-            raise InputError("this Memory is not open; use `async with Memory(…) as memory`")
+            raise InputError(NOT_OPEN)
         return self._database
-
-    @property
-    def readable(self) -> Database:
-        """What context, digest and search ask: the replica, where there is one."""
-        return self._replica or self.database
 
     @property
     def llm(self) -> LanguageModel:
@@ -138,33 +133,12 @@ class Runtime:
             self._opened.push_async_callback(own.close)
         return own
 
-    async def semantics(self) -> vectors.Queries | None:
-        """What makes the vectors of queries; None: words alone count, for the reason `vectors_off`."""
-        if not self._looked_for_vectors:
-            await self.find_vectors()
-        return self._queries
-
-    async def find_vectors(self) -> EmbeddingModel | None:
-        """The embedding model, if its vectors count from now on.
-
-        Asked when a search first wants to know, by `stats`, and by what fills them.
-        """
-        self._looked_for_vectors = True
-        try:
-            model = self.embeddings
-        except ConfigurationError as error:
-            self.vectors_off, self._queries = str(error), None
-            return None
-        table = None
-        if model is not None:
-            async with self.readable.statement(principal=service(None)) as unit:
-                table = await find_vectors(unit)
-        self.vectors_off = vectors.why_off(model, table)
-        if model is None or self.vectors_off is not None:
-            self._queries = None
-            return None
-        self._queries = self._queries or vectors.Queries(model, self.settings)
-        return model
+    @property
+    def reads(self) -> Reads:
+        """What context, digest and search go by: the replica, where there is one."""
+        if self._reads is None:
+            raise InputError(NOT_OPEN)
+        return self._reads
 
     @property
     def jobs(self) -> Work:

@@ -170,7 +170,7 @@ class Work(Face):
         vectors have other dimensions than the model's.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        await self._runtime.find_vectors()
+        await self._runtime.reads.semantics.find()
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
 
 from memory_sql.config import VECTORS_MILLISECONDS, VECTORS_WITHOUT_HIT
 from memory_sql.domain.reading import Asked, RetrievalStats, Surface
@@ -17,7 +18,22 @@ from memory_sql.errors import MemorySQLError, ReadOnlyError
 
 log = logging.getLogger("memory_sql")
 
-Key = tuple[object, ...]
+Key = tuple[str, date, Surface, str]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of queries that came for the same reason; nothing was searched for those that came for none."""
+
+    queries: int = 0
+    without_hit: int = 0
+    seconds: float = 0.0
+    slowest_seconds: float = 0.0
+
+    def add_searched(self, hits: int, seconds: float) -> None:
+        self.without_hit += hits == 0
+        self.seconds += seconds
+        self.slowest_seconds = max(self.slowest_seconds, seconds)
 
 
 class Counters:
@@ -29,7 +45,7 @@ class Counters:
         self._write = write
         self._after_queries = after_queries
         self._after_seconds = after_seconds
-        self._counted: dict[Key, Asked] = {}
+        self._counted: dict[Key, _Sum] = {}
         self._gathered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -41,9 +57,10 @@ class Counters:
         """One query; `reason` None: it did not fire."""
         if self._read_only:
             return
-        one = Asked.once(agent_id, now.date(), surface, reason, hits=hits, seconds=seconds)
-        before = self._counted.get(one.key)
-        self._counted[one.key] = one if before is None else before.plus(one)
+        counted = self._counted.setdefault((agent_id, now.date(), surface, reason or "none"), _Sum())
+        counted.queries += 1
+        if reason is not None:
+            counted.add_searched(hits, seconds)
         self._gathered += 1
         if self._gathered >= self._after_queries:
             self._begin()
@@ -58,7 +75,8 @@ class Counters:
     async def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        asked, self._counted, self._gathered, self._timer = list(self._counted.values()), {}, 0, None
+        asked = [Asked(*key, **asdict(counted)) for key, counted in self._counted.items()]
+        self._counted, self._gathered, self._timer = {}, 0, None
         if not asked:
             return
         try:

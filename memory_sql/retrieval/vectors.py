@@ -1,20 +1,14 @@
-"""What texts mean, as vectors, beside their words: of observations, in the background, and of queries, in time or not at all.
-
-Words stay the foundation. Whatever is missing here, a model, a table or an answer, searches go by words alone and say why.
-"""
+"""The vectors of observations, made in the background; and why there are none."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.vectors import Unembedded, VectorRepository, Vectors
-from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError
+from memory_sql.errors import AnswerError
 from memory_sql.llm.embeddings import EmbeddingModel, embed, is_local
 
 log = logging.getLogger("memory_sql")
@@ -42,7 +36,7 @@ def notice(model: EmbeddingModel | None, off: str | None, filled: int, observati
     return f"on: {model.name}, {model.dimensions}, {filled}/{observations}"
 
 
-# Of observations: load, decide, apply
+# Load, decide, apply
 
 
 async def load(
@@ -87,44 +81,3 @@ def text_of(observation: Unembedded) -> str:
 async def apply(session: Session, model: EmbeddingModel, embedded: Embedded) -> int:
     """How many were stored; what was forgotten meanwhile is not."""
     return await VectorRepository(session, model.name).save(*zip(*embedded, strict=True))
-
-
-# Of queries
-
-
-@dataclass(frozen=True, slots=True)
-class QueryVector:
-    """`vector` None: words alone count; `notice` says why, where that wasn't meant."""
-
-    vector: Sequence[float] | None = None
-    model: str | None = None
-    notice: str | None = None
-
-
-class Queries:
-    """Vectors of queries. After a failure it doesn't ask for a while, so that searches don't wait for nothing."""
-
-    def __init__(self, model: EmbeddingModel, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._model = model
-        self._settings = settings
-        self._clock = clock
-        self._again_at = float("-inf")
-
-    async def vector(self, text: str) -> QueryVector:
-        """Never raises for what the model does."""
-        if self._clock() < self._again_at:
-            return QueryVector(notice="without vectors: the embedding model has just failed")
-        seconds = None if is_local(self._model) else self._settings.embedding_query_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                (vector,) = await embed(self._model, [text[: self._settings.embedding_max_characters]])
-        except TimeoutError:
-            return self._failed(f"no answer within {seconds:g} seconds")
-        except (LanguageModelError, ConfigurationError) as error:
-            return self._failed(str(error))
-        return QueryVector(vector, self._model.name)
-
-    def _failed(self, reason: str) -> QueryVector:
-        self._again_at = self._clock() + self._settings.embedding_retry_seconds
-        log.warning("searching without vectors for %g s: %s", self._settings.embedding_retry_seconds, reason)
-        return QueryVector(notice=f"without vectors: {reason}")

@@ -1,4 +1,4 @@
-"""A slice of each proof for every run of the tests, the whole under `make prove`."""
+"""A slice of each proof under CI, a tenth of it in `make test`, the whole under `make prove`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.prove import mutations
 from tests.prove.state_machine import Life
+from tests.sizes import share
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +46,7 @@ def test_every_mutation_still_has_something_to_change() -> None:
 
 
 def test_twenty_kills_lose_and_double_nothing(database_url: str) -> None:
-    run("kills", "--url", database_url, "--kills", "20")
+    run("kills", "--url", database_url, "--kills", str(share(20)))
 
 
 @pytest.mark.prove
@@ -55,7 +56,7 @@ def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> N
 
 
 def test_a_kill_at_every_tenth_point(database_url: str) -> None:
-    run("boundaries", "--url", database_url, "--every", "10")
+    run("boundaries", "--url", database_url, "--every", str(100 // share(10)))
 
 
 @pytest.mark.prove
@@ -89,7 +90,7 @@ def live_randomly(url: str, lives: int, steps: int) -> Counter[str]:
 
 
 def test_random_lives_are_what_the_model_says(database_url: str) -> None:
-    assert live_randomly(database_url, lives=12, steps=30)["steps"] > 300
+    assert live_randomly(database_url, lives=max(3, share(12)), steps=30)["steps"] > share(300)
 
 
 @pytest.mark.prove
@@ -101,7 +102,7 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
 
 
 def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
-    run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", "300")
+    run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", str(share(300)))
 
 
 @pytest.mark.prove

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from memory_sql.config import Settings
@@ -13,6 +12,7 @@ from memory_sql.db.queries.evictable import Amount, Stored
 from memory_sql.domain.results import Trimmed
 from memory_sql.lifecycle.eviction import ORDER, added, over, plan
 from tests.factories import MONDAY
+from tests.sizes import examples
 
 PLAIN = Settings(retention="budget")
 
@@ -104,7 +104,7 @@ def some(pick: random.Random, seq: int) -> Stored:
     )  # fmt: skip
 
 
-@examples(max_examples=2000, deadline=None)
+@examples(2000)
 @given(st.integers(0, 2**64))
 def test_budgets_hold_afterwards_or_only_what_is_protected_is_left(seed: int) -> None:
     pick = random.Random(seed)

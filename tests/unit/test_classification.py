@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_sql.privacy.classify import CATEGORIES, classify, mask, masked_value
+from tests.sizes import examples
 
 HERE = Path(__file__).parent
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEow9ab+/\n-----END RSA PRIVATE KEY-----"
@@ -239,7 +240,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(cue: str) -> None:
     assert min(took) < 0.4  # under 0.1 on a machine that does nothing else
 
 
-@settings(max_examples=100, deadline=2000)
+@examples(100, deadline=2000)
 @given(st.lists(st.one_of(st.sampled_from(CUES), st.text(max_size=20)), max_size=60).map("".join))
 @example("password: [secret: password]")
 @example("password: 'a[secret: key]'")

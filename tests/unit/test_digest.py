@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from memory_sql.config import BUDGET_KINDS, Settings
@@ -32,6 +31,7 @@ from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError
 from memory_sql.languages.text import characters_of, count_tokens
 from tests.factories import MONDAY
+from tests.sizes import examples
 
 PLAIN = Settings()
 MIA = ScopeRef(id=1, kind="individual", owner_id="mia")
@@ -345,7 +345,7 @@ def shuffled(items: list[Any], pick: random.Random) -> list[Any]:
     return pick.sample(items, len(items))
 
 
-@examples(max_examples=10_000, deadline=None)
+@examples(10_000)
 @given(st.integers(0, 2**64))
 def test_budgets_hold_lines_are_whole_and_order_does_not_matter(seed: int) -> None:
     """R244, R247, R248, R264, R265: in every dimension, header line included."""
@@ -404,7 +404,7 @@ def hold_counts(digest: Digest) -> None:
     assert counts["included"] == len(digest.included) == len(set(digest.included))
 
 
-@examples(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.integers(0, 2**64))
 def test_what_comes_first_and_fits_whole_is_in(seed: int) -> None:
     """The budgets above would also hold of a digest that is always empty."""

@@ -20,7 +20,7 @@ from benchmarks.recall.metrics import Scores
 from benchmarks.recall.report import Report, as_json, markdown, picture, text
 from benchmarks.recall.run import Answers, Measured, ask_all, score_all
 from benchmarks.recall.systems import SYSTEMS, Corpus
-from memory_sql import memory as memory_module
+from memory_sql.retrieval import search as search_module
 
 NOTHING = Scores(0, 0, 0, 0, 0, 0, 0)
 
@@ -141,8 +141,8 @@ async def test_searches_go_by_the_weights_and_only_meanwhile(monkeypatch: pytest
     async def search(_unit: object, *, weights: object = "whole") -> None:
         seen.append(weights)
 
-    monkeypatch.setattr(memory_module, "search", search)
-    called: Any = memory_module
+    monkeypatch.setattr(search_module, "search", search)
+    called: Any = search_module
     with weighted("other"):
         await called.search(None)
         await called.search(None, weights="whole")
@@ -154,17 +154,17 @@ def test_weights_that_reach_no_search_are_an_error(monkeypatch: pytest.MonkeyPat
     async def search(_unit: object, *, weights: object) -> None:
         raise AssertionError("not to be called")
 
-    monkeypatch.setattr(memory_module, "search", search)
+    monkeypatch.setattr(search_module, "search", search)
     with pytest.raises(AblationError, match="no search went by"), weighted("other"):
         pass
-    assert vars(memory_module)["search"] is search
+    assert vars(search_module)["search"] is search
 
 
 def test_search_that_takes_no_weights_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def search(_unit: object) -> None:
         raise AssertionError("not to be called")
 
-    monkeypatch.setattr(memory_module, "search", search)
+    monkeypatch.setattr(search_module, "search", search)
     with pytest.raises(AblationError, match="takes no weights"), weighted("other"):
         pass
 

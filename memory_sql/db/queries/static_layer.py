@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import BigInteger, DateTime, Text
 
 from memory_sql.db.engine import Reader
-from memory_sql.db.repositories.scopes import disputed_of, pending_of, scope_ref
-from memory_sql.domain.scopes import ScopeText, StaticLayer
+from memory_sql.db.repositories.scopes import scope_texts
+from memory_sql.domain.scopes import StaticLayer
 
 _WHOSE = (
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
@@ -55,17 +55,4 @@ async def static_layer(
         found = list(await reader.execute(_STATIC_LAYER, given))
     else:
         found = list(await reader.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of}))
-    scopes = tuple(_scope_text(row) for row in found if row.scope_id is not None)
-    return StaticLayer(scopes, (found[0].settings or {}) if found else {})
-
-
-def _scope_text(row: Any) -> ScopeText:
-    return ScopeText(
-        ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-        display_name=row.display_name,
-        consolidation=row.consolidation,
-        version=row.version,
-        pending=pending_of(row),
-        disputed=disputed_of(row),
-        speakers=tuple(row.speakers),
-    )
+    return StaticLayer(scope_texts(found), (found[0].settings or {}) if found else {})

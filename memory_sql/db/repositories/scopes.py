@@ -15,7 +15,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
-from memory_sql.domain.scopes import PendingObservation, Scope, ScopeRef
+from memory_sql.domain.scopes import PendingObservation, Scope, ScopeRef, ScopeText
 
 DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
@@ -89,6 +89,23 @@ def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
     columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
     return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
         *(item.expression for item in columns), name="pending"
+    )
+
+
+def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
+    """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
+    return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
+
+
+def _scope_text(row: Any) -> ScopeText:
+    return ScopeText(
+        ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
+        display_name=row.display_name,
+        consolidation=row.consolidation,
+        version=row.version,
+        pending=pending_of(row),
+        disputed=disputed_of(row),
+        speakers=tuple(row.speakers),
     )
 
 

@@ -1,0 +1,78 @@
+"""What `Memory.search` does, and what every read goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from memory_sql.config import Settings
+from memory_sql.db import Database, Session
+from memory_sql.db.queries.digest_candidates import defaults_of
+from memory_sql.db.queries.search import Sought, search, search_plan
+from memory_sql.domain.asking import Question, Who
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import SearchResult
+from memory_sql.languages.dates import zone_of
+from memory_sql.retrieval.counters import Counters
+from memory_sql.retrieval.query import parse
+from memory_sql.retrieval.semantics import QueryVector, Semantics
+
+
+class Reads:
+    """The database that answers, a replica perhaps; the process's settings; vectors; and who counts what is asked."""
+
+    def __init__(self, database: Database, settings: Settings, semantics: Semantics, counters: Counters) -> None:
+        self.database = database
+        self.settings = settings
+        self.semantics = semantics
+        self.counters = counters
+        self.weights = Weights(recency=settings.recency)
+        self.digest_defaults = defaults_of(settings)
+
+
+async def answer(reads: Reads, question: Question, session: Session | None = None) -> SearchResult:
+    """What the question finds; counted."""
+    settings = reads.settings
+    query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
+    meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
+    sought = _sought(question, settings, meant)
+    async with reads.database.reading(session, _walled_as(question)) as reader:
+        began = time.perf_counter()
+        hits, messages = await search(reader, question.principal, query, sought, weights=reads.weights)
+        seconds = time.perf_counter() - began
+    agent, found = question.principal["agent_id"], len(hits) + len(messages)
+    reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds)
+    return SearchResult(
+        results=tuple(hits),
+        messages=tuple(messages),
+        terms=query.words,
+        left_out=dict(query.left_out) if question.explain else {},
+        plan=tuple(await _plan(reads, question, query, sought, session)) if question.plan else (),
+        notice=meant.notice,
+    )
+
+
+def _walled_as(question: Question) -> Who | None:
+    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
+    return None if question.as_of is None else question.principal
+
+
+def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sought:
+    return Sought(
+        now=question.now,
+        observations=question.observations,
+        messages=question.messages,
+        days=settings.message_retention_days,
+        as_of=question.as_of,
+        explain=question.explain,
+        vector=meant.vector,
+        model=meant.model,
+        fusion=settings.fusion,
+    )
+
+
+async def _plan(
+    reads: Reads, question: Question, query: Query, sought: Sought, session: Session | None
+) -> Sequence[str]:
+    async with reads.database.statement(session, _walled_as(question)) as unit:
+        return await search_plan(unit, question.principal, query, sought)

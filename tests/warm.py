@@ -1,0 +1,141 @@
+"""Engines that outlive the `Database` they were made for: their connections know the schema, their statements are compiled.
+
+A new connection learns tables and functions by using them, which costs the server more than the calls of most tests.
+So the engine of a recycled database isn't disposed of when its `Database` is closed, but reset and given to the next
+one with the same URL and options. No two have one at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from sqlalchemy import URL, AsyncAdaptedQueuePool
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from memory_sql.db import engine as product
+from memory_sql.db.engine import Database
+
+# What a session may have changed for itself. Prepared statements stay: they are what it is kept for.
+RESET = """
+CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
+DISCARD SEQUENCES; DISCARD TEMP
+"""
+GONE = (asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError, OSError)  # of a connection that has been cut
+AT_MOST = 3  # kept for one database
+
+
+@dataclass(slots=True, eq=False)
+class Warm:
+    database: str
+    options: str
+    engine: AsyncEngine
+    pids: list[int] = field(default_factory=list)
+
+    @property
+    def in_use(self) -> bool:
+        """By a session that has not been closed, or by a listener that a test has not taken away."""
+        pool, dispatch = self.engine.pool, self.engine.sync_engine.dispatch
+        assert isinstance(pool, AsyncAdaptedQueuePool)
+        return bool(pool.checkedout() or dispatch.before_cursor_execute or dispatch.after_cursor_execute)
+
+    async def reset(self) -> bool:
+        """Whether all its connections are as they were when they were new; else they are closed."""
+        try:
+            self.pids = await self._reset()
+        except GONE:
+            await self.engine.dispose()
+            return False
+        return True
+
+    async def _reset(self) -> list[int]:
+        pool: Any = self.engine.pool
+        pids = []
+        async with AsyncExitStack() as held:
+            for _ in range(pool.checkedin()):
+                connection = await held.enter_async_context(self.engine.connect())
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.execute(RESET)
+                pids.append(driver.get_server_pid())
+        return pids
+
+
+class Engines:
+    """The engines of one event loop, which their connections are bound to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._databases: set[str] = set()
+        self._used: dict[AsyncEngine, Warm] = {}
+        self._free: list[Warm] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Meanwhile each `Database` gets its engine here, and leaves it here."""
+        dispose = Database.close
+
+        async def close(database: Database) -> None:
+            warm = self._used.pop(database.engine, None)
+            if warm is None or not await self._keep(warm):
+                await dispose(database)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(product, "create_async_engine", self._engine)
+            patch.setattr(Database, "close", close)
+            yield
+
+    def begin(self, database: str) -> None:
+        """From now on the engines of this database are kept."""
+        self._databases.add(database)
+
+    def pids(self, database: str) -> list[int]:
+        """The processes of the server behind what is kept."""
+        return [pid for warm in self._free if warm.database == database for pid in warm.pids]
+
+    async def end(self, database: str, *, dropped: bool) -> None:
+        """The test is over: what it has not closed isn't kept; nothing is, of a database that has been dropped."""
+        self._databases.discard(database)
+        self._used = {engine: warm for engine, warm in self._used.items() if warm.database != database}
+        if dropped:
+            await self._dispose([warm for warm in self._free if warm.database == database])
+
+    async def close(self) -> None:
+        await self._dispose(list(self._free))
+
+    async def _dispose(self, those: list[Warm]) -> None:
+        for warm in those:
+            self._free.remove(warm)
+            await warm.engine.dispose()
+
+    def _engine(self, url: URL, **options: Any) -> AsyncEngine:
+        if url.database not in self._databases or "pool_size" not in options or not self._is_ours():
+            return create_async_engine(url, **options)
+        same = f"{url.render_as_string(hide_password=False)} {options}"
+        found = next((warm for warm in self._free if warm.options == same), None)
+        if found is None:
+            engine = create_async_engine(url, **options, pool_use_lifo=True)  # the warmest first
+            found = Warm(str(url.database), same, engine)
+        else:
+            self._free.remove(found)
+        self._used[found.engine] = found
+        return found.engine
+
+    def _is_ours(self) -> bool:
+        """Commands run in a loop of their own."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def _keep(self, warm: Warm) -> bool:
+        kept = sum(other.database == warm.database for other in self._free)
+        if kept >= AT_MOST or warm.in_use or not self._is_ours() or not await warm.reset():
+            return False
+        self._free.append(warm)
+        return True

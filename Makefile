@@ -2,11 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help demo test check schema bench bench-recall prove format constraints clean
-=======
-.PHONY: help demo test slow check bench bench-recall prove format constraints clean
->>>>>>> suite
+.PHONY: help demo test slow check docs schema bench bench-recall prove format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +18,7 @@ help:
 	@echo "make test         install with the development tools, and run the tests but the slow ones"
 	@echo "make slow         run the slow tests; .ci/run runs both"
 	@echo "make check        ruff, mypy, import-linter"
+	@echo "make docs         write the reference pages from the code"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-recall DATA=DIR   ask the questions of DIR, of this library and of others (benchmarks/recall)"
@@ -53,6 +50,9 @@ schema: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.generate
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-recall: $(VENV)/.installed-dev

@@ -13,92 +13,263 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memory_sql.config import Settings
-    from memory_sql.domain.exports import ExportHeader, ExportLine
-    from memory_sql.domain.groups import Departure, Group, Member
-    from memory_sql.domain.messages import Message, RetainedMessage
-    from memory_sql.domain.observations import Marked, Observation, SetAside, Source
-    from memory_sql.domain.people import Alias, Hold, Renamed
-    from memory_sql.domain.reading import Context, Digest, Explanation, Hit, MessageHit, SearchResult
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, Secrets, Settings
+    from memory_sql.domain.exports import (
+        ExportedAlias,
+        ExportedDerivation,
+        ExportedEvent,
+        ExportedEvidence,
+        ExportedHold,
+        ExportedMembership,
+        ExportedMessage,
+        ExportedObservation,
+        ExportedRun,
+        ExportedScope,
+        ExportedSession,
+        ExportedVersion,
+        ExportHeader,
+        ExportLine,
+    )
+    from memory_sql.domain.groups import Departure, Group, Member, MemberSource
+    from memory_sql.domain.ids import Id, ScopeKind
+    from memory_sql.domain.messages import Message, RetainedMessage, Role
+    from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
+    from memory_sql.domain.people import Alias, Hold, HoldKind, Renamed, RenameKind
+    from memory_sql.domain.reading import (
+        Context,
+        ContextLine,
+        ContextPart,
+        Digest,
+        Explanation,
+        Hit,
+        MessageHit,
+        RetrievalStats,
+        SearchResult,
+    )
     from memory_sql.domain.results import (
         AddResult,
+        AgentSummary,
+        Backlog,
         ConsolidateResult,
         DeadRun,
+        EmbedResult,
         FormResult,
+        HeldClaim,
+        Judged,
         MaintainResult,
+        Physical,
+        PropagateResult,
+        PropagationOutcome,
+        Receipt,
         RunDueResult,
         Stats,
         Trimmed,
         Usage,
         Violation,
     )
-    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Scope, ScopeRef
-    from memory_sql.errors import MemorySQLError
+    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Scope, ScopeRef, Sentence
+    from memory_sql.domain.selection import Selection
+    from memory_sql.errors import (
+        AnswerError,
+        BudgetError,
+        BusyError,
+        ConfigurationError,
+        ConflictError,
+        DatabaseError,
+        EmbeddedError,
+        GuardError,
+        HeldError,
+        InputError,
+        InvalidIdError,
+        InvalidMessageError,
+        LanguageModelError,
+        MemorySQLError,
+        NotFoundError,
+        ReadOnlyError,
+        RefusedError,
+        SchemaError,
+        StaleError,
+        TooLargeError,
+        TruncatedError,
+        UnavailableError,
+        VersionError,
+    )
+    from memory_sql.jobs import DueKind, DueWork
     from memory_sql.llm import Answer, LanguageModel, Request
+    from memory_sql.llm.embeddings import EmbeddingModel
     from memory_sql.memory import Memory
+    from memory_sql.privacy import Sensitivity
+    from memory_sql.resources.admin import Admin
+    from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.groups import Groups
+    from memory_sql.resources.holds import Holds
+    from memory_sql.resources.observations import Observations
+    from memory_sql.resources.people import People
+    from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.work import Work
+    from memory_sql.worker import Worked, Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AddResult",
+    "Admin",
+    "AgentSummary",
     "Alias",
     "Answer",
+    "AnswerError",
+    "Assembly",
+    "Backlog",
+    "BudgetError",
+    "BusyError",
+    "ConfigurationError",
+    "ConflictError",
     "ConsolidateResult",
     "Consolidation",
     "Context",
+    "ContextFormat",
+    "ContextKind",
+    "ContextLine",
+    "ContextPart",
     "Contradiction",
+    "Conversations",
+    "DatabaseError",
     "DeadRun",
     "Departure",
     "Diff",
     "Digest",
+    "DueKind",
+    "DueWork",
+    "EmbedResult",
+    "EmbeddedError",
+    "EmbeddingModel",
     "Explanation",
     "ExportHeader",
     "ExportLine",
+    "ExportedAlias",
+    "ExportedDerivation",
+    "ExportedEvent",
+    "ExportedEvidence",
+    "ExportedHold",
+    "ExportedMembership",
+    "ExportedMessage",
+    "ExportedObservation",
+    "ExportedRun",
+    "ExportedScope",
+    "ExportedSession",
+    "ExportedVersion",
     "FormResult",
     "Group",
+    "Groups",
+    "GuardError",
+    "HeldClaim",
+    "HeldError",
     "Hit",
     "Hold",
+    "HoldKind",
+    "Holds",
+    "Id",
+    "InputError",
+    "InvalidIdError",
+    "InvalidMessageError",
+    "Judged",
     "LanguageModel",
+    "LanguageModelError",
     "MaintainResult",
     "Marked",
     "Member",
+    "MemberSource",
     "Memory",
     "MemorySQLError",
     "Message",
     "MessageHit",
+    "NotFoundError",
     "Observation",
+    "Observations",
+    "People",
+    "Physical",
+    "PropagateResult",
+    "PropagationOutcome",
+    "ReadOnlyError",
+    "Receipt",
+    "RefusedError",
+    "RenameKind",
     "Renamed",
     "Request",
     "RetainedMessage",
+    "RetrievalStats",
+    "Role",
     "RunDueResult",
+    "SchemaError",
     "Scope",
+    "ScopeKind",
     "ScopeRef",
+    "Scopes",
     "SearchResult",
+    "Secrets",
+    "Selection",
+    "Sensitivity",
+    "Sentence",
     "SetAside",
     "Settings",
     "Source",
+    "SourceKind",
+    "StaleError",
     "Stats",
+    "TooLargeError",
     "Trimmed",
+    "TruncatedError",
+    "UnavailableError",
     "Usage",
+    "Verification",
+    "VersionError",
     "Violation",
+    "Work",
+    "Worked",
+    "Worker",
     "__version__",
 ]
 
 _HOME = {
-    "config": "Settings",
-    "domain.exports": "ExportHeader ExportLine",
-    "domain.groups": "Departure Group Member",
-    "domain.messages": "Message RetainedMessage",
-    "domain.observations": "Marked Observation SetAside Source",
-    "domain.people": "Alias Hold Renamed",
-    "domain.reading": "Context Digest Explanation Hit MessageHit SearchResult",
-    "domain.results": (
-        "AddResult ConsolidateResult DeadRun FormResult MaintainResult RunDueResult Stats Trimmed Usage Violation"
+    "config": "Assembly ContextFormat ContextKind Secrets Settings",
+    "domain.exports": (
+        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
+        "ExportedMembership ExportedMessage ExportedObservation ExportedRun ExportedScope ExportedSession "
+        "ExportedVersion"
     ),
-    "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef",
-    "errors": "MemorySQLError",
+    "domain.groups": "Departure Group Member MemberSource",
+    "domain.ids": "Id ScopeKind",
+    "domain.messages": "Message RetainedMessage Role",
+    "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
+    "domain.people": "Alias Hold HoldKind RenameKind Renamed",
+    "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
+    "domain.results": (
+        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult HeldClaim Judged "
+        "MaintainResult Physical PropagateResult PropagationOutcome Receipt RunDueResult Stats Trimmed Usage "
+        "Violation"
+    ),
+    "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef Sentence",
+    "domain.selection": "Selection",
+    "errors": (
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError "
+        "GuardError HeldError InputError InvalidIdError InvalidMessageError LanguageModelError MemorySQLError "
+        "NotFoundError ReadOnlyError RefusedError SchemaError StaleError TooLargeError TruncatedError "
+        "UnavailableError VersionError"
+    ),
+    "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",
+    "llm.embeddings": "EmbeddingModel",
     "memory": "Memory",
+    "privacy": "Sensitivity",
+    "resources.admin": "Admin",
+    "resources.conversations": "Conversations",
+    "resources.groups": "Groups",
+    "resources.holds": "Holds",
+    "resources.observations": "Observations",
+    "resources.people": "People",
+    "resources.scopes": "Scopes",
+    "resources.work": "Work",
+    "worker": "Worked Worker",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 

@@ -8,12 +8,12 @@
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── HeldError                   a legal hold forbids to forget it
-    ├── VersionError                what is to be changed isn't any more what the caller has seen
+    ├── VersionError                what is to be changed has changed since the caller read it
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
     │   ├── ReadOnlyError           a replica, or a read-only transaction: nothing can be written there
     │   ├── SchemaError             the schema is missing, older or newer than this release
-    │   └── EmbeddedError           the embedded Postgres can't be had or started
+    │   └── EmbeddedError           the embedded Postgres can't be installed or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
     ├── BusyError                   somebody else holds the lease on this session or scope
     ├── StaleError                  what a model call was based on has changed; nothing was written
@@ -30,26 +30,38 @@ Messages name ids, positions, counts and limits, never remembered text: they end
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_sql.domain.results import AddResult, Usage
 
 
 class MemorySQLError(Exception):
-    """The root of the tree.
+    """The root of the tree: catch this for everything that this library raises on purpose.
 
-    `added` is the `domain.AddResult` of an `add(wait=True)` whose messages were stored before it failed.
+    `added` is the result of an `add(wait=True)` whose messages were stored before forming them failed.
     """
 
-    added: object = None
+    added: AddResult | None = None
 
 
 class ConfigurationError(MemorySQLError):
-    pass
+    """A setting is missing or wrong. The message names the setting, never its value."""
 
 
 class InputError(MemorySQLError):
-    pass
+    """What the caller passed can't be accepted. Nothing was stored."""
 
 
 class InvalidIdError(InputError):
+    """An id of the host's that isn't text, an integer or a UUID of 1 to 255 characters, or an id of ours in another form.
+
+    `name` is the argument, `reason` what is wrong with it.
+    """
+
+    name: str
+    reason: str
+
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
         self.name = name
@@ -57,6 +69,11 @@ class InvalidIdError(InputError):
 
 
 class InvalidMessageError(InputError):
+    """A message of a conversation that can't be accepted. `position` is its place in the call, from 0."""
+
+    position: int
+    reason: str
+
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"message {position}: {reason}")
         self.position = position
@@ -64,6 +81,12 @@ class InvalidMessageError(InputError):
 
 
 class TooLargeError(InputError):
+    """A text over its limit. `size` and `limit` are characters."""
+
+    what: str
+    size: int
+    limit: int
+
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} has {size:,} characters; the limit is {limit:,}")
         self.what = what
@@ -72,6 +95,11 @@ class TooLargeError(InputError):
 
 
 class NotFoundError(MemorySQLError):
+    """There is no such thing, or this user may not see it: the two can't be told apart. `key` is its id."""
+
+    what: str
+    key: str
+
     def __init__(self, what: str, key: str) -> None:
         super().__init__(f"no {what} {key}")
         self.what = what
@@ -79,13 +107,24 @@ class NotFoundError(MemorySQLError):
 
 
 class HeldError(MemorySQLError):
+    """Legal holds forbid to forget it, or to take it back. `holds` is how many."""
+
+    holds: int
+
     def __init__(self, holds: int) -> None:
         super().__init__(f"{holds} open legal holds; release them first, or forget what they don't cover")
         self.holds = holds
 
 
 class VersionError(MemorySQLError):
-    """`found` is the version that it has now; `by` the observation that has taken its place, if any."""
+    """The observation `key` has changed since the caller read it, or isn't active. Nothing was written.
+
+    `found` is its version now; `by` the observation that has superseded it, if any.
+    """
+
+    key: str
+    found: int
+    by: str | None
 
     def __init__(self, key: str, found: int, because: str, *, by: str | None = None) -> None:
         super().__init__(f"observation {key} {because}; nothing was written")
@@ -95,27 +134,29 @@ class VersionError(MemorySQLError):
 
 
 class DatabaseError(MemorySQLError):
-    pass
+    """The database can't be used as it should be."""
 
 
 class ConflictError(DatabaseError):
-    pass
+    """Others were writing the same at the same time. Try again."""
 
 
 class ReadOnlyError(DatabaseError):
-    pass
+    """A replica, or a read-only transaction: nothing can be written there."""
 
 
 class SchemaError(DatabaseError):
-    pass
+    """The schema is missing, or older or newer than this release. The message says which command mends it."""
 
 
 class EmbeddedError(DatabaseError):
-    pass
+    """The embedded Postgres can't be installed or started."""
 
 
 class BudgetError(MemorySQLError):
-    """`until` is when the work goes on."""
+    """The agent has used up its tokens of the day (setting `daily_tokens`). The work goes on by itself at `until`."""
+
+    until: datetime
 
     def __init__(self, agent: str, limit: int, until: datetime) -> None:
         super().__init__(
@@ -125,6 +166,11 @@ class BudgetError(MemorySQLError):
 
 
 class BusyError(MemorySQLError):
+    """Another process is working on this session or scope. Nothing was done."""
+
+    what: str
+    key: str
+
     def __init__(self, what: str, key: str) -> None:
         super().__init__(f"{what} {key} is being worked on by another process")
         self.what = what
@@ -132,7 +178,11 @@ class BusyError(MemorySQLError):
 
 
 class StaleError(MemorySQLError):
+    """What a model call was based on has changed meanwhile. Nothing was written; the work is still due."""
+
     reason = "stale"
+    what: str
+    key: str
 
     def __init__(self, what: str, key: str, because: str) -> None:
         super().__init__(f"{what} {key}: {because}; nothing was written")
@@ -141,22 +191,28 @@ class StaleError(MemorySQLError):
 
 
 class LanguageModelError(MemorySQLError):
-    """`reason` is one word for the ledger (`runs.error_code`); `usage` is the `domain.Usage` of the call, if known."""
+    """The model gave no usable answer. What it was asked about stays as it was, and is tried again later.
 
-    reason = "error"
-    usage: object = None
+    `reason` is one word for the ledger (`runs.error_code`); `usage` is what the call cost, if that is known.
+    """
+
+    reason: str = "error"
+    usage: Usage | None = None
 
 
 class UnavailableError(LanguageModelError):
+    """There is no answer: rate limit, server error, time-out, connection."""
+
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
 class AnswerError(LanguageModelError):
-    """`raw` is the answer as it came, for the ledger; it isn't part of the message."""
+    """An answer that isn't what was asked for. `raw` is the answer, for the ledger; the message doesn't hold it."""
 
     reason = "invalid_answer"
+    raw: str
 
     def __init__(self, message: str, *, raw: str = "", reason: str | None = None) -> None:
         super().__init__(message)
@@ -166,12 +222,18 @@ class AnswerError(LanguageModelError):
 
 
 class RefusedError(LanguageModelError):
+    """The model declined."""
+
     reason = "refused"
 
 
 class TruncatedError(LanguageModelError):
+    """The answer was cut off at the model's limit of tokens."""
+
     reason = "truncated"
 
 
 class GuardError(AnswerError):
+    """A consolidation whose text would do harm: it lost too much, or copied its surroundings. The old text stays."""
+
     reason = "guard"

@@ -31,10 +31,7 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    change_settings,
-    ensure_agent,
-)
+from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import Message
@@ -108,6 +105,7 @@ class Memory:
         return self
 
     async def close(self) -> None:
+        """Closes its connections and models. An embedded Postgres stops when its last user has closed."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:

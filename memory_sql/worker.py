@@ -234,26 +234,10 @@ class Worker:
             failed=len(done.failed),
         )
 
-    def _count(
-        self,
-        *,
-        formed: int = 0,
-        consolidated: int = 0,
-        propagated: int = 0,
-        failed: int = 0,
-        interrupted: int = 0,
-        embedded: int = 0,
-    ) -> None:
-        w = self._worked
-        self._worked = replace(
-            w,
-            formed=w.formed + formed,
-            consolidated=w.consolidated + consolidated,
-            propagated=w.propagated + propagated,
-            failed=w.failed + failed,
-            interrupted=w.interrupted + interrupted,
-            embedded=w.embedded + embedded,
-        )
+    def _count(self, **more: int) -> None:
+        """Adds to what `Worked` counts, by its names."""
+        counted = {name: getattr(self._worked, name) + number for name, number in more.items()}
+        self._worked = replace(self._worked, **counted)
 
     def _left(self) -> str:
         running = len(self._running)

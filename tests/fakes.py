@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from memory_sql.formation.answers import Turn
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.propagating import PropagationTask
-from memory_sql.llm.tasks import ExtractionTask, Turn
+from memory_sql.propagation.task import PropagationTask
 
 T = TypeVar("T", bound=BaseModel | str)
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]

@@ -70,6 +70,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _rows(settings: Settings, own: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     from memory_sql.config import FOREVER
+    from memory_sql.config.describe import described
 
     derived = {"data_dir": str(settings.embedded_data_dir), "llm": settings.llm_name}
     sources = settings.sources()
@@ -84,7 +85,7 @@ def _rows(settings: Settings, own: Mapping[str, Any]) -> Iterator[dict[str, Any]
             "value": shown,
             "is_set": value is not None,
             "source": "agent" if name in own else sources[name],
-            "description": field.description,
+            "description": described(field),
         }
 
 

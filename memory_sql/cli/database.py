@@ -336,8 +336,8 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """
     import asyncio
 
-    from memory_sql.db.repositories import erasure
+    from memory_sql.db.vacuum import PHYSICAL, vacuum
 
     with _reachable(url, data) as target:
-        asyncio.run(erasure.vacuum(target))
-    output.one({"statements": erasure.PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
+        asyncio.run(vacuum(target))
+    output.one({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)

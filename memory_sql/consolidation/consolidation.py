@@ -11,7 +11,6 @@ how many of the first it is). That one is set aside after `max_errors` attempts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +18,9 @@ from itertools import accumulate
 from typing import Any
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.answers import NumberedText
+from memory_sql.consolidation.guards import contradictions_among, harm_in, without_marks
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
@@ -27,15 +29,11 @@ from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Contradiction, PendingObservation
 from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
-from memory_sql.languages.text import clean, count_words, one_line
+from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
-from memory_sql.llm.tasks import ConsolidationTask, NamedContradiction, NumberedText, as_written
 from memory_sql.retry import Verdict, is_unusable, judge, pause
 
 ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure
-SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
-LONGEST_WORD = 12  # characters that a word may take on average
-QUOTE_CHARACTERS = 200  # of what a contradiction quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,8 @@ async def load(
     scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
     if scope is None:
         if await scopes.exists(agent_key, scope_id):
-            raise BusyError("scope", str(scope_id))
-        raise NotFoundError("scope", str(scope_id))
+            raise BusyError("scope", f"s{scope_id}")
+        raise NotFoundError("scope", f"s{scope_id}")
     return scope, await _load(session, agent_id, scope, settings, now, reason)
 
 
@@ -96,7 +94,7 @@ async def load_claimed(
     """What waits in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
     locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
     if not locked or locked[0].fence != claimed.fence:
-        raise StaleError("scope", str(claimed.scope_id), "the lease on it was lost")
+        raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
     return await _load(session, agent_id, locked[0], settings, now, reason)
 
 
@@ -152,76 +150,19 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     asked = task(loaded, settings)
     request = asked.request(settings.slow_model)
     answer = await ask(llm, request)
-    text, usage = _without_marks(answer.value.text, request.boundary), answer.usage
+    text, usage = without_marks(answer.value.text, request.boundary), answer.usage
     if count_words(text) > asked.max_words:
         request = asked.request(settings.slow_model, too_long=count_words(text))
         answer = await ask(llm, request)
-        text, usage = _without_marks(answer.value.text, request.boundary), usage + answer.usage
-    problem = harm_in(text, asked, settings.consolidation_min_ratio)
+        text, usage = without_marks(answer.value.text, request.boundary), usage + answer.usage
+    problem = harm_in(text, asked.current, asked.max_words, settings.consolidation_min_ratio)
     if problem is not None:
         error = GuardError(problem, raw=answer.raw)
         error.usage = usage
         raise error
-    contradictions, refused = contradictions_among(answer.value.contradictions, loaded)
+    named, current = answer.value.contradictions, loaded.scope.consolidation
+    contradictions, refused = contradictions_among(named, loaded.in_order, current)
     return Decided(text, count_words(text), usage, request.prompt_version, contradictions, dict(refused))
-
-
-def _without_marks(text: str, boundary: str) -> str:
-    """Small models copy the lines around the material that they are shown; those lines are ours, and no text."""
-    return as_written("\n".join(line for line in clean(text)[0].splitlines() if boundary not in line).strip())
-
-
-def contradictions_among(
-    named: Sequence[NamedContradiction], loaded: Loaded
-) -> tuple[tuple[Contradiction, ...], Counter[str]]:
-    """Those that can be, by the scope's numbers, and how many can't, by reason.
-
-    Only what was observed later can contradict (at the same time: what has the higher number). So nothing contradicts
-    itself, there is no circle, and whatever a model names, the last of the inputs is left.
-    """
-    ordered, kept, refused = loaded.in_order, list[Contradiction](), Counter[str]()
-    gave_way: set[int] = set()
-    for item in named:
-        problem = _problem_with(item, len(ordered), gave_way, loaded.scope.consolidation)
-        if problem is not None:
-            refused[problem] += 1
-            continue
-        gave_way |= {item.older} if item.older is not None else set()
-        older = None if item.older is None else ordered[item.older - 1].seq
-        kept.append(
-            Contradiction(newer=ordered[item.newer - 1].seq, older=older, was=_quote(item.was), now=_quote(item.now))
-        )
-    return tuple(kept), refused
-
-
-def _problem_with(item: NamedContradiction, inputs: int, gave_way: set[int], current: str | None) -> str | None:
-    if not 1 <= item.newer <= inputs or not (item.older is None or 1 <= item.older <= inputs):
-        return "unknown_observation"
-    if item.older is None:
-        return None if current else "no_text_to_contradict"
-    if item.older >= item.newer:
-        return "contradicted_by_older"
-    return "contradicted_twice" if item.older in gave_way else None
-
-
-def _quote(text: str | None) -> str | None:
-    return as_written(one_line(clean(text or "")[0]))[:QUOTE_CHARACTERS] or None
-
-
-def harm_in(text: str, asked: ConsolidationTask, min_ratio: float) -> str | None:
-    """Why the text must not replace the old one; None when it may."""
-    words, before = count_words(text), count_words(asked.current or "")
-    if not words:
-        return "the new text is empty"
-    if words > asked.max_words:
-        return f"the new text has {words} words, {asked.max_words} are allowed"
-    if len(text) > asked.max_words * LONGEST_WORD:  # scripts without spaces between words
-        return f"the new text has {len(text):,} characters, {asked.max_words * LONGEST_WORD:,} are allowed"
-    if before > SHORT_WORDS and words < before * min_ratio:
-        return f"the new text has {words} words where the old one has {before}"
-    if len(asked.current or "") > SHORT_CHARACTERS and len(text) < len(asked.current or "") * min_ratio:
-        return f"the new text has {len(text):,} characters where the old one has {len(asked.current or ''):,}"
-    return None
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
@@ -243,7 +184,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
     )
     if version is None:
-        raise StaleError("scope", str(scope.scope_id), "its text, or the lease on it, has changed meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
     await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
     superseded = await StateRepository(session).supersede(
         scope,

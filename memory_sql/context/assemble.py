@@ -199,10 +199,9 @@ def _composed(turn: Turn, plan: _Plan, result: _Result, static: Static) -> Conte
     else:
         hits = found.hits[: plan.top_k]
         whole = render(
-            static.scopes,
+            static,
             hits,
             turn.as_of or turn.now,
-            static.style,
             reason=plan.reason,
             messages=found.messages,
             session_id=turn.principal["session_id"],

@@ -115,10 +115,9 @@ def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
 
 
 def render(
-    scopes: Sequence[ScopeText],
+    static: Static,
     hits: Sequence[Hit],
     now: datetime,
-    style: Style,
     *,
     reason: str | None = None,
     messages: Sequence[MessageHit] = (),
@@ -128,8 +127,9 @@ def render(
 
     So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
     """
+    style = static.style
     layout = LAYOUTS[style.layout]
-    blocks = list(_blocks(shown(scopes, style), hits, messages, session_id, now, style))
+    blocks = list(_blocks(static.scopes, hits, messages, session_id, now, style))
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))

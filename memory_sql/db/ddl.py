@@ -1,6 +1,6 @@
 """The functions, views and walls of schema `memory`, as they are now: the files of `sql/`, in order of dependency.
 
-Tables live in `models.py`. The first migration carries a copy of all of it, which `make schema` writes.
+Tables live in `models/`. The first migration carries a copy of all of it, which `make schema` writes.
 """
 
 from __future__ import annotations

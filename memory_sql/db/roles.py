@@ -85,7 +85,7 @@ def _setting(roles: Roles) -> str:
 
 
 def erased_columns() -> list[str]:
-    """`table.column` of what may hold remembered text, as `models.py` classes it."""
+    """`table.column` of what may hold remembered text, as `models/` classes it."""
     return [
         f"{of.name}.{item.name}"
         for of in Base.metadata.sorted_tables

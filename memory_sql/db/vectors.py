@@ -37,7 +37,7 @@ from memory_sql.db.models import SCHEMA, AgentRow, ObservationRow, ObservationSt
 from memory_sql.errors import ConfigurationError, SchemaError
 
 TABLE = "observation_vectors"
-ERASED = (f"{TABLE}.embedding",)  # what may hold remembered text, beside the columns of `models.py`
+ERASED = (f"{TABLE}.embedding",)  # what may hold remembered text, beside the columns of `models/`
 EXTENSION = "vector"
 LEAST_VERSION = (0, 7)  # of pgvector, the first with vectors of two bytes a number
 LOCK_TIMEOUT = "3s"

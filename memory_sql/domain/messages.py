@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from memory_sql.domain.ids import ID_MAX_CHARACTERS, OptionalId, Value, aware
+from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 
-ROLES = ("user", "assistant", "agent", "system", "developer", "tool", "function")
+Role = Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
 
 
 def _moment(value: object) -> object:
@@ -31,14 +31,29 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    role: Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
+    role: Role
     content: str = ""
     id: OptionalId = None
-    name: str | None = Field(None, max_length=ID_MAX_CHARACTERS)
+    name: Annotated[str | None, Field(max_length=ID_MAX_CHARACTERS)] = None
     user_id: OptionalId = None
     created_at: Annotated[datetime | None, BeforeValidator(_moment)] = None
     trigger: OptionalId = None
     cleaned: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:  # what may be passed is more than what the fields hold
+
+        def __init__(
+            self,
+            *,
+            role: Role,
+            content: str | Sequence[str | Mapping[str, Any]] | None = "",
+            tool_calls: Sequence[Mapping[str, Any]] | None = None,
+            id: Id | None = None,
+            name: str | None = None,
+            user_id: Id | None = None,
+            created_at: datetime | str | int | None = None,
+            trigger: Id | None = None,
+        ) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -15,11 +15,9 @@ from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observat
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
+from memory_sql.privacy import Sensitivity as Sensitivity
 
 SourceKind = Literal["formation", "observe", "propagation", "import"]
-
-
-Sensitivity = Literal["public", "private", "sensitive"]
 
 
 Verification = Literal["unverified", "confirmed", "disputed"]
@@ -129,7 +127,7 @@ class Marked(Value):
 
 
 class SetAside(Value):
-    """The ids of what a quarantine set aside, or a release brought back, and the scopes that are to be told anew."""
+    """The ids of what was quarantined, or released from it; `withheld`: the scopes whose texts wait to be rewritten."""
 
     observations: tuple[str, ...]
     withheld: tuple[ScopeId, ...] = ()

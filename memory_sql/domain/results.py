@@ -37,6 +37,10 @@ class Usage:
         )
 
 
+NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
+"""Where no model was asked."""
+
+
 def _total(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
@@ -146,6 +150,15 @@ class RunDueResult(Value):
     propagated: tuple[PropagateResult, ...] = ()
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
+
+    def __add__(self, other: RunDueResult) -> RunDueResult:
+        return RunDueResult(
+            formed=self.formed + other.formed,
+            consolidated=self.consolidated + other.consolidated,
+            propagated=self.propagated + other.propagated,
+            embedded=self.embedded + other.embedded,
+            failed=self.failed | other.failed,
+        )
 
 
 class EmbedResult(Value):
@@ -271,7 +284,7 @@ class Stats(Value):
     """Counts for one agent. `tokens` are what the provider counted, over all recorded runs. `propagated` are observations
     that were made of those of narrower scopes; `held`, claims that wait for a person.
 
-    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't (R124, R138): they are large,
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large,
     and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
     and how many of the observations have one.
     """

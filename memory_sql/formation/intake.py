@@ -7,32 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 
 from memory_sql.config import Secrets
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InvalidMessageError
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import Signals
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.privacy.classify import mask
 
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
 SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said
-
-# Statements that correct, decide or introduce (B.4). Openers that stand in most requests ("I need", "I want", "make")
-# are left out: a signal costs a model call.
-SIGNALS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        "correction": r"\b(actually,? (i|i'm|i've|my|we|we're|we've|our)\b|that'?s (not right|wrong)\b|correction:)",
-        "standing instruction": r"\b(from now on|going forward|please (always|never|remember)|i (always|never) want)\b",
-        # Not the question: "why do I always …", "should I never …".
-        "lasting preference": r"(?<!\bdo )(?<!\bdid )(?<!\bshould )(?<!\bwould )(?<!\bcan )\b"
-        r"i (always|never|prefer|hate|love) \w+",
-        "introduction": r"\bmy (name|email|company|role|title|preference) is\b|\bi (work|live) (at|in|for)\b",
-        "decision": r"\bwe('ve| have)? (just )?(decided|agreed|chose|picked)\b|\bthe decision (is|was)\b",
-        "for the record": r"\b(for the record|fyi)\b",
-    }.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +76,12 @@ def signal_in(message: Message) -> str | None:
     if message.role != "user":
         return None
     text = message.content[:4000]
-    return next((name for name, pattern in SIGNALS.items() if pattern.search(text)), None)
+    return next((name for name, pattern in _signals() if pattern.search(text)), None)
+
+
+@cache
+def _signals() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Statements that correct, decide or introduce (B.4), of all languages. A signal costs a model call."""
+    tables = of_all(Signals).values()
+    found = {field.name: [p for one in tables for p in getattr(one, field.name).values()] for field in fields(Signals)}
+    return tuple((name.replace("_", " "), re.compile("|".join(some), re.IGNORECASE)) for name, some in found.items())

@@ -1,7 +1,7 @@
 """The calendar dates that a text speaks of, reckoned from when and where it was said. Pure rules, no model.
 
-A language is a table: its words, and one pattern for each way to name a date. English is complete; another is another
-table. Where English is ambiguous it is read so:
+A language is a table in its file, [dates]: its words, and one pattern for each way to name a date. English is complete.
+Where English is ambiguous it is read so:
 
 - A week runs from Monday to Sunday; a weekend is its Saturday and Sunday. "Last night" is the day before.
 - "Last Friday" is the nearest one before that day, "next Friday" the one in the week after, "this Friday" this week's.
@@ -26,6 +26,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from memory_sql.errors import InputError
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import Dates
 
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a date as well
 
@@ -48,26 +50,6 @@ class DateFound:
     end: int
     days: Days
     relative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """Words are in lower case. In `patterns` `{name}` stands for any word of that table."""
-
-    numbers: Mapping[str, int]
-    units: Mapping[str, str]
-    weekdays: Mapping[str, int]
-    months: Mapping[str, int]
-    seasons: Mapping[str, int]
-    offsets: Mapping[str, int]
-    relations: Mapping[str, int]
-    past: frozenset[str]
-    past_ending: str
-    not_past: frozenset[str]
-    future: frozenset[str]
-    verbs_too: frozenset[str]
-    never_after: frozenset[str]
-    patterns: Mapping[str, str]
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +121,7 @@ _RELATIVE = frozenset(
 
 
 class _Rules(NamedTuple):
-    language: Language
+    language: Dates
     hint: re.Pattern[str]
     any: re.Pattern[str]
     each: Mapping[str, re.Pattern[str]]
@@ -151,7 +133,7 @@ class _Said(NamedTuple):
     words: Mapping[str, str]
     today: date
     past: bool | None
-    language: Language
+    language: Dates
 
     def number(self, name: str) -> int:
         word = self.words[name]
@@ -160,25 +142,15 @@ class _Said(NamedTuple):
 
 @cache
 def _rules(language: str) -> _Rules | None:
-    table = LANGUAGES.get(language)
+    table = of_all(Dates).get(language)
     if table is None:
         return None
-    words = {
-        name: "|".join(sorted(map(re.escape, getattr(table, name)), key=len, reverse=True))
-        for name in ("numbers", "units", "weekdays", "months", "seasons", "offsets", "relations")
-    }
-    patterns = {name: _filled(pattern, words) for name, pattern in table.patterns.items()}
-    either = "|".join(f"(?P<{name}>{re.sub(r'[(][?]P<[a-z]+>', '(?:', p)})" for name, p in patterns.items())
-    named = ("weekdays", "months", "seasons", "offsets", "units")
-    hint = "|".join((r"\d", *(rf"\b(?:{words[name]})\b" for name in named)))
-    each = {name: re.compile(rf"{pattern}(?![\w-])") for name, pattern in patterns.items()}
-    return _Rules(table, re.compile(hint), re.compile(rf"(?<![\w-])(?:{either})(?![\w-])(?:'s\b)?"), each)
-
-
-def _filled(pattern: str, words: Mapping[str, str]) -> str:
-    for name, alternatives in words.items():
-        pattern = pattern.replace(f"{{{name}}}", f"(?:{alternatives})")
-    return pattern
+    either = "|".join(f"(?P<{name}>{re.sub(r'[(][?]P<[a-z]+>', '(?:', p)})" for name, p in table.patterns.items())
+    named = (table.weekdays, table.months, table.seasons, table.offsets, table.units)
+    words = "|".join(sorted((re.escape(word) for some in named for word in some), key=len, reverse=True))
+    each = {name: re.compile(rf"{pattern}(?![\w-])") for name, pattern in table.patterns.items()}
+    hint = re.compile(rf"\d|\b(?:{words})\b")
+    return _Rules(table, hint, re.compile(rf"(?<![\w-])(?:{either})(?![\w-])(?:'s\b)?"), each)
 
 
 def _read(rules: _Rules, name: str, match: re.Match[str], text: str, today: date) -> Days | None:
@@ -202,14 +174,14 @@ def _is_quoted(text: str, match: re.Match[str]) -> bool:
     return bool(before and after and before in _QUOTES and after in _QUOTES)
 
 
-def _is_verb(name: str, said: re.Match[str], text: str, language: Language) -> bool:
+def _is_verb(name: str, said: re.Match[str], text: str, language: Dates) -> bool:
     """ "Option 2 may work": a month that is a verb as well counts when written with a capital or a year."""
     if name not in ("month_day", "day_month") or said["month"] not in language.verbs_too or said["year"]:
         return False
     return not text[said.start("month")].isupper()
 
 
-def _is_recurring(match: re.Match[str], language: Language) -> bool:
+def _is_recurring(match: re.Match[str], language: Dates) -> bool:
     before = match.string[: match.start()].rsplit(maxsplit=1)
     return bool(before) and before[-1] in language.never_after
 
@@ -218,7 +190,7 @@ _SENTENCE_END = re.compile(r"[.!?;\n]\s")
 _WORD = re.compile(r"[a-z']+")
 
 
-def _is_past(lowered: str, start: int, end: int, language: Language) -> bool | None:
+def _is_past(lowered: str, start: int, end: int, language: Dates) -> bool | None:
     """Whether the sentence around tells of the past: by its verbs before the date, else by those after it."""
     begins = max((m.end() for m in _SENTENCE_END.finditer(lowered, 0, start)), default=0)
     after = _SENTENCE_END.search(lowered, end)
@@ -427,97 +399,3 @@ _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "weekday": _weekday,
 }
 _BY_TENSE = frozenset({"around", "month_day", "day_month", "month", "within", "weekday"})
-
-
-# The languages
-
-_ISO = r"(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)-(?P<day>\d\d)"
-_YEAR = r"(?P<year>(?:19|20)\d\d)"
-_MONTH = r"(?P<month>{months})(?:\.(?=,?\s+\d))?"
-_DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
-_ON = r"(?:(?:{weekdays}),?\s+(?:the\s+)?)?"
-_NUMBER = r"(?P<number>\d{1,4}|(?:a\s+)?{numbers})"
-_PART_OF_DAY = r"(?:\s+(?:morning|noon|afternoon|evening|night))?(?!\s+(?:morning|afternoon|evening|night)s)"
-
-ENGLISH = Language(
-    numbers={
-        name: n
-        for n, names in enumerate(
-            "one|a|an two|couple|couple~of three four five six seven eight nine ten eleven twelve".split(), 1
-        )
-        for name in names.replace("~", " ").split("|")
-    },
-    units={
-        f"{unit}{ending}": unit
-        for unit in ("day", "week", "weekend", "month", "quarter", "year")
-        for ending in ("", "s")
-    },
-    weekdays={name: n for n, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())},
-    months={
-        name: n
-        for n, names in enumerate(
-            "january|jan february|feb march|mar april|apr may june|jun july|jul august|aug september|sept|sep"
-            " october|oct november|nov december|dec".split(),
-            1,
-        )
-        for name in names.split("|")
-    },
-    seasons={"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12},
-    offsets={
-        "the day before yesterday": -2,
-        "yesterday": -1,
-        "last night": -1,
-        "today": 0,
-        "tonight": 0,
-        "this morning": 0,
-        "this afternoon": 0,
-        "this evening": 0,
-        "tomorrow": 1,
-        "the day after tomorrow": 2,
-    },
-    relations={"last": -1, "past": -1, "this": 0, "next": 1, "coming": 1},  # "the following week" isn't ours
-    past=frozenset(
-        "was were had did went met came got took gave made said told bought sold saw found left lost won began broke"
-        " brought built chose drove ate fell felt flew forgot grew heard held kept knew led paid ran sang sat sent slept"
-        " spoke spent stood swam taught thought threw understood woke wore wrote hit quit became been wasn't"
-        " weren't hadn't didn't".split()
-    ),
-    past_ending="ed",
-    not_past=frozenset(
-        "speed breed exceed proceed succeed indeed hundred sacred naked wicked supposed scheduled planned needed expected"
-        " interested married called named based located excited tired worried pleased prepared retired".split()
-    ),
-    future=frozenset(
-        "will won't shall is isn't are aren't am i'm i'll we'll you'll he'll she'll they'll it'll we're they're he's she's"
-        " it's going must should can may might plan plans planning wants want needs need due scheduled planned expected"
-        " has have".split()
-    ),
-    verbs_too=frozenset({"may", "march"}),
-    never_after=frozenset("every each most some any many black good ash palm easter".split()),
-    patterns={
-        "iso_span": _ISO + r"(?:\s+(?:to|until|through)\s+|\s*[–/]\s*)"
-        r"(?P<yearb>(?:19|20)\d\d)-(?P<monthb>\d\d)-(?P<dayb>\d\d)",
-        "iso": r"(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)",
-        "iso_month": r"(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])",
-        "around": rf"the\s+(?P<around>week|weekend)\s+of\s+(?:the\s+)?{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?",
-        "month_day": rf"{_ON}{_MONTH}\s+(?:the\s+)?{_DAY}(?!:?\d|[.,]\d)(?:,?\s+{_YEAR})?",
-        "day_month": rf"{_ON}{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR})?",
-        "month_year": rf"{_MONTH}(?:\s+of)?,?\s+{_YEAR}",
-        "month_relation": rf"(?P<relation>{{relations}})\s+{_MONTH}",
-        "month": r"(?:(?:in|since|until|till|by|during|of|before|after)\s+|(?:early|mid|late)[\s-])"
-        r"(?:early\s+|mid[\s-]|late\s+)?(?P<month>{months})(?!\.?,?\s+\d)",
-        "quarter": rf"q(?P<quarter>[1-4])(?:\s+of)?,?\s+{_YEAR}",
-        "season_year": rf"(?P<season>{{seasons}})(?:\s+of)?,?\s+{_YEAR}",
-        "season_relation": r"(?P<relation>{relations})\s+(?P<season>{seasons})",
-        "year": rf"(?:in|since|until|till|by|during|of|before|after|from)\s+(?:the\s+year\s+|early\s+|late\s+)?{_YEAR}",
-        "day": r"(?P<offset>{offsets})" + _PART_OF_DAY,
-        "ago": rf"{_NUMBER}\s+(?P<unit>{{units}})\s+ago",
-        "within": rf"in\s+{_NUMBER}\s+(?P<unit>{{units}})(?!')",
-        "last_units": rf"the\s+(?P<relation>{{relations}})\s+{_NUMBER}\s+(?P<unit>{{units}})",
-        "weekday_of_week": r"(?P<weekday>{weekdays})(?:\s+of)?\s+(?P<relation>{relations})\s+week",
-        "weekday_relation": r"(?P<relation>{relations})\s+(?P<weekday>{weekdays})" + _PART_OF_DAY,
-        "relation": r"(?P<relation>{relations})\s+(?P<unit>week|weekend|month|quarter|year)(?!\s+of\b)",
-        "weekday": r"(?P<weekday>{weekdays})" + _PART_OF_DAY,
-    },
-)
-LANGUAGES: Mapping[str, Language] = {"english": ENGLISH}

@@ -17,10 +17,10 @@ from memory_sql.db.queries.evictable import Amount, BudgetRepository, Stored
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.results import Trimmed
+from memory_sql.privacy import SENSITIVITIES
 
 ORDER = ("episode", "note", "procedure", "fact")  # which kind goes first (B.5 of the sources)
 UNKNOWN_CONFIDENCE = 0.5  # between what is doubted and what is sure
-_STRICTEST = ("public", "private", "sensitive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _spare(stored: Iterable[Stored]) -> set[int]:
 
 def _worth(one: Stored) -> tuple[object, ...]:
     confidence = UNKNOWN_CONFIDENCE if one.confidence is None else one.confidence
-    return (_STRICTEST.index(one.sensitivity), confidence, one.observed_at, one.seq)
+    return (SENSITIVITIES.index(one.sensitivity), confidence, one.observed_at, one.seq)
 
 
 async def scopes_over(session: Session, agent_key: int, settings: Settings) -> list[int]:

@@ -1,8 +1,8 @@
 """Removal with its whole lineage: observations, what was made of them, the texts that hold them, the words they came from.
 
-`take_out` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
+`forget` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
 nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises refuse whatever
-a model is making of it meanwhile. What is left pending is told anew in texts of the next version.
+a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from functools import partial
 from memory_sql.config import Settings
 from memory_sql.db import Session, savepoint
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import PHYSICAL, Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
@@ -128,7 +130,7 @@ async def _locked(session: Session, agent_key: int, look: Callable[[Session, int
 
 async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
     repository = ForgettingRepository(session, agent_key)
-    if held := await repository.open_holds():
+    if held := await HoldRepository(session, agent_key).count_open():
         raise HeldError(held)
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)

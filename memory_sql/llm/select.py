@@ -1,8 +1,13 @@
-"""The language and the embedding model that the settings name. Their modules are imported only when they are the ones."""
+"""The language and the embedding model that the settings name: a table for each, from the name to how it is made.
+
+A model's module is imported only when it is the one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.errors import ConfigurationError
@@ -11,29 +16,50 @@ from memory_sql.llm.embeddings import LocalEmbeddings, OwnedEmbeddings
 
 
 def language_model(settings: Settings) -> OwnedModel:
-    model: OwnedModel
-    if settings.llm_name == "offline":
-        model = import_module("memory_sql.llm.offline").Offline()
-    else:
-        model = import_module("memory_sql.llm.openai").OpenAI(
-            api=settings.llm_api, timeout_seconds=settings.llm_timeout_seconds, max_retries=settings.llm_max_retries
-        )
-    return model
+    return LANGUAGE_MODELS[settings.llm_name](settings)
 
 
 def embedding_model(settings: Settings) -> OwnedEmbeddings | None:
     """None: vectors are off. Raises `ConfigurationError`."""
-    model: OwnedEmbeddings | None = None
-    if settings.embedding == "local":
-        if settings.vector_dimensions != LocalEmbeddings.dimensions:
-            raise ConfigurationError(f"embedding_dimensions: the local model has {LocalEmbeddings.dimensions}")
-        model = LocalEmbeddings()
-    elif settings.embedding == "openai":
-        model = import_module("memory_sql.llm.openai_embeddings").OpenAIEmbeddings(
-            settings.embedding_model,
-            settings.vector_dimensions,
-            timeout_seconds=settings.llm_timeout_seconds,
-            max_retries=settings.llm_max_retries,
-            base_url=settings.embedding_base_url,
-        )
+    return EMBEDDING_MODELS[settings.embedding](settings)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"memory_sql.llm.{name}")
+
+
+def _offline(_settings: Settings) -> OwnedModel:
+    model: OwnedModel = _module("offline").Offline()
     return model
+
+
+def _openai(settings: Settings) -> OwnedModel:
+    model: OwnedModel = _module("openai").OpenAI(
+        api=settings.llm_api, timeout_seconds=settings.llm_timeout_seconds, max_retries=settings.llm_max_retries
+    )
+    return model
+
+
+def _local_embeddings(settings: Settings) -> OwnedEmbeddings:
+    if settings.vector_dimensions != LocalEmbeddings.dimensions:
+        raise ConfigurationError(f"embedding_dimensions: the local model has {LocalEmbeddings.dimensions}")
+    return LocalEmbeddings()
+
+
+def _openai_embeddings(settings: Settings) -> OwnedEmbeddings:
+    model: OwnedEmbeddings = _module("openai_embeddings").OpenAIEmbeddings(
+        settings.embedding_model,
+        settings.vector_dimensions,
+        timeout_seconds=settings.llm_timeout_seconds,
+        max_retries=settings.llm_max_retries,
+        base_url=settings.embedding_base_url,
+    )
+    return model
+
+
+LANGUAGE_MODELS: dict[str, Callable[[Settings], OwnedModel]] = {"offline": _offline, "openai": _openai}
+EMBEDDING_MODELS: dict[str, Callable[[Settings], OwnedEmbeddings | None]] = {
+    "off": lambda _settings: None,
+    "local": _local_embeddings,
+    "openai": _openai_embeddings,
+}

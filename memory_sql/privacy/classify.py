@@ -1,6 +1,6 @@
 """What kind of thing a text tells: secrets, which are masked, and what is personal. By rules, here, without a model.
 
-Pure. `classify` reads words and phrases (`personal_words`); `mask` replaces what looks like a secret (`secret_rules`).
+Pure. `classify` reads words and phrases (`personal`); `mask` replaces what looks like a secret (`secrets`).
 Both take time in proportion to the text, whatever it is. Neither says anything of the text in an error or a log.
 """
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from memory_sql.languages import personal_words as personal
-from memory_sql.privacy import secrets as rules
+from memory_sql.languages.tables import Words
+from memory_sql.privacy import personal, secrets
+from memory_sql.privacy.spoken import spoken
 
 CATEGORIES = ("contact", "credential", "financial", "health", "identity", "intimate", "location")
 SENSITIVE = frozenset({"credential", "financial", "health", "identity", "intimate"})
@@ -26,7 +27,6 @@ _PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as i
 _CLOSING = ".,;:!?)]}…"
 _ENDS = re.compile(r"[\"'`“”»]?(?:\s*$|[ \t]*[\n\r.,;!?)])")
 _QUOTES = "\"'`“”„«»"
-_TO = frozenset({"to", "auf", "à", "a", "en"})
 _DULL = re.compile(
     r"v?\d[\d.,:/+-]*[a-zA-Z%]{0,3}|[a-zA-Z]{1,12}[-_#]?\d{1,6}|(?:[a-zA-Z]{2,20}[-_ ]){1,5}[a-zA-Z]{0,12}\d{0,4}|"
     r"[\w./-]{1,200}\.[a-z]{1,5}\d?|\d{4}-\d\d-\d\dT[\d:.]+Z?"
@@ -65,13 +65,14 @@ def classify(text: str) -> Classification:
     found = {_category(kind) for kind in _MARK.findall(text)}
     even = text.lower().translate(_EVEN)
     words = frozenset(_WORD.findall(even))
-    found |= {category for category, some in personal.WORDS.items() if not some.isdisjoint(words)}
-    found |= {p.category for p in personal.PHRASES if p.category not in found and _says(p, words, even)}
-    if _names_mailbox(even) or personal.PHONES.search(even):
+    rules = personal.rules()
+    found |= {category for category, some in rules.words.items() if not some.isdisjoint(words)}
+    found |= {category for category, said in rules.phrases.items() if category not in found and said.search(even)}
+    if _names_mailbox(even, rules.mailboxes) or personal.PHONES.search(even):
         found.add("contact")
     if personal.SSN.search(even):
         found.add("identity")
-    if _names_street(text, words):
+    if rules.streets.search(text):
         found.add("location")
     return Classification(tuple(sorted(found)), "sensitive" if found & SENSITIVE else "private")
 
@@ -80,7 +81,7 @@ def mask(text: str) -> Masked:
     """The text with `[secret: kind]` for each secret; a text that is masked already stays as it is."""
     found: Counter[str] = Counter()
     lower = text.lower()
-    for rule in rules.RULES:
+    for rule in spoken().rules:
         if any(cue in lower for cue in rule.cues):
             text = _replaced(text, ((span, rule.kind) for span in _secrets(rule, text)), found)
     if any(character.isdigit() for character in text):
@@ -122,22 +123,13 @@ def _category(kind: str) -> str:
     return "financial" if kind in FINANCIAL_KINDS else "credential"
 
 
-def _says(phrase: personal.Phrase, words: frozenset[str], even: str) -> bool:
-    return not phrase.cues.isdisjoint(words) and phrase.pattern.search(even) is not None
-
-
-def _names_mailbox(even: str) -> bool:
+def _names_mailbox(even: str, firms: Words) -> bool:
     """Whether a person's e-mail address stands there, not only that of a firm's desk."""
     for at in personal.EMAIL.finditer(even) if "@" in even else ():
         local = personal.LOCAL_PART.search(even, max(0, at.start() - 64), at.start())
-        if local is not None and local[0].partition("+")[0] not in personal.ROLE_MAILBOXES:
+        if local is not None and local[0].partition("+")[0] not in firms:
             return True
     return False
-
-
-def _names_street(text: str, words: frozenset[str]) -> bool:
-    cued = not words.isdisjoint(personal.STREET_CUES) or any(personal.STREET_WORDS.search(word) for word in words)
-    return cued and personal.STREETS.search(text) is not None
 
 
 def _replaced(text: str, spans: Iterator[tuple[tuple[int, int], str]], found: Counter[str]) -> str:
@@ -151,7 +143,7 @@ def _replaced(text: str, spans: Iterator[tuple[tuple[int, int], str]], found: Co
     return "".join((*parts, text[end:])) if parts else text
 
 
-def _secrets(rule: rules.SecretRule, text: str) -> Iterator[tuple[int, int]]:
+def _secrets(rule: secrets.SecretRule, text: str) -> Iterator[tuple[int, int]]:
     for match in rule.pattern.finditer(text):
         first, last = match.span("secret")
         if rule.look != "any":
@@ -165,7 +157,7 @@ def _secrets(rule: rules.SecretRule, text: str) -> Iterator[tuple[int, int]]:
             yield first, last
 
 
-def _looks(look: rules.Look, match: re.Match[str], first: int, last: int) -> bool:
+def _looks(look: secrets.Look, match: re.Match[str], first: int, last: int) -> bool:
     value = match.string[first:last]
     if look == "password":
         return _is_password(value, match.string[last : last + 40], match, is_quoted=first > match.start("secret"))
@@ -176,18 +168,23 @@ def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool
     """Whether this is what a password is, and not what is said of one. A plain word has to end its sentence."""
     if (
         len(value) < 3
-        or value.lower() in rules.NOT_SECRETS
+        or value.lower() in spoken().plain
         or value[0] in "<{$*…%[("
         or not {"(", "["}.isdisjoint(value)
         or "://" in value
     ):
         return False
     if value.isdigit():
-        return len(value) >= 4 and rules.NOT_A_PASSWORD_AFTER.match(rest) is None
+        return len(value) >= 4 and spoken().counted.match(rest) is None
     if is_quoted or _PLAIN.fullmatch(value) is None:
         return len(value) >= 4 and any(character.isalnum() for character in value)
     ends = _ENDS.match(rest) is not None
-    return ends and len(value) >= 5 and match["to"].strip().lower() not in _TO and not value.endswith(("ed", "ing"))
+    return (
+        ends
+        and len(value) >= 5
+        and match["to"].strip().lower() not in spoken().into
+        and not value.endswith(("ed", "ing"))
+    )
 
 
 def _is_strong(value: str) -> bool:
@@ -205,9 +202,9 @@ def _dull(value: str) -> bool:
 
 def _cards(text: str) -> Iterator[tuple[int, int]]:
     end = 0
-    for match in rules.CARD.finditer(text):
+    for match in secrets.CARD.finditer(text):
         digits = match["secret"].replace(match["by"] or " ", "")
-        if match.start() >= end and rules.ISSUERS.fullmatch(digits) and _passes_luhn(digits.encode()):
+        if match.start() >= end and secrets.ISSUERS.fullmatch(digits) and _passes_luhn(digits.encode()):
             yield match.span("secret")
             end = match.end("secret")
 
@@ -218,8 +215,8 @@ def _passes_luhn(digits: bytes) -> bool:
 
 
 def _ibans(text: str) -> Iterator[tuple[int, int]]:
-    for match in rules.IBAN.finditer(text):
-        first, length = match.start(), rules.IBAN_LENGTHS.get(match[0][:2].upper(), 0)
+    for match in secrets.IBAN.finditer(text):
+        first, length = match.start(), secrets.IBAN_LENGTHS.get(match[0][:2].upper(), 0)
         near = text[first : first + 2 * length]
         iban = near.replace(" ", "").replace("-", "")[:length]
         if 0 < length == len(iban) and iban.isascii() and iban.isalnum() and _passes_mod97(iban.upper()):

@@ -1,4 +1,4 @@
-"""What secrets look like and how they are said: data for `classification.mask`.
+"""What secrets look like, in whatever language they are said: data for `classify.mask`.
 
 Each pattern begins with something that is found quickly and has a bound on everything that repeats, so that no text makes
 it slow. The group `secret` is what is masked.
@@ -23,7 +23,7 @@ class SecretRule:
     look: Look = "any"
 
 
-def _rule(kind: str, cues: str, pattern: str, look: Look = "any", flags: int = 0) -> SecretRule:
+def rule(kind: str, cues: str, pattern: str, look: Look = "any", flags: int = 0) -> SecretRule:
     return SecretRule(kind, tuple(cues.split("|")), re.compile(pattern, flags), look)
 
 
@@ -61,100 +61,39 @@ _KEY_CUES = (
     "key-|:aa"
 )
 
-_QUOTED = r"\"[^\"\n]{3,200}\"|'[^'\n]{3,200}'|`[^`\n]{3,200}`|“[^”\n]{3,200}”|„[^“\n]{3,200}“|«[^»\n]{3,200}»"
-_VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`<>]{{3,400}})"
-_ASSIGN = r"\s{0,3}(?::=|=>|->|[:=])\s{0,3}"
-_SAID = r"\s{1,3}(?:is|was|are|will be|ist|war|lautet|est|était|es|era|será)(?:\s{1,3}(?:now|still|jetzt|noch|maintenant|ahora))?:?\s{1,3}"
-_FOR = r"(?:\s(?:for|of|on|in|at|to|für|von|vom|zum|pour|du|de|des|para|del|al)\s[^\n.:=?!]{1,30}?)?"
-_PASSWORD = r"(?:pass(?:word|wd|phrase|code|wort|wörter)|pwd|kennwort|mot\s?de\s?passe|mdp|contraseñ?n?a|(?<![a-z])pw|(?:(?<=[,;/&?])|(?<=[,;/&?] ))pass(?=\s?[:=]))s?"
-_KEY = (
-    r"(?:(?:api|access|secret|client|auth|refresh|bearer|bot|session|signing|encryption|deploy|webhook|license|zugangs|"
-    r"account|shared\s?access)[ _-]?(?:key|token|secret|signature)|tokens?|secrets?|jeton|schlüssel|clave|clé)"
-)
-
-RULES: tuple[SecretRule, ...] = (
-    _rule(
+FORMS: tuple[SecretRule, ...] = (
+    rule(
         "private key",
         "private key",
         r"(?P<secret>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
         r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?)",
     ),
-    _rule("private key", "putty-user-key-file", r"(?P<secret>PuTTY-User-Key-File-\d:[\s\S]{0,20000})"),
-    _rule("key", _KEY_CUES, rf"(?<![A-Za-z0-9])(?P<secret>{'|'.join(_KEYS)})"),
-    _rule(
+    rule("private key", "putty-user-key-file", r"(?P<secret>PuTTY-User-Key-File-\d:[\s\S]{0,20000})"),
+    rule("key", _KEY_CUES, rf"(?<![A-Za-z0-9])(?P<secret>{'|'.join(_KEYS)})"),
+    rule(
         "token", "eyj", r"(?P<secret>\beyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{8,8000}(?:\.[A-Za-z0-9_-]{0,2000}){0,3})"
     ),
-    _rule("token", "bearer", r"\bbearer\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{12,4000}=*)", "strong", re.IGNORECASE),
-    _rule(
+    rule("token", "bearer", r"\bbearer\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{12,4000}=*)", "strong", re.IGNORECASE),
+    rule(
         "token",
         "authorization",
         r"authorization[\"']?\s{0,3}:\s{0,3}[\"']?(?:basic|token|digest|apikey)\s{1,3}(?P<secret>[A-Za-z0-9._~+/-]{6,4000}=*)",
         "any",
         re.IGNORECASE,
     ),
-    _rule(
+    rule(
         "token",
         "hooks.slack.com|discord|webhook.office.com",
         r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/)"
         r"(?P<secret>[A-Za-z0-9@/_-]{16,400})",
     ),
-    _rule("password", "://", r"://[^\s:/@]{0,100}:(?P<secret>[^\s@/]{1,200})@(?=[\w\[])"),
-    _rule("password", "--user|-u ", r"(?:\s-u|--user)[ =]{1,3}[^\s:]{1,64}:(?P<secret>[^\s\"']{3,200})"),
-    _rule(
+    rule("password", "://", r"://[^\s:/@]{0,100}:(?P<secret>[^\s@/]{1,200})@(?=[\w\[])"),
+    rule("password", "--user|-u ", r"(?:\s-u|--user)[ =]{1,3}[^\s:]{1,64}:(?P<secret>[^\s\"']{3,200})"),
+    rule(
         "password",
         "--pass|sshpass",
         r"(?:--pass(?:word|wd|phrase)?|sshpass\s-p)[ =]{1,3}(?P<secret>[^\s\"'-][^\s\"']{2,200})",
         "strong",
-    ),
-    _rule(
-        "password",
-        "pass|pw|kennwort|mdp|contrase",
-        rf"{_PASSWORD}(?![a-z])[\"'’)]{{0,2}}{_FOR}(?P<to>{_ASSIGN}|{_SAID}|\s(?:to|auf|à|a|en)\s){_VALUE}",
-        "password",
-        re.IGNORECASE,
-    ),
-    _rule(
-        "password",
-        "login|cred|zugangsdaten|identifiants|credenciales",
-        r"(?:login|cred(?:ential)?s?|zugangsdaten|identifiants|credenciales)(?P<to>\s{0,3}(?::|=|\bare\b|\bis\b)\s{0,3})"
-        r"[^\s/:]{1,64}\s?[/:]\s?(?P<secret>[^\s/]{4,100})",
-        "password",
-        re.IGNORECASE,
-    ),
-    _rule(
-        "key",
-        "key|token|secret|signature|jeton|schlüssel|clave|clé",
-        rf"{_KEY}(?![a-z])[\"'’)]{{0,2}}{_FOR}(?:{_ASSIGN}|{_SAID}|\s){_VALUE}",
-        "strong",
-        re.IGNORECASE,
-    ),
-    _rule(
-        "phrase",
-        "phrase|mnemonic|seed|wiederherstellung",
-        r"(?:seed|recovery|backup|mnemonic|wallet|wiederherstellungs?)[ -]?(?:phrase|words|wörter)?[^\n:=]{0,30}[:=]\s{0,3}"
-        r"(?P<secret>(?:1\.\s?)?[a-z]{3,8}(?:[\s,]{1,2}(?:\d{1,2}\.\s?)?[a-z]{3,8}){11,23}+)(?![a-z])",
-        "any",
-        re.IGNORECASE,
-    ),
-    _rule(
-        "code",
-        "pin|code|otp|cvv|cvc|tan|combination|kombination",
-        r"\b(?:(?:pin|otp|tan|cv[vc]2?)(?:[ -]?(?:code|number|nummer))?|(?:door|gate|alarm|safe|entry|lock|unlock|garage|"
-        r"security|verification|one[ -]time|2fa|mfa|login|access|puk|geheim|tür|zugangs|sicherheits)[ -]?"
-        r"(?:code|pin|combination|kombination|zahl))s?\b(?:\s(?:for|of|to|für|pour|para|de)\s[^\n.:=?!\d]{1,20}?)?"
-        r"(?:\s{0,3}[:=#]\s{0,3}|\s{1,3}(?:is|was|ist|lautet|est|es)(?:\s(?:now|still))?:?\s{1,3}|\s{1,3})"
-        r"(?P<secret>[\"']?\d(?:[ -]?\d){2,9})(?![\d%/.:-]*\d|\s?(?:%|characters|chars|digits|stellen|minutes|seconds|days))",
-        "code",
-        re.IGNORECASE,
-    ),
-    _rule(
-        "account number",
-        "account|routing|sort code|konto|compte|cuenta|bic|blz",
-        r"(?:(?:bank\s)?account\s?(?:number|no\.?|nr\.?|#)|routing\s?(?:number|no\.?)|sort\scode|kontonummer|konto-?nr\.?|"
-        r"bankleitzahl|blz|numéro\sde\scompte|n[uú]mero\sde\scuenta)\s{0,3}(?:[:=#]|is|ist|lautet|est|es)?\s{0,3}"
-        r"(?P<secret>\d(?:[ -]?\d){5,16})(?!\d)",
-        "any",
-        re.IGNORECASE,
     ),
 )
 
@@ -177,28 +116,3 @@ IBAN_LENGTHS = {
     QA:29 RO:24 RS:22 SA:24 SC:31 SE:24 SI:19 SK:24 SM:27 ST:25 SV:28 TL:23 TN:24 TR:26 UA:29 VA:22 VG:24 XK:20
     """.split()
 }
-
-# What is said of a password without saying it. Words that end in -ed and -ing are left out besides.
-NOT_SECRETS = frozenset(
-    """
-    1password absent access alphanumeric also always any around authentication available bad basic below better bitwarden
-    blank both broken case case-sensitive cases changes clear common complete complex correct critical dashlane default
-    desktop different difficult due easy email empty encryption enough error expiry false field fields fine first flow
-    form free good gone great guessable half-way hard hash hashes help here hidden identical important impossible
-    incorrect input insecure instead invalid it keepass lastpass later length local locked login logic long lost mandatory
-    manager mandate maybe me mine missing necessary never new next nil no none not nothing null obvious ok okay old one
-    only optional or page personal phone plain please policy private prompt public ready required reset resets reused
-    right rotation rule rules same safe save secret secrets secure sensitive server shared short simple stale still string
-    strong stronger strings text that the them then there these this those today token tomorrow true trivial two type
-    undefined unique unknown unreadable unsafe unset unusable user username users valid value vault visible weak weaker
-    weird working wrong yes yet you yours case-insensitive too-short too-long
-    falsch richtig leer abgelaufen geheim sicher unsicher kurz lang schwach stark gleich neu alt weg bekannt unbekannt
-    ungültig gültig vergessen verloren nötig erforderlich optional
-    faux fausse incorrecte correcte vide oublié expiré faible fort forte sécurisé court courte obligatoire requis valide
-    invalide perdu incorrecta correcta vacía olvidada caducada débil fuerte segura corta larga obligatoria válida inválida
-    perdida secreta secreto errónea
-    """.split()
-)
-NOT_A_PASSWORD_AFTER = re.compile(
-    r"\s?(?:characters|chars|letters|digits|days|times|minutes|zeichen|stellen|tage|caract|attempts)"
-)

@@ -12,106 +12,34 @@ To a group goes what one member knows. To everybody goes what several people of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.agents import share_agent
 from memory_sql.db.repositories.corrections import Key
-from memory_sql.db.repositories.observations import Draft, ObservationRepository
-from memory_sql.db.repositories.people import share_agent
-from memory_sql.db.repositories.propagations import Candidate, Judgement, Person, PropagationRepository, Target
-from memory_sql.db.repositories.runs import RunKey, RunRepository
+from memory_sql.db.repositories.propagations import Candidate, Judgement, PropagationRepository, Target
+from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.db.repositories.states import StateRepository
-from memory_sql.domain.ids import observation_id
-from memory_sql.domain.results import Judged, PropagationOutcome, Usage
+from memory_sql.domain.results import Usage
 from memory_sql.errors import AnswerError, BusyError, NotFoundError, StaleError, TruncatedError
-from memory_sql.languages.dates import Dated, with_dates, zone_of
-from memory_sql.languages.text import clean, content_hash, one_line
+from memory_sql.languages.text import clean, one_line
 from memory_sql.llm import LanguageModel, ask
-from memory_sql.llm.dialogue import NO_CALL
-from memory_sql.llm.propagating import Claim, Decision, OfferedTarget, PropagationTask
-from memory_sql.llm.tasks import as_written
+from memory_sql.llm.notation import as_written
 from memory_sql.privacy import classify
 from memory_sql.propagation import rules
+from memory_sql.propagation.answers import Decision
+from memory_sql.propagation.offers import Decided, Loaded, Offer, Verdict, aliases_of, sources_of, task
+from memory_sql.propagation.screening import Screening
+from memory_sql.propagation.store import Store, dated
+from memory_sql.propagation.task import PropagationTask
 from memory_sql.retry import is_unusable, judge
 
 ASKED = "asked"  # somebody waits for it and is told of a failure
-ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
-SHOWN_AT_MOST = 3  # of their wordings, in a prompt
 NAMES_AT_MOST = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A claim and a wider scope. `supports`: what other groups say that claims the same."""
-
-    source: Candidate
-    target: Target
-    supports: tuple[Candidate, ...] = ()
-
-    @property
-    def sources(self) -> tuple[Candidate, ...]:
-        return self.source, *self.supports
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was decided on an offer. `text`: how it is said in the wider scope, where it goes there."""
-
-    offer: Offer
-    outcome: PropagationOutcome
-    reason: str
-    text: str | None = None
-    seq: int | None = None
-    target_scope_id: int | None = None
-
-    @property
-    def told(self) -> Judged:
-        target, scope_id = self.offer.target, self.target_scope_id or self.offer.target.scope_id
-        made = None if scope_id is None or self.seq is None else observation_id(scope_id, self.seq)
-        return Judged(
-            source=observation_id(*self.offer.source.key),
-            target=target.group_id or target.kind,
-            target_scope_id=scope_id,
-            outcome=self.outcome,
-            reason=self.reason,
-            text=self.text,
-            observation=made,
-            sources=tuple(observation_id(*item.key) for item in self.offer.sources),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """`offers` go to the model, `verdicts` are those that needed none. `names`: what the rewritten texts must not hold.
-
-    `more`: there may be others that nobody has judged yet.
-    """
-
-    scope: ScopeState
-    run: RunKey
-    offers: tuple[Offer, ...]
-    verdicts: tuple[Verdict, ...]
-    names: frozenset[str]
-    epochs: dict[int, int]
-    more: bool
-    reason: str
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    verdicts: tuple[Verdict, ...]
-    usage: Usage = NO_CALL
-    prompt_version: str = ""
-
-
-Finish = Callable[[Session, Loaded, Decided, Settings, datetime], Awaitable[Sequence[Verdict]]]
-"""What is done with a decision: `apply`, or `show`."""
 
 
 async def load(
@@ -130,8 +58,8 @@ async def load(
     scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
     if scope is None:
         if await scopes.exists(agent_key, scope_id):
-            raise BusyError("scope", str(scope_id))
-        raise NotFoundError("scope", str(scope_id))
+            raise BusyError("scope", f"s{scope_id}")
+        raise NotFoundError("scope", f"s{scope_id}")
     return scope, await _load(session, agent_id, scope, settings, now, reason, new_only=new_only)
 
 
@@ -141,7 +69,7 @@ async def load_claimed(
     """What may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
     locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
     if not locked or locked[0].fence != claimed.fence:
-        raise StaleError("scope", str(claimed.scope_id), "the lease on it was lost")
+        raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
     return await _load(session, agent_id, locked[0], settings, now, reason)
 
 
@@ -165,14 +93,14 @@ async def _load(
     names = await _names(repository, scope, [target for target, _ in found])
     verdicts, offers, epochs = list[Verdict](), list[Offer](), {scope.scope_id: scope.epoch}
     for target, candidates in found:
-        court = _Court(repository, scope, target, settings, names)
+        screening = Screening(repository, scope, target, settings, names)
         for candidate in candidates:
-            offer, verdict = await court.look_at(candidate)
+            offer, verdict = await screening.look_at(candidate)
             if verdict is None:
                 offers.append(offer)
             else:
                 verdicts.append(verdict)
-        epochs |= court.epochs
+        epochs |= screening.epochs
     if offers:
         await runs.check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
     judged = [candidate for _, candidates in found for candidate in candidates]
@@ -216,124 +144,13 @@ async def _names(repository: PropagationRepository, scope: ScopeState, targets: 
     return frozenset(await repository.names(around, NAMES_AT_MOST))
 
 
-@dataclass(slots=True)
-class _Court:
-    """Looks at claims for one target before any model does."""
-
-    repository: PropagationRepository
-    scope: ScopeState
-    target: Target
-    settings: Settings
-    names: frozenset[str]
-    epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
-    _peers: list[int] | None = field(default=None, init=False)
-
-    async def look_at(self, source: Candidate) -> tuple[Offer, Verdict | None]:
-        """The claim with what supports it, and what is decided on it already."""
-        offer = Offer(source, self.target)
-        reason = rules.withheld(source.content, names=self.names)
-        if reason is not None:
-            return offer, Verdict(offer, "refused", reason)
-        if self.target.kind == "group":
-            return offer, await self._burst(offer)
-        offer = Offer(source, self.target, await self._alike(source))
-        decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
-        if "propagated" in decided.values():
-            return offer, Verdict(offer, "waiting", "known")
-        supports = tuple(item for item in offer.supports if decided.get(item.key) != "refused")
-        offer = replace(offer, supports=supports)
-        return offer, await self.too_few(offer)
-
-    async def too_few(self, offer: Offer) -> Verdict | None:
-        """Why not enough people of enough groups say so; None: enough do. New ones don't count; many of them are a burst."""
-        people = await self._people(offer.sources)
-        everybody = {person.name for group in people.values() for person in group}
-        established = {person.name for group in people.values() for person in group if person.established}
-        if offer.source.outcome == "released":
-            established = everybody
-        groups = {key[0] for key, group in people.items() if established & {person.name for person in group}}
-        if len(established) >= self.settings.propagation_min_people:
-            enough = len(groups) >= self.settings.propagation_min_groups
-            return None if enough else Verdict(offer, "waiting", "too_few_groups")
-        if len(everybody - established) >= self.settings.propagation_burst:
-            return Verdict(offer, "held", "burst")
-        return Verdict(offer, "waiting", "too_few_people")
-
-    async def still_enough(self, offer: Offer) -> bool:
-        """Under the locks: nobody has left, been taken for somebody else, or been forgotten meanwhile."""
-        peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
-        return {item.scope_id for item in offer.supports} <= set(peers) and await self.too_few(offer) is None
-
-    async def _burst(self, offer: Offer) -> Verdict | None:
-        """A claim that only new people make, and many of them, waits for a person."""
-        if offer.source.outcome == "released" or _established(await self._people(offer.sources)):
-            return None
-        people = await self._people((offer.source, *await self._alike(offer.source)))
-        new = {person.name for group in people.values() for person in group}
-        held = not _established(people) and len(new) >= self.settings.propagation_burst
-        return Verdict(offer, "held", "burst") if held else None
-
-    async def _people(self, candidates: Iterable[Candidate]) -> dict[Key, list[Person]]:
-        keys = {candidate.key for candidate in candidates}
-        return await self.repository.people(keys, self.settings.propagation_new_user_days)
-
-    async def _alike(self, source: Candidate) -> tuple[Candidate, ...]:
-        """What others know that claims the same, by rule; nobody's word for it counts, least of all a model's."""
-        if self._peers is None:
-            self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
-            self.epochs |= await self.repository.epochs(self._peers)
-        if not self._peers:
-            return ()
-        found = await self.repository.alike(
-            source, self._peers, self.settings.propagation_excluded_users, ALIKE_AT_MOST
-        )
-        return tuple(
-            other
-            for other in found
-            if rules.same_claim(source.content, other.content) >= rules.ALIKE
-            and rules.withheld(other.content, names=self.names) is None
-        )
-
-
-def _established(people: Mapping[Key, Sequence[Person]]) -> bool:
-    """Whether anybody known for a while says so, or the host, which is nobody."""
-    return any(not group or any(person.established for person in group) for group in people.values())
-
-
-def task(loaded: Loaded) -> PropagationTask:
-    """Each observation once, whatever the number of scopes that it is offered to."""
-    aliases = _aliases(loaded.offers)
-    claims = []
-    for n, source in enumerate(_sources(loaded.offers), 1):
-        mine = [offer for offer in loaded.offers if offer.source.key == source.key]
-        also = [other.content for offer in mine for other in offer.supports]
-        to = tuple(aliases[offer.target.owner] for offer in mine)
-        claims.append(Claim(n, source.content, source.observed_at, to, tuple(also[:SHOWN_AT_MOST])))
-    targets = {offer.target.owner: offer.target for offer in loaded.offers}
-    offered = tuple(
-        OfferedTarget(aliases[owner], target.kind, target.display_name or target.group_id)
-        for owner, target in targets.items()
-    )
-    return PropagationTask(tuple(claims), offered, loaded.now)
-
-
-def _sources(offers: Sequence[Offer]) -> list[Candidate]:
-    return list({offer.source.key: offer.source for offer in offers}.values())
-
-
-def _aliases(offers: Sequence[Offer]) -> dict[str, str]:
-    """How the model calls the wider scopes, by owner."""
-    owners = dict.fromkeys(offer.target.owner for offer in offers)
-    return {owner: "collective" if owner == "c" else f"group_{n}" for n, owner in enumerate(owners, 1)}
-
-
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
     """What the model says of each offer, and what the rules then say of that. Without offers it isn't asked."""
     if not loaded.offers:
         return Decided(loaded.verdicts)
     asked = task(loaded)
     answer, usage, prompt_version = await _ask_twice(llm, asked, settings.slow_model)
-    aliases, places = _aliases(loaded.offers), _sources(loaded.offers)
+    aliases, places = aliases_of(loaded.offers), sources_of(loaded.offers)
     numbers = {source.key: n for n, source in enumerate(places, 1)}
     decisions = {(item.n, item.to.strip().casefold()): item for item in reversed(answer)}
     verdicts = tuple(
@@ -368,12 +185,7 @@ def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: 
         leak = "classified"
     if leak is not None:
         return Verdict(offer, "refused", leak)
-    return Verdict(offer, "propagated", "shared", _dated(text, offer, settings).text)
-
-
-def _dated(text: str, offer: Offer, settings: Settings) -> Dated:
-    """A relative date is reckoned from when it was said, and what has its calendar date stays as it is."""
-    return with_dates(text, offer.source.observed_at, zone_of(settings.time_zone))
+    return Verdict(offer, "propagated", "shared", dated(text, offer, settings).text)
 
 
 async def apply(
@@ -387,7 +199,7 @@ async def apply(
     locked = await _lock(session, loaded, decided, settings, now)
     standing = await _standing(repository, decided.verdicts, loaded, settings)
     standing = await _once(repository, standing, locked)
-    store = _Store(session, repository, loaded, locked, settings, now)
+    store = Store(session, repository, loaded, locked, settings, now)
     made = await store.keep(standing)
     judgements = {
         (source.key, item.target_scope_id): Judgement(
@@ -420,12 +232,12 @@ async def _lock(
     read |= await repository.origins(keys)
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
     if not await repository.origins(keys) <= read:
-        raise StaleError("scope", str(scope.scope_id), "somebody else has said so meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
-            raise StaleError("scope", str(scope.scope_id), "something that was shown has been taken out meanwhile")
+            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been taken out meanwhile")
         if state.scope_id == scope.scope_id and state.fence != scope.fence:
-            raise StaleError("scope", str(scope.scope_id), "the lease on it was lost")
+            raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
     return {state.owner: state for state in locked if state.owner in targets and not state.name}
 
 
@@ -443,8 +255,8 @@ async def _standing(
         if item.offer.target.owner in owners and shareable.issuperset(source.key for source in item.offer.sources)
     ]
     for item in [item for item in standing if item.text is not None and item.offer.target.kind == "collective"]:
-        court = _Court(repository, loaded.scope, item.offer.target, settings, loaded.names)
-        if not await court.still_enough(item.offer):
+        screening = Screening(repository, loaded.scope, item.offer.target, settings, loaded.names)
+        if not await screening.still_enough(item.offer):
             standing.remove(item)
     return standing
 
@@ -466,79 +278,6 @@ async def _once(
                 told |= keys
         once.append(item)
     return once
-
-
-@dataclass(slots=True)
-class _Store:
-    session: Session
-    repository: PropagationRepository
-    loaded: Loaded
-    targets: dict[str, ScopeState]
-    settings: Settings
-    now: datetime
-    stored: int = 0
-
-    async def keep(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Each with the scope that it is about, and where it went there with the number that it has."""
-        numbers = {}
-        for owner, target in self.targets.items():
-            going = [item for item in verdicts if item.offer.target.owner == owner and item.text is not None]
-            numbers[owner] = await self._numbers(target, going)
-        owners = [item.offer.target.owner for item in verdicts]
-        return [
-            await self._keep(item, self.targets[owner], numbers[owner])
-            for item, owner in zip(verdicts, owners, strict=True)
-        ]
-
-    async def _numbers(self, target: ScopeState, going: Sequence[Verdict]) -> dict[bytes | None, int]:
-        """The numbers of these texts in the target, by hash: of what it holds already, and of what is stored now."""
-        texts: dict[bytes | None, Verdict] = {}
-        for item in going:
-            texts.setdefault(content_hash(item.text or ""), item)
-        known = await self.repository.known(target, [digest for digest in texts if digest])
-        drafts = [self._draft(target, item) for digest, item in texts.items() if digest not in known]
-        run_id = self.loaded.run.run_id
-        saved = await ObservationRepository(self.session).save(
-            target.agent_key, drafts, [target], run_id=run_id, now=self.now
-        )
-        self.stored += len(saved.stored)
-        return dict(known) | await self.repository.hashes(saved.stored)
-
-    def _draft(self, target: ScopeState, item: Verdict) -> Draft:
-        """It names nobody, is as old as what it was made of, and no less private."""
-        source = item.offer.source
-        return Draft(
-            scope=NewScope(target.kind, target.owner, target.name),
-            content=item.text or "",
-            observed_at=source.observed_at,
-            source_kind="propagation",
-            evidence=(),
-            dates=_dated(item.text or "", item.offer, self.settings).days,
-        )
-
-    async def _keep(self, item: Verdict, target: ScopeState, seqs: Mapping[bytes | None, int]) -> Verdict:
-        placed = replace(item, target_scope_id=target.scope_id)
-        if item.text is None:
-            return placed
-        seq = seqs.get(content_hash(item.text))
-        if seq is None:  # it is quarantined there, and stays so
-            return replace(placed, outcome="refused", reason="quarantined", text=None)
-        if not await self.repository.made_by_propagation(target, [seq]):
-            return replace(placed, reason="known", seq=seq)  # somebody there said so: it is theirs
-        sources = [source.key for source in item.offer.sources]
-        whole = target.kind == "group"
-        await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
-        await self.repository.derive((target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole)
-        if whole:
-            await self._replace_older(item.offer.source, target, seq)
-        return replace(placed, seq=seq)
-
-    async def _replace_older(self, source: Candidate, target: ScopeState, seq: int) -> None:
-        """What was made of that alone whose place the source has taken gives way to what is made of the source."""
-        older = await self.repository.made_of_predecessors(source.key, target)
-        if by := {one: seq for one in older if one != seq}:
-            run_id = self.loaded.run.run_id
-            await StateRepository(self.session).supersede(target, by, self.now, run_id=run_id)
 
 
 async def _account(

@@ -15,13 +15,8 @@ from memory_sql.config import (
     VECTORS_OBSERVATIONS,
 )
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-    find_agent,
-    list_agents,
-    read_stats,
-)
-from memory_sql.db.repositories.retrievals import large_scopes
+from memory_sql.db.queries.stats import large_scopes, read_stats
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_agents
 from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id

@@ -13,9 +13,10 @@ from typing import get_args
 from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
-from memory_sql.db.repositories.people import AliasRepository, lock_agent, record
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.groups import Departure, Group, Member, MemberSource
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key

@@ -13,11 +13,9 @@ from memory_sql.arguments import (
 )
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-    ensure_agent,
-)
-from memory_sql.db.repositories.people import HoldRepository, lock_agent, record
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.events import record
+from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.people import Hold
 from memory_sql.errors import (

@@ -14,11 +14,9 @@ from memory_sql.arguments import (
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-    ensure_agent,
-)
-from memory_sql.db.repositories.people import AliasRepository, lock_agent, record
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.exports import ExportLine

@@ -15,13 +15,12 @@ from memory_sql import embedded
 from memory_sql.arguments import id_of, optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
-from memory_sql.db.repositories.agents import agent_key_of, find_agent
-from memory_sql.db.repositories.people import lock_agent
+from memory_sql.db.repositories.agents import agent_key_of, find_agent, lock_agent
 from memory_sql.db.repositories.retrievals import add_retrievals
 from memory_sql.domain.ids import Id, aware
 from memory_sql.domain.reading import Asked
 from memory_sql.errors import InputError, NotFoundError, SchemaError
-from memory_sql.jobs import Work
+from memory_sql.jobs import Jobs
 from memory_sql.lifecycle import corrections
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -141,8 +140,8 @@ class Runtime:
         return self._reads
 
     @property
-    def jobs(self) -> Work:
-        return Work(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+    def jobs(self) -> Jobs:
+        return Jobs(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
 
     @property
     def lock_timeout(self) -> timedelta:
@@ -164,7 +163,7 @@ class Face:
         return self._runtime.settings
 
     @property
-    def _jobs(self) -> Work:
+    def _jobs(self) -> Jobs:
         return self._runtime.jobs
 
     @property

@@ -16,9 +16,8 @@ from memory_sql.arguments import (
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import (
-    agent_key_of,
-)
+from memory_sql.db.queries.visible_scopes import list_scopes
+from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -43,7 +42,7 @@ class Scopes(Face):
         """The scopes that the user may see: collective, groups, the user's own."""
         principal = principal_of(agent_id, user_id, session_id)
         async with self._database.statement(session, principal) as unit:
-            return await ScopeRepository(unit).visible(principal)
+            return await list_scopes(unit, principal)
 
     async def history(
         self,

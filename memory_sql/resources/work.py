@@ -15,12 +15,7 @@ from memory_sql.arguments import (
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
-from memory_sql.db.repositories.agents import (
-    Agent,
-    agent_key_of,
-    find_agent,
-    next_by_budget,
-)
+from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import CorrectionRepository, Entry
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository

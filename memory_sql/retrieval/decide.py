@@ -2,7 +2,7 @@
 
 R078, R080–R083 as C7 settles them. What is pasted (code, quotes, logs) isn't judged, and of a long message only the ends and
 its first and last question. The language is told by its small words; where that fails the recall phrases of all languages
-count, and names.
+count, and names. The phrases stand in the files of the languages: [recall].
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from memory_sql.config import UNKNOWN_NAMES
-from memory_sql.languages.phrases import LANGUAGES, Language
-from memory_sql.languages.proper_names import ALSO_WORDS, FAMILIAR, GIVEN
+from memory_sql.languages.data import names as all_names
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import FunctionWords, Recall, Words
 from memory_sql.languages.text import words_of
 
 Reason = Literal[
@@ -51,22 +52,48 @@ _PASTED_LINE = re.compile(
     r"def |class |return\b|const |let |var |SELECT |FROM |WHERE |INSERT |UPDATE |\w+(?:\.\w+)*(?:Error|Exception)\b))"
     r"|[{};]\s*$|[=<>]{2,}|\)\s*:\s*$"
 )
-# What follows the colon is the thing to work on.
-_TASK = re.compile(
-    r"^(?:please |can you |could you |kindly )*(?:translate|proofread|rewrite|rephrase|paraphrase|summari[sz]e|correct|edit|"
-    r"fix|improve|analy[sz]e|classify|shorten|review|extract|convert|explain|reply to|respond to|answer|polish|"
-    r"übersetze?|korrigiere?|fasse?|traduis|corrige|résume|traduce|resume)\b[^\n:]*:",
-    re.IGNORECASE | re.MULTILINE,
-)
 _ASKED = ("?", "\uff1f", "\u061f")
 _WIDE = "\u3002\uff01\uff1f"  # marks of scripts without spaces
 _ABBREVIATION = r"(?<!\b[DMS]r\.)(?<!\bM[rs]s\.)(?<!\bMs\.)(?<!\bSt\.)(?<!\bvs\.)(?<!\b[A-Z]\.)(?<!\.[a-z]\.)"
 _SENTENCE = re.compile(rf"(?<=[.!?…\u061f]){_ABBREVIATION}[\"”’')]*\s+|(?<=[{_WIDE}])|\n+|;\s+")
 _MARKS = f' \t.!?…,;:-–—*_"“”„«»()[]¡¿{_WIDE}\u061f'
 _STRAIGHT = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00b4": "'"})
-_COMMA = re.compile(r"[,:–—-] +(?:(?:and|but|so|und|aber|et|mais|y|pero) )?")
 _WORD = re.compile(r"[^\W\d_][\w'-]*|[,;:]")
 _LETTERS = re.compile(r"[^\W\d_]+")
+
+
+@cache
+def _languages() -> tuple[tuple[Words, Recall], ...]:
+    """By which words each is told, and its phrases."""
+    small, phrases = of_all(FunctionWords), of_all(Recall)
+    return tuple((small[name].common | small[name].telling, phrases[name]) for name in phrases if name in small)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What counts whatever the language is."""
+
+    task: re.Pattern[str]
+    comma: re.Pattern[str]
+    articles: tuple[str, ...]
+    determiners: Words
+    name_links: Words
+    interjections: Words
+
+
+@cache
+def _shared() -> _Shared:
+    every = of_all(Recall).values()
+    task = "|".join(pattern for one in every for pattern in one.task)
+    conjunctions = "|".join(f"{word} " for one in every for word in one.conjunctions)
+    return _Shared(
+        task=re.compile(rf"^(?:{task})\b[^\n:]*:", re.IGNORECASE | re.MULTILINE),
+        comma=re.compile(rf"[,:–—-] +(?:{conjunctions})?"),
+        articles=tuple(f"{word} " for one in every for word in one.articles),
+        determiners=Words().union(*(one.determiners for one in every)),
+        name_links=Words().union(*(one.name_links for one in every)),
+        interjections=Words().union(*(one.interjections for one in every)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +151,7 @@ def should_retrieve(
     return None
 
 
-def _first_of_rules(sentences: Sequence[_Sentence], language: Language, known: _Known) -> Fired | None:
+def _first_of_rules(sentences: Sequence[_Sentence], language: Recall, known: _Known) -> Fired | None:
     read = [_read(sentence, language) for sentence in sentences]
     for rule in _RULES[:-1] if _is_supposed(sentences, language) else _RULES:
         for one in read:
@@ -134,13 +161,13 @@ def _first_of_rules(sentences: Sequence[_Sentence], language: Language, known: _
     return None
 
 
-def _is_supposed(sentences: Sequence[_Sentence], language: Language) -> bool:
+def _is_supposed(sentences: Sequence[_Sentence], language: Recall) -> bool:
     return any(language.supposing.search(sentence.plain) for sentence in sentences)
 
 
 def _fired_cautiously(sentences: Sequence[_Sentence], known: _Known) -> Fired | None:
     """In a language that isn't known: recall phrases of all, and questions with names."""
-    for language in LANGUAGES.values():
+    for _, language in _languages():
         for one in (_read(sentence, language) for sentence in sentences):
             fired = _recalls(one, language, known) or _names_someone(
                 one, replace(language, capitals_are_names=False), known
@@ -161,7 +188,7 @@ def _spoken(message: str) -> str:
         message = f"{_FENCE.sub(' ', message[:END_CHARACTERS])}\n{'```' * inside}{message[tail:]}"
     if "```" in message or "~~~" in message:
         message = _FENCE.sub("\n", message)
-    task = _TASK.search(message)
+    task = _shared().task.search(message)
     if task:
         message = message[: task.end()]
     text = _ASIDE.sub(" ", message).translate(_STRAIGHT)
@@ -186,41 +213,39 @@ def _judged(text: str) -> Iterator[_Sentence]:
             yield _Sentence(text=bare, plain=plain, words=words, asks=asks, open=said[-1].isalnum())
 
 
-def _languages_of(sentences: Sequence[_Sentence]) -> list[Language]:
+def _languages_of(sentences: Sequence[_Sentence]) -> list[Recall]:
     """The language whose small words stand there most often, or those that share that place; none: it can't be told."""
-    counts = {name: sum(len(s.words & language.words) for s in sentences) for name, language in LANGUAGES.items()}
-    most = max(counts.values())
-    return [LANGUAGES[name] for name, count in counts.items() if count == most > 0]
+    counts = [(sum(len(s.words & words) for s in sentences), language) for words, language in _languages()]
+    most = max(count for count, _ in counts)
+    return [language for count, language in counts if count == most > 0]
 
 
-def _read(sentence: _Sentence, language: Language) -> _Read:
+def _read(sentence: _Sentence, language: Recall) -> _Read:
     whole, clause = _clauses(sentence, language)
     asks = sentence.asks or (sentence.open and bool(language.question.match(whole)))
     return _Read(sentence, whole, clause, asks, tells=bool(language.telling.match(whole)))
 
 
-def _recalls(read: _Read, language: Language, _: _Known) -> Fired | None:
+def _recalls(read: _Read, language: Recall, _: _Known) -> Fired | None:
     """What was said before is asked for, whatever the sentence is."""
-    if language.cues.isdisjoint(read.sentence.words):
-        return None
-    found = language.recall.search(read.sentence.plain)
+    found = language.anywhere.any.search(read.sentence.plain)
     return Fired("recall phrase", found.lastgroup or "") if found else None
 
 
-def _recalls_in_request(read: _Read, language: Language, _: _Known) -> Fired | None:
+def _recalls_in_request(read: _Read, language: Recall, _: _Known) -> Fired | None:
     """Phrases that in a statement only tell of something."""
     if not (read.asks or read.tells or _is_fragment(read.sentence) or language.request.match(read.sentence.plain)):
         return None
-    found = language.recall_in_request.search(read.whole)
+    found = language.in_request.any.search(read.whole)
     return Fired("recall phrase", found.lastgroup or "") if found else None
 
 
-def _asks_of_user(read: _Read, language: Language, known: _Known) -> Fired | None:
+def _asks_of_user(read: _Read, language: Recall, known: _Known) -> Fired | None:
     """A question about what the user did, or has, or is."""
     if not read.asks:
         return None
-    past = language.past.search(read.clause)
-    found = past or language.own.search(read.clause)
+    past = language.of_past.any.search(read.clause)
+    found = past or language.of_user.any.search(read.clause)
     if found is None or language.impersonal.search(read.clause):
         return None
     if found.lastgroup == "thing_past" and any(_names_in(read.sentence.text, known)):
@@ -228,12 +253,12 @@ def _asks_of_user(read: _Read, language: Language, known: _Known) -> Fired | Non
     return Fired("question about the past" if past else "question about the user", found.lastgroup or "")
 
 
-def _clauses(sentence: _Sentence, language: Language) -> tuple[str, str]:
+def _clauses(sentence: _Sentence, language: Recall) -> tuple[str, str]:
     """The sentence without polite words before it, and the question proper, from its question word on."""
     frame = language.frame.match(sentence.plain)
     whole = sentence.plain[frame.end() :] if frame else sentence.plain
     if sentence.asks and not language.question.match(whole):
-        for comma in _COMMA.finditer(whole):
+        for comma in _shared().comma.finditer(whole):
             if language.question.match(whole[comma.end() :]):
                 return whole, whole[comma.end() :]
     return whole, whole
@@ -241,17 +266,12 @@ def _clauses(sentence: _Sentence, language: Language) -> tuple[str, str]:
 
 def _is_fragment(sentence: _Sentence) -> bool:
     """Something is named and nothing is said of it: "the restaurant we liked"."""
-    return sentence.open and sentence.plain.startswith(_ARTICLES) and sentence.plain.count(" ") < FRAGMENT_WORDS
+    return (
+        sentence.open and sentence.plain.startswith(_shared().articles) and sentence.plain.count(" ") < FRAGMENT_WORDS
+    )
 
 
 _COMMAS = (",", ";", ":")
-_THINGS = frozenset("the a an this these one two three some any".split())
-_JOINING = frozenset("of the da del della di du la le van".split())
-_ARTICLES = tuple(f"{word} " for word in "the that those my our der die das le la les el los las".split())
-_INTERJECTIONS = frozenset(
-    "hey hi hello wow thanks thank oh so ok okay yes no yeah cool great congrats sorry aw aww dear hallo danke salut "
-    "merci hola gracias nice awesome amazing well right".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +289,10 @@ class _Name:
     @property
     def is_common(self) -> bool:
         """Everybody knows it, or it is a thing: "the Louvre", "a Volvo"."""
-        return self.before in _THINGS or any(key in FAMILIAR or key.removesuffix("s") in FAMILIAR for key in self.keys)
+        familiar = all_names().familiar
+        return self.before in _shared().determiners or any(
+            key in familiar or key.removesuffix("s") in familiar for key in self.keys
+        )
 
 
 def _names_in(text: str, known: _Known) -> Iterator[_Name]:
@@ -292,7 +315,7 @@ def _end_of_name(tokens: Sequence[str], start: int, known: _Known) -> int:
         if _owns(tokens[end - 1]):
             break
         joined = end
-        while joined < len(tokens) and tokens[joined] in _JOINING:
+        while joined < len(tokens) and tokens[joined] in _shared().name_links:
             joined += 1
         end = joined if end < joined < len(tokens) and _is_name(tokens[joined], joined, known) else end
     return end
@@ -302,7 +325,7 @@ def _is_called(tokens: Sequence[str], start: int, end: int) -> bool:
     """Somebody is spoken to, not of: "Hi Mia, …", "…, Mia?"."""
     before = tokens[start - 1].lower() if start else ""
     apart = end == len(tokens) or tokens[end] in _COMMAS
-    return apart and (before in ("", *_COMMAS) or before in _INTERJECTIONS)
+    return apart and (before in ("", *_COMMAS) or before in _shared().interjections)
 
 
 def _owns(word: str) -> bool:
@@ -317,14 +340,15 @@ def _is_name(word: str, position: int, known: _Known) -> bool:
     """A given name however it is written; another with a capital, where that isn't the beginning's."""
     bare = _bare(word)
     key = bare.casefold()
-    if key in GIVEN and key not in ALSO_WORDS and key not in FAMILIAR:
+    names = all_names()
+    if key in names.given and key not in names.words_too and key not in names.familiar:
         return True
     if position == 0 or bare[0].islower() or len(bare) < 2:
         return False
     return key in known.names or not (bare.isupper() or key.startswith("i'"))
 
 
-def _names_someone(read: _Read, language: Language, known: _Known) -> Fired | None:
+def _names_someone(read: _Read, language: Recall, known: _Known) -> Fired | None:
     """A question about somebody: a name that is known here, a given name, or an unknown one in the past."""
     if not (read.asks or read.tells) or not read.whole or language.addressed.search(read.whole):
         return None
@@ -334,7 +358,7 @@ def _names_someone(read: _Read, language: Language, known: _Known) -> Fired | No
             return Fired("question about a name", "known_name")
         if name.is_common:
             continue
-        if name.keys[0] in GIVEN and (len(name.words) == 1 or past or name.possessive):
+        if name.keys[0] in all_names().given and (len(name.words) == 1 or past or name.possessive):
             return Fired("question about a name", "given_name")
         if not language.capitals_are_names:
             continue
@@ -348,7 +372,7 @@ def _names_someone(read: _Read, language: Language, known: _Known) -> Fired | No
 _RULES = (_recalls, _recalls_in_request, _asks_of_user, _names_someone)
 
 
-def _strangers(sentences: Sequence[_Sentence], language: Language, known: _Known) -> frozenset[str]:
+def _strangers(sentences: Sequence[_Sentence], language: Recall, known: _Known) -> frozenset[str]:
     """Names that neither the scopes nor the prompt hold, and that not everybody knows (R083)."""
     if not language.capitals_are_names or _is_supposed(sentences, language):
         return frozenset()

@@ -9,16 +9,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
+from functools import cache
 from typing import Any
 
 from memory_sql.domain.query import Query
+from memory_sql.languages.data import of_all, table
 from memory_sql.languages.dates import DateFound, Days, find_dates, merged
+from memory_sql.languages.tables import FunctionWords, Search, Words
 from memory_sql.languages.words import Term, terms_of, words_in
 
 MAX_CHARACTERS = 512
 MAX_TERMS = 32
 PAST_YEARS = 30  # how far back "in May" reaches
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """`frame`: words that frame a question and say nothing of its answer (R085), beside the stop words of the text search.
+
+    `variants`: forms that no stemmer brings together, each word with its others. `when`: a time is asked for.
+    """
+
+    frame: Words
+    variants: Mapping[str, tuple[str, ...]]
+    when: re.Pattern[str]
+
+
+@cache
+def _searched(language: str) -> _Searched:
+    """Of that language; of English, where it has no table for it."""
+    name = language if language in of_all(Search) else "english"
+    search, small = table(name, Search), table(name, FunctionWords)
+    lines = [line.split() for line in search.forms.splitlines()]
+    variants = {
+        word: tuple(other for other in line if other != word) for line in lines for word in line if len(line) > 1
+    }
+    return _Searched(small.common | small.asking, variants, search.when)
 
 
 def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, operators: bool = True) -> Query:
@@ -30,13 +58,13 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
     given: dict[str, Any] = {}
     if operators:
         asked, given = _operators(asked)
-    found = find_dates(asked, now, zone, language)
+    found, searched = find_dates(asked, now, zone, language), _searched(language)
     left_out: dict[str, str] = {}
     terms: dict[tuple[str, ...], Term] = {}
-    for start, end, word in _looked_at(asked, left_out):
+    for start, end, word in _looked_at(asked, searched.frame, left_out):
         if any(item.start < end and start < item.end for item in found):
             left_out.setdefault(word, "date")  # looked for as well: it may be written like that
-        for term in terms_of(word, VARIANTS.get(word.lower(), ())):
+        for term in terms_of(word, searched.variants.get(word.lower(), ())):
             if len(terms) < MAX_TERMS:
                 terms.setdefault((*term.words, *term.extra), term)
             else:
@@ -50,7 +78,7 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         text=" ".join(asked.split()),
         terms=tuple(terms.values())[:MAX_TERMS],
         names=tuple(dict.fromkeys(word.lower() for word in words_in(asked))),
-        asks_when=_WHEN.search(asked) is not None,
+        asks_when=searched.when.search(asked) is not None,
         spans=spans,
         left_out=left_out,
         language=language,
@@ -58,11 +86,11 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
     )
 
 
-def _looked_at(text: str, left_out: dict[str, str]) -> Iterator[tuple[int, int, str]]:
+def _looked_at(text: str, frame: Words, left_out: dict[str, str]) -> Iterator[tuple[int, int, str]]:
     at = 0
     for word in words_in(text):
         at = text.find(word, at)
-        if word.lower() in FRAME:
+        if word.lower() in frame:
             left_out[word] = "frames the question"
         else:
             yield at, at + len(word), word
@@ -133,39 +161,13 @@ def _in_year(days: Days, year: int) -> Days | None:
 
 
 _WHEN = re.compile(r"\b(when|how long|(what|which) (date|day|time|year|month|week)|since when)\b", re.IGNORECASE)
+
+
+def _multirange(spans: Iterable[Days]) -> str:
+    return "{" + ",".join(f"[{days.first},{days.last}]" for days in spans) + "}"
+
+
 _OPERATOR = re.compile(
     r"(?<!\S)(?P<sign>-?)(?:(?P<name>from|after|before|tag):)?(?:\"(?P<quoted>[^\"]*)\"|(?P<plain>(?<=[:-])[^\s\"-][^\s\"]*))",
     re.IGNORECASE,
 )
-
-# Words that frame a question and say nothing about its answer (R085), beside the stop words of the text search.
-FRAME = frozenset(
-    "a about again all am an and any anything are as ask asked at be been but by can could describe did do does "
-    "doing ever for from get had has have having he her him his how i if in into is it its just kind like likely "
-    "long many may me mention mentioned might much my no not of often on once or our over please recall recent "
-    "recently remember remembered remind said say she should so some something tell than that the their them then "
-    "there these they thing things this those time to told type was we were what whatever when where which who whom "
-    "whose why will with would you your".split()
-)
-
-_FORMS = """
-be am is are was were been; become became; begin began begun; bring brought; break broke broken; build built; buy
-bought; catch caught; choose chose chosen; come came; do did done; draw drew drawn; dream dreamt dreamed; drink
-drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed; feel felt; fight fought; find found; fly
-flew flown; forget forgot forgotten; get got gotten; give gave given; go went gone; grow grew grown; hang hung; have
-had; hear heard; hide hid hidden; hold held; keep kept; know knew known; lay laid; lead led; learn learnt learned;
-leave left; lend lent; lose lost; make made; mean meant; meet met; pay paid; ride rode ridden; ring rang rung; rise
-rose risen; run ran; say said; see saw seen; sell sold; send sent; shake shook shaken; shine shone; shoot shot; show
-shown; sing sang sung; sit sat; sleep slept; speak spoke spoken; spend spent; stand stood; steal stole stolen; stick
-stuck; strike struck; swear swore sworn; sweep swept; swim swam swum; take took taken; teach taught; tear tore torn;
-tell told; think thought; throw threw thrown; understand understood; wake woke woken; wear wore worn; win won; write
-wrote written; child children; foot feet; life lives; man men; mouse mice; person people; tooth teeth; wife wives;
-woman women; knife knives; leaf leaves; half halves; shelf shelves; goose geese
-"""
-# Forms that no stemmer brings together: each word with the others of its line.
-VARIANTS: Mapping[str, tuple[str, ...]] = {
-    word: tuple(other for other in forms if other != word)
-    for forms in (line.split() for line in _FORMS.split(";"))
-    for word in forms
-    if len(forms) > 1
-}

@@ -1,21 +1,9 @@
-"""The wheel, in a bare environment outside the checkout: it holds what it needs and works with what it declares.
-
-The environment is a new virtual environment into which pip installs the built wheel with `--no-deps`. Its dependencies
-are those that the wheel's metadata asks for, without extras, and theirs: each is linked in from the environment that
-runs the tests. So nothing is downloaded, and an import of something undeclared fails.
-"""
+"""The wheel, in a bare environment outside the checkout: it holds what it needs and works with what it declares."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import sysconfig
-import venv
-from collections.abc import Iterable
-from dataclasses import dataclass
-from importlib.metadata import Distribution, PathDistribution, distribution
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from zipfile import Path as ZipPath
 from zipfile import ZipFile
@@ -25,89 +13,17 @@ from packaging.requirements import Requirement
 
 from memory_sql.db import migrate
 from memory_sql.db.engine import REVISION
+from tests.acceptance.bare import Bare
 from tests.migrations.databases import fetch
 
 CHECKOUT = Path(__file__).parents[2]
 UPGRADE = "import sys; from memory_sql.db import migrate; migrate.upgrade(sys.argv[1])"
 
 
-def run(*command: str | Path, cwd: Path, code: int = 0) -> str:
-    """What it prints, with nothing in its environment that would lead back to the checkout."""
-    ours = ("MEMORY_SQL_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, cwd=cwd, env=environ)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", built, CHECKOUT, cwd=built)
-    [file] = built.glob("*.whl")
-    return file
-
-
 @pytest.fixture(scope="module")
 def contents(wheel: Path) -> dict[str, bytes]:
     with ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A virtual environment with the wheel, and a directory that is empty."""
-
-    root: Path
-    elsewhere: Path
-
-    @property
-    def site(self) -> Path:
-        return Path(sysconfig.get_path("purelib", "venv", {"base": str(self.root), "platbase": str(self.root)}))
-
-    def python(self, script: str, *arguments: str, code: int = 0) -> str:
-        return run(self.root / "bin/python", "-c", script, *arguments, cwd=self.elsewhere, code=code)
-
-    def memory_sql(self, *arguments: str | Path, code: int = 0) -> str:
-        return run(self.root / "bin/memory-sql", *arguments, cwd=self.elsewhere, code=code)
-
-
-@pytest.fixture(scope="module")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    made = Bare(tmp_path_factory.mktemp("bare"), tmp_path_factory.mktemp("elsewhere"))
-    venv.create(made.root, symlinks=True)
-    install = ("install", "--no-deps", "--no-index", "--quiet", "--disable-pip-version-check", wheel)
-    run(*pip(), "--python", made.root / "bin/python", *install, cwd=made.elsewhere)
-    [info] = made.site.glob("memory_sql-*.dist-info")
-    for needed in closure(PathDistribution(info).requires or ()):
-        link(needed, made.site)
-    return made
-
-
-def pip() -> tuple[str, ...]:
-    """Of this environment; where Debian left it out, of the interpreter behind, as the Makefile does."""
-    for python in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
-        if subprocess.run((python, "-m", "pip", "--version"), check=False, capture_output=True).returncode == 0:
-            return (python, "-m", "pip")
-    pytest.skip("needs pip in this environment or in the interpreter that it was made with")
-
-
-def closure(requirements: Iterable[str]) -> list[Distribution]:
-    """What these requirements, given without extras, install."""
-    found: dict[str, Distribution] = {}
-    waiting = list(requirements)
-    while waiting:
-        wanted = Requirement(waiting.pop())
-        if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
-            found[wanted.name] = distribution(wanted.name)
-            waiting += found[wanted.name].requires or ()
-    return list(found.values())
-
-
-def link(installed: Distribution, site: Path) -> None:
-    for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
-        if not (site / name).exists():
-            (site / name).symlink_to(str(installed.locate_file(name)))
 
 
 # What it holds
@@ -139,7 +55,9 @@ def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[s
         "migrations/versions/2026-11-22-1600_first_schema/SHA256SUMS",
         "db/sql/adding/add_messages.sql",
         "db/sql/views/v_observations.sql",
-        "llm/prompts/extraction.md",
+        "formation/prompt.md",
+        "languages/german.toml",
+        "languages/english/sharing.toml",
         "examples/team.jsonl",
     ],
 )

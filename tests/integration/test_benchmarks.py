@@ -20,10 +20,10 @@ from benchmarks.recall.run import measure
 from benchmarks.recall.systems import SYSTEMS
 from benchmarks.server import fresh_database, plain_url
 from benchmarks.wire import counted
-from memory_sql import memory as memory_module
 from memory_sql.config import Settings
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
+from memory_sql.retrieval import search as search_module
 
 SAID = (
     "I planted tomatoes behind the shed.",
@@ -73,12 +73,12 @@ class Weights:
 async def test_ablation_asks_the_search_of_memory_without_one_weight(
     dataset: Dataset, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = vars(memory_module)["search"]
+    original = vars(search_module)["search"]
 
     async def search(*arguments: Any, weights: Weights, **named: Any) -> Any:
         return await original(*arguments, **named) if weights.words else ([], [])
 
-    monkeypatch.setattr(memory_module, "search", search)
+    monkeypatch.setattr(search_module, "search", search)
     monkeypatch.setitem(sys.modules, "memory_sql.domain.query", SimpleNamespace(Weights=Weights))
     (found,) = await ablate("ours", ["all"], dataset, server_url)
     assert (found.field, found.value, found.neutral) == ("words", 1.5, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.db.repositories import erasure as physical
+from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
 from tests.factories import message
@@ -92,4 +92,4 @@ def test_restore_check_needs_a_journal(run: Run) -> None:
 
 
 def test_vacuum_runs_every_statement(run: Run) -> None:
-    assert f"ran {len(physical.PHYSICAL)} statements" in run("db", "vacuum").out
+    assert f"ran {len(PHYSICAL)} statements" in run("db", "vacuum").out

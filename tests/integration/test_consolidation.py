@@ -8,11 +8,11 @@ from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY

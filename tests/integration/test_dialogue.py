@@ -11,9 +11,9 @@ import pytest
 
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
 from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -224,7 +224,7 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:

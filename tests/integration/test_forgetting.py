@@ -248,7 +248,7 @@ async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory
     """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
     await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -282,7 +282,7 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("memory_sql.formation.formation.apply", die)
+    monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)
     for session_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
             await memory.conversations.form(**ADA, session_id=session_id)

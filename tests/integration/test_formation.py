@@ -15,9 +15,10 @@ from memory_sql.errors import (
     UnavailableError,
 )
 from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.formation.window import Loaded
 from memory_sql.llm import Request
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -275,10 +276,10 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
     assert states == [("failed", "abandoned"), ("succeeded", None)]
 
 
-async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[formation.Loaded, Extracted]:
+async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[Loaded, Extracted]:
     """What the dead one had in its hands."""
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -297,7 +298,7 @@ async def test_worker_that_was_thought_dead_stores_nothing(memory: Memory, llm: 
         await memory.observe("Between.", agent_id="ada", user_id="mia")
     else:
         async with memory.database.transaction() as unit:
-            assert await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+            assert (await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due"))[1]
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)

@@ -20,6 +20,7 @@ from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
 from memory_sql.formation import formation
+from memory_sql.formation.sieve import drafts_of
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import message
@@ -438,13 +439,13 @@ async def test_model_that_names_a_group_it_was_not_offered_gives_it_nothing(memo
     await say(memory, "We moor.", group_ids=["crew"])
     await leave(memory)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     assert [target.is_open for target in loaded.targets if target.kind == "group"] == [False]
     extraction = (await formation.decide(parrot, loaded, memory.settings)).extraction
     (item,) = extraction.observations
     invented = replace(extraction, observations=(item.model_copy(update={"scope": "group_1"}),))
-    drafts, counted = formation.drafts_of(invented, loaded, memory.settings)
+    drafts, counted = drafts_of(invented, loaded, memory.settings)
     assert [draft.scope.owner for draft in drafts] == ["u:mia"]
     assert +counted == {"not_a_member": 1}
 
@@ -464,7 +465,7 @@ async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(mem
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -499,7 +500,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     return lambda unit: formation.apply(unit, loaded, answered, memory.settings, memory.now())

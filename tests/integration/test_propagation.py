@@ -17,8 +17,8 @@ from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Judged, PropagateResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import AnswerError, NotFoundError, StaleError, UnavailableError
-from memory_sql.llm.propagating import PropagationTask
 from memory_sql.memory import Memory
+from memory_sql.propagation.task import PropagationTask
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot

@@ -13,9 +13,11 @@ import pytest
 import pytest_asyncio
 
 from memory_sql.config import Settings
+from memory_sql.formation.answers import Turn
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.text import clean
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import NOTHING_YET, ExtractionTask, Turn
+from memory_sql.llm.notation import NOTHING_YET
 from memory_sql.memory import Memory
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named

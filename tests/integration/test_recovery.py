@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.domain.results import DeadRun
 from memory_sql.errors import (
@@ -22,10 +23,10 @@ from memory_sql.errors import (
     UnavailableError,
 )
 from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.window import Loaded
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.dialogue import Extracted
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -578,7 +579,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     await memory.add(conversation(4), **HERE)
     kept = []
 
-    async def keep(session: Session, loaded: formation.Loaded, answered: Extracted, settings: Settings) -> None:
+    async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
             await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.errors import DatabaseError
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import strict_schema
-from memory_sql.llm.tasks import ConsolidatedText, ExtractionTask
 from memory_sql.memory import Memory
 from memory_sql.retrieval.decide import should_retrieve
 from tests.database import rows

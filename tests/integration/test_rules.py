@@ -17,11 +17,11 @@ from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.formation import formation
 from memory_sql.llm import Request
-from memory_sql.llm.tasks import ConsolidationTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
@@ -484,7 +484,7 @@ async def test_rule_6_session_that_was_excluded_and_included_again_is_not_what_i
     """Cursor, lease and flag are as they were: the epoch alone tells, also for an answer that is stored already."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Said in confidence.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -507,7 +507,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -528,7 +528,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     """Cursor and epoch are as they were, and nobody is at it: the fence alone tells."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Late.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -556,7 +556,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("a secret again", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -735,7 +735,7 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -761,7 +761,7 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_a
     await memory.conversations.form(**SESSION)
     await memory.add(conversation(4), **{**HERE, "session_id": "t"})
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
+        _, loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)

@@ -83,7 +83,7 @@ async def test_dump_and_log_hold_no_secret(
 async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted((f'She said "password: {SECRET}"', "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)

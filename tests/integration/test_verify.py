@@ -19,16 +19,17 @@ from sqlalchemy import CursorResult, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import verify
 from memory_sql.db.models import Base
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.formation import formation
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.propagating import PropagationTask
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
+from memory_sql.propagation.task import PropagationTask
 from tests.conftest import administer, named
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
@@ -293,7 +294,7 @@ class Life:
 
     async def die_forming(self, session_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)

@@ -20,12 +20,13 @@ from sqlalchemy import event, make_url
 
 from memory_sql import embedded
 from memory_sql.config import Settings
+from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import migrate
 from memory_sql.errors import DatabaseError, InputError, SchemaError
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.jobs import DueKind
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
 from memory_sql.memory import Memory
 from memory_sql.worker import Worked, Worker
 from tests.database import rows

@@ -21,10 +21,11 @@ from typing import TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
+from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
-from memory_sql.llm.propagating import PropagationTask
-from memory_sql.llm.tasks import ConsolidationTask, ExtractionTask
+from memory_sql.propagation.task import PropagationTask
 from tests.fakes import by_scope
 from tests.loopback import Received, Reply, empty, garbage, good, hang, loopback, refusal, status, truncated
 

@@ -236,7 +236,7 @@ MUTATIONS = (
         "11: a version does not say what is due after it",
         (never_called("scopes.refresh_due", "memory_sql/consolidation/consolidation.py"),),
     ),
-    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs.py"),)),
+    Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs/dead.py"),)),
     # Walls
     Mutation(
         "walls: the principal is not bound to its transaction",
@@ -358,7 +358,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: people are not counted again",
-        (Change("if not await court.still_enough(item.offer):", "if False:"),),
+        (Change("if not await screening.still_enough(item.offer):", "if False:"),),
         PROPAGATION,
     ),
     # Propagation: how many say so
@@ -422,7 +422,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await repository.derived([one.key, *same]))", "same"),),
+        (Change("(*same, *await repository.derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

@@ -410,7 +410,7 @@ class Life(RuleBasedStateMachine):
         async def die() -> None:
             now = datetime.now(UTC)
             async with self.memory.database.transaction() as unit:
-                loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
+                _, loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
                 self.did["taken over with an answer"] += loaded.answered is not None

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from memory_sql.consolidation.answers import ConsolidatedText, NamedContradiction
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
 from memory_sql.llm import answers
-from memory_sql.llm.tasks import ConsolidatedText, NamedContradiction
 
 
 class Item(BaseModel):

@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
 from memory_sql.context.fitting import shares
 from memory_sql.context.layouts import attribute, escape
-from memory_sql.context.render import Style, age, render
+from memory_sql.context.render import Static, Style, age
+from memory_sql.context.render import render as render_static
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation, Source
@@ -35,6 +36,10 @@ def scope(
 ) -> ScopeText:
     lines = tuple(PendingObservation(n, line, MONDAY) for n, line in enumerate(pending, 1))
     return ScopeText(ScopeRef(id=number, kind=kind, owner_id=owner, name=name), None, text, 3 if text else 0, lines)
+
+
+def render(scopes: Sequence[ScopeText], hits: Sequence[Hit], now: datetime, style: Style, **more: Any) -> Context:
+    return render_static(Static.of(scopes, style), hits, now, **more)
 
 
 def rendered(scopes: Sequence[ScopeText], style: Style = STYLE, *, messages: Sequence[MessageHit] = ()) -> Context:

@@ -107,6 +107,13 @@ def test_readme_names_files_that_exist() -> None:
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
+def test_contributing_lists_every_repository() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = text.partition("## Repositories\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert listed == sorted(path.stem for path in (ROOT / "memory_sql/db/repositories").glob("[!_]*.py"))
+
+
 def test_make_has_its_targets() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert {"demo", "test", "check", "bench", "prove"} <= targets

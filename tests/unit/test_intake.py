@@ -2,18 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from memory_sql.domain.messages import Message
+from memory_sql.domain.messages import Message, Role
 from memory_sql.formation.intake import signal_in, weigh
 
 
-def said(text: str, role: str = "user") -> Message:
+def said(text: str, role: Role = "user") -> Message:
     return Message(role=role, content=text)
 
 
 @pytest.mark.parametrize(
     ("role", "weight"), [("user", 10.0), ("tool", 5.0), ("function", 5.0), ("assistant", 2.0), ("agent", 2.0)]
 )
-def test_weight_is_tokens_by_who_said_it(role: str, weight: float) -> None:
+def test_weight_is_tokens_by_who_said_it(role: Role, weight: float) -> None:
     """R279, R280: characters / 4.5, times 1.0, 0.5 or 0.2."""
     weighed = weigh(said("x" * 45, role))
     assert weighed.weight == weight
@@ -21,7 +21,7 @@ def test_weight_is_tokens_by_who_said_it(role: str, weight: float) -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_to_the_agent_are_not_read(role: str) -> None:
+def test_instructions_to_the_agent_are_not_read(role: Role) -> None:
     weighed = weigh(said("Please remember that I like tea.", role))
     assert (weighed.weight, weighed.eligible, weighed.signal) == (0.0, False, None)
 

@@ -1,15 +1,11 @@
+from memory_sql.consolidation.answers import NamedContradiction, NumberedText
+from memory_sql.consolidation.offline import NOTICE
+from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.text import count_words
 from memory_sql.llm import Request
-from memory_sql.llm.offline import NAME, NOTICE, Offline, consolidate, extract
-from memory_sql.llm.tasks import (
-    ConsolidationTask,
-    ExtractionAnswer,
-    ExtractionTask,
-    NamedContradiction,
-    NumberedText,
-    OfferedScope,
-    Turn,
-)
+from memory_sql.llm.offline import NAME, Offline
 from tests.factories import MONDAY
 
 MIA = OfferedScope("individual_P1", "individual")
@@ -27,7 +23,7 @@ def task(
 
 
 def found(asked: ExtractionTask) -> list[tuple[str | None, str, list[int]]]:
-    return [(item.scope, item.content, item.sources) for item in extract(asked).extraction.observations]
+    return [(item.scope, item.content, item.sources) for item in asked.by_rule().extraction.observations]
 
 
 def test_statements_go_to_whom_they_concern() -> None:
@@ -51,7 +47,7 @@ def test_what_the_assistant_says_and_what_is_known_is_left_out() -> None:
         Turn(2, "user", "Mia", MONDAY, "I prefer green tea."),
     )
     knows = OfferedScope("individual", "individual", knows=("Mia said: I prefer green tea.",))
-    assert extract(ExtractionTask(turns, (knows,), 5, 50, MONDAY)).root == {"individual": []}
+    assert ExtractionTask(turns, (knows,), 5, 50, MONDAY).by_rule().root == {"individual": []}
 
 
 def test_limits_hold() -> None:
@@ -63,7 +59,7 @@ def test_limits_hold() -> None:
 
 def merge(current: str | None, *texts: str, words: int = 500) -> str:
     observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(texts, 1))
-    return consolidate(ConsolidationTask("individual", "Mia", current, observations, words, MONDAY)).text
+    return ConsolidationTask("individual", "Mia", current, observations, words, MONDAY).by_rule().text
 
 
 def test_consolidation_says_that_it_is_offline_once() -> None:
@@ -85,10 +81,10 @@ def test_change_replaces_what_it_changes() -> None:
 def test_change_names_what_it_contradicts() -> None:
     said = "Mia said: I drink coffee at nine.", "Mia said: My boat is blue.", "Mia said: My boat isn't blue any more."
     observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(said, 1))
-    found = consolidate(ConsolidationTask("individual", "Mia", None, observations, 500, MONDAY)).contradictions
+    found = ConsolidationTask("individual", "Mia", None, observations, 500, MONDAY).by_rule().contradictions
     assert list(found) == [NamedContradiction(newer=3, older=2, was=said[1], now=said[2])]
     again = NumberedText(1, MONDAY, "Mia said: I've stopped drinking coffee.")
-    text = consolidate(ConsolidationTask("individual", "Mia", f"{NOTICE}\n{said[0]}", (again,), 500, MONDAY))
+    text = ConsolidationTask("individual", "Mia", f"{NOTICE}\n{said[0]}", (again,), 500, MONDAY).by_rule()
     assert [(item.newer, item.older, item.was) for item in text.contradictions] == [(1, None, said[0])]
 
 

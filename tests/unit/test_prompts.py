@@ -6,9 +6,13 @@ import re
 import pytest
 
 from memory_sql.errors import ConfigurationError
+from memory_sql.formation.answers import answer_for
 from memory_sql.llm import answers, prompts
-from memory_sql.llm.tasks import answer_for
 
+SHIPPED = {
+    "extraction": ("memory_sql.formation", "extraction"),
+    "consolidation": ("memory_sql.consolidation", "consolidation"),
+}
 EXTRACTION: dict[str, str | int] = {
     "scopes": "individual: Mia\ngroup:atlas: project Atlas\ncollective: everybody",
     "memory": "individual: Mia drinks tea.",
@@ -33,8 +37,8 @@ CONSOLIDATION: dict[str, str | int] = {
 
 @pytest.mark.parametrize(("name", "slots"), [("extraction", EXTRACTION), ("consolidation", CONSOLIDATION)])
 def test_a_prompt_has_the_slots_that_its_step_fills(name: str, slots: dict[str, str | int]) -> None:
-    assert prompts.load(name).slots == slots.keys()
-    instructions, prompt = prompts.load(name).render(**slots)
+    assert prompts.load(*SHIPPED[name]).slots == slots.keys()
+    instructions, prompt = prompts.load(*SHIPPED[name]).render(**slots)
     assert "{{" not in instructions + prompt
     for value in slots.values():
         assert str(value) in instructions + prompt
@@ -45,7 +49,7 @@ def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> No
         ("extraction", EXTRACTION, ["memory", "conversation"]),
         ("consolidation", CONSOLIDATION, ["current", "observations"]),
     ]:
-        instructions, prompt = prompts.load(name).render(**slots)
+        instructions, prompt = prompts.load(*SHIPPED[name]).render(**slots)
         inside = re.findall(r"^--- b0undary begin \w+\n(.*?)\n--- b0undary end \w+$", prompt, re.DOTALL | re.MULTILINE)
         assert inside == [slots[slot] for slot in fenced]
         assert "b0undary" in instructions
@@ -53,7 +57,7 @@ def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> No
 
 
 def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
-    instructions, _ = prompts.load("extraction").render(**EXTRACTION)
+    instructions, _ = prompts.load(*SHIPPED["extraction"]).render(**EXTRACTION)
     (shown,) = re.findall(r"^comes\n(\{.*\})$", instructions, re.DOTALL | re.MULTILINE)
     example = answers.read(shown, answer_for(("individual", "group_1", "collective"))).extraction
     assert [(item.scope, item.sources) for item in example.observations] == [("individual", [7]), ("group_1", [7])]
@@ -61,13 +65,13 @@ def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
 
 
 def test_guidance_is_an_instruction_and_may_be_empty() -> None:
-    prompt = prompts.load("consolidation")
+    prompt = prompts.load(*SHIPPED["consolidation"])
     assert prompt.render(**CONSOLIDATION)[0].endswith("these rules.")
     assert prompt.render(**CONSOLIDATION | {"guidance": "Be brief."})[0].endswith("\n\nBe brief.")
 
 
 def test_rendering_refuses_missing_and_unknown_slots() -> None:
-    prompt = prompts.load("extraction")
+    prompt = prompts.load(*SHIPPED["extraction"])
     with pytest.raises(TypeError, match=r"missing \['now'\], unknown \[\]"):
         prompt.render(**{name: value for name, value in EXTRACTION.items() if name != "now"})
     with pytest.raises(TypeError, match=r"missing \[\], unknown \['nwo'\]"):
@@ -76,13 +80,13 @@ def test_rendering_refuses_missing_and_unknown_slots() -> None:
 
 def test_a_value_that_looks_like_a_slot_stays_text() -> None:
     slots = EXTRACTION | {"conversation": r"{{memory}} {{nonsense}} \g<0> \1", "memory": "{{boundary}}"}
-    _, prompt = prompts.load("extraction").render(**slots)
+    _, prompt = prompts.load(*SHIPPED["extraction"]).render(**slots)
     assert r"{{memory}} {{nonsense}} \g<0> \1" in prompt
     assert "begin memory\n{{boundary}}\n" in prompt
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@2\+[0-9a-f]{8}", prompts.load("extraction").version)
+    assert re.fullmatch(r"extraction@2\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")
@@ -91,10 +95,10 @@ def test_the_version_names_the_file_and_changes_with_it() -> None:
     assert prompts.parse("say", text.replace("\n", "\r\n")).version == prompt.version
 
 
-@pytest.mark.parametrize("name", ["nonsense", "", "../extraction", "__init__", "extraction.md"])
-def test_an_unknown_prompt_is_a_wrong_setting(name: str) -> None:
+@pytest.mark.parametrize("package", ["memory_sql", *(f"memory_sql.{name}" for name in ("llm", "domain", "cli", "db"))])
+def test_an_unknown_prompt_is_a_wrong_setting(package: str) -> None:
     with pytest.raises(ConfigurationError):
-        prompts.load(name)
+        prompts.load(package, "extraction")
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,62 @@
-"""The public names: in order, importable, and the same for whoever checks types."""
+"""The public names: in order, importable, the same for whoever checks types, and all that public signatures hold."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import memory_sql
+from memory_sql import errors
+from memory_sql.domain import results
+
+NOT_NAMED_BY_HOSTS = {"Database"}
 
 
 def imported_for_type_checkers() -> set[str]:
     tree = ast.parse(Path(memory_sql.__file__).read_text("utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]
     return {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def is_ours(hint: object) -> bool:
+    return isinstance(hint, type) and hint.__module__.startswith("memory_sql.")
+
+
+def classes_in(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and is_ours(hint):
+        yield hint
+    for part in (*get_args(hint), *(hint if isinstance(hint, list) else ())):
+        yield from classes_in(part)
+
+
+def hints_of(member: object) -> dict[str, Any]:
+    return get_type_hints(member, localns=vars(results))  # which `errors` imports for type checkers alone
+
+
+def used_by(cls: type) -> Iterator[type]:
+    """The classes of ours that are in its attributes and the signatures of its public methods."""
+    members = [member for name, member in vars(cls).items() if not name.startswith("_") or name == "__init__"]
+    functions = [member.fget if isinstance(member, property) else member for member in members]
+    for member in (cls, *filter(inspect.isfunction, functions)):
+        for hint in hints_of(member).values():
+            yield from classes_in(hint)
+
+
+def reached() -> set[type]:
+    """All that a host comes upon, from `Memory`, its faces and the errors on."""
+    memory = memory_sql.Memory("postgresql://nowhere/none")
+    faces = [type(value) for name, value in vars(memory).items() if not name.startswith("_") and is_ours(type(value))]
+    found: set[type] = set()
+    waiting = [memory_sql.Memory, *faces, *(e for e in vars(errors).values() if is_ours(e))]
+    while waiting:
+        cls = waiting.pop()
+        if cls not in found and cls.__name__ not in NOT_NAMED_BY_HOSTS:
+            found.add(cls)
+            waiting += used_by(cls)
+    return found
 
 
 def test_public_names_stand_in_order_and_are_there() -> None:
@@ -21,3 +66,7 @@ def test_public_names_stand_in_order_and_are_there() -> None:
 
 def test_type_checkers_see_the_same_names() -> None:
     assert imported_for_type_checkers() | {"__version__"} == set(memory_sql.__all__)
+
+
+def test_whatever_a_host_comes_upon_is_public() -> None:
+    assert {cls.__name__ for cls in reached()} <= set(memory_sql.__all__)

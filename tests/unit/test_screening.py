@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.languages.text import sentences
-from memory_sql.propagation.rules import ALIKE, LEAKS, MAX_CHARACTERS, REASONS, leaks, same_claim, withheld
+from memory_sql.propagation.likeness import ALIKE, same_claim
+from memory_sql.propagation.rules import LEAKS, REASONS, leaks, withheld
+from memory_sql.propagation.shape import MAX_CHARACTERS
 from tests.attacks import ATTACKS, Attack
 from tests.private_facts import CONVERSATIONS, conversations
 from tests.unit.alike import ALIKE_PAIRS, UNLIKE_PAIRS

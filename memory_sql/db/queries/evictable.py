@@ -11,8 +11,8 @@ from sqlalchemy import ARRAY, ColumnElement, Text, and_, case, cast, exists, fun
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.observations import STATUS, VERIFICATION
-from memory_sql.db.repositories.people import user_ids
 from memory_sql.domain.observations import budget_kind
 
 _o, _t, _s, _h = ObservationRow, ObservationStateRow, ScopeRow, HoldRow

@@ -44,9 +44,10 @@ from memory_sql.db.models import (
     ScopeRow,
     SessionRow,
     UserAliasRow,
+    columns_of,
 )
 from memory_sql.db.repositories.agents import agent_key_of
-from memory_sql.db.repositories.people import AliasRepository
+from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.scopes import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,
@@ -91,7 +92,7 @@ async def export_of(session: AsyncSession, agent_id: str, user_id: str, now: dat
     if agent_key is None:
         raise NotFoundError("agent", agent_id)
     ids = await AliasRepository(session, agent_key).user_ids(user_id)
-    parts = Person(agent_id, agent_key, ids).parts()
+    parts = PersonalRows(agent_id, agent_key, ids).parts()
     counts = {name: await _count(session, part.rows) for name, part in parts.items()}
     yield ExportHeader(agent_id=agent_id, user_id=user_id, user_ids=tuple(ids), exported_at=now, counts=counts)
     for part in parts.values():
@@ -105,7 +106,7 @@ async def _count(session: AsyncSession, rows: Rows) -> int:
     return await session.scalar(select(func.count()).select_from(counted)) or 0
 
 
-class Person:
+class PersonalRows:
     """What is theirs, as queries. `ids`: all that they go by."""
 
     def __init__(self, agent_id: str, agent_key: int, ids: Sequence[str]) -> None:
@@ -136,7 +137,7 @@ class Person:
     def _aliases(self) -> Part:
         a = UserAliasRow
         rows = (
-            select(a.user_id, a.into_user_id, a.created_at, a.ended_at)
+            select(*columns_of(a, ExportedAlias.model_fields))
             .where(self._in_agent(a), or_(a.user_id.in_(self._ids), a.into_user_id.in_(self._ids)))
             .order_by(a.created_at, a.user_id)
         )
@@ -150,17 +151,13 @@ class Person:
             and_(h.kind == "session", h.target.in_(self._own_sessions())),
             and_(h.kind == "observation", h.target.in_(select(public_id))),
         )
-        rows = (
-            select(h.hold_id, h.kind, h.target, h.reason, h.created_at, h.released_at)
-            .where(self._in_agent(h), covered)
-            .order_by(h.hold_id)
-        )
+        rows = select(*columns_of(h, ExportedHold.model_fields)).where(self._in_agent(h), covered).order_by(h.hold_id)
         return Part(rows, lambda row: ExportedHold(**row._mapping))
 
     def _memberships(self) -> Part:
         m = MemberRow
         rows = (
-            select(func.substr(ScopeRow.owner, 3).label("group_id"), m.user_id, m.joined_at, m.left_at, m.source)
+            select(func.substr(ScopeRow.owner, 3).label("group_id"), *columns_of(m, ExportedMembership.model_fields))
             .join(ScopeRow, and_(ScopeRow.agent_key == m.agent_key, ScopeRow.scope_id == m.scope_id))
             .where(self._in_agent(m), m.user_id.in_(self._ids))
             .order_by(m.joined_at, m.scope_id, m.user_id)
@@ -184,17 +181,7 @@ class Person:
 
     def _messages(self) -> Part:
         m = MessageRow
-        columns = (
-            m.session_id,
-            m.number,
-            m.message_id,
-            m.role,
-            m.user_id,
-            m.speaker,
-            m.content,
-            m.said_at,
-            m.created_at,
-        )
+        columns = columns_of(m, ExportedMessage.model_fields)
         answers = and_(m.user_id.is_(None), m.session_id.in_(self._own_sessions()))
         rows = (
             select(*columns)
@@ -205,33 +192,13 @@ class Person:
 
     def _scopes(self) -> Part:
         s = ScopeRow
-        columns = (
-            s.display_name,
-            s.consolidation,
-            s.version,
-            s.extraction_prompt,
-            s.consolidation_prompt,
-            s.created_at,
-        )
+        columns = columns_of(s, ExportedScope.model_fields)
         rows = select(*_SCOPE, *columns).where(self._in_agent(s), self._is_own).order_by(s.scope_id)
         return Part(rows, lambda row: ExportedScope(**self._placed(row), **_named(row, columns)))
 
     def _versions(self) -> Part:
         c = ConsolidationRow
-        columns = (
-            c.version,
-            c.base,
-            c.from_seq,
-            c.to_seq,
-            c.extra_seqs,
-            c.live,
-            c.content,
-            c.contradictions,
-            c.model,
-            c.reason,
-            c.created_at,
-            c.live_until,
-        )
+        columns = columns_of(c, ExportedVersion.model_fields)
         rows = (
             select(*_SCOPE, *columns)
             .join(ScopeRow, and_(ScopeRow.agent_key == c.agent_key, ScopeRow.scope_id == c.scope_id))
@@ -377,7 +344,7 @@ class Person:
 
     def _runs(self) -> Part:
         r = RunRow
-        columns = (r.run_id, r.kind, r.session_id, r.scope_id, r.state, r.model, r.answer, r.started_at, r.finished_at)
+        columns = columns_of(r, ExportedRun.model_fields)
         rows = (
             select(*columns)
             .where(
@@ -397,18 +364,7 @@ class Person:
             e.detail["user_id"].astext.in_(self._ids),
             e.detail["into_user_id"].astext.in_(self._ids),
         )
-        columns = (
-            e.event_id,
-            e.kind,
-            e.actor,
-            e.reason,
-            e.scope_id,
-            e.seq,
-            e.version,
-            e.session_id,
-            e.detail,
-            e.created_at,
-        )
+        columns = columns_of(e, ExportedEvent.model_fields)
         rows = (
             select(*columns, func.coalesce(about, false()).label("about"))
             .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)))

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    BigInteger,
-    BindParameter,
-    ColumnElement,
-    ScalarSelect,
     Text,
-    bindparam,
     cast,
     func,
     select,
@@ -24,23 +19,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import InstrumentedAttribute
 
 from memory_sql.db.models import (
     LANGUAGES,
     AgentRow,
-    Base,
-    ConsolidationRow,
-    JudgedRow,
-    MessageRow,
-    ObservationRow,
-    RunRow,
-    ScopeRow,
-    SessionRow,
 )
-from memory_sql.db.repositories.retrievals import read_retrievals
-from memory_sql.db.repositories.scopes import pending_observations
-from memory_sql.domain.results import AgentSummary, Stats
+from memory_sql.domain.results import AgentSummary
 from memory_sql.errors import InputError
 
 
@@ -77,6 +61,19 @@ async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> A
     return agent
 
 
+async def share_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody is taken for somebody else; others may share it."""
+    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
+
+
+async def lock_agent(session: AsyncSession, agent_key: int) -> None:
+    """Changes of who is who wait for one another until the transaction ends; nothing else waits.
+
+    By an update, not a lock alone: it also refuses whoever reads an older snapshot than the change before.
+    """
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=AgentRow.settings))
+
+
 async def next_by_budget(
     session: AsyncSession, agent_id: str | None, retention: str, after: int
 ) -> tuple[str, Agent] | None:
@@ -104,68 +101,3 @@ async def change_settings(
         raise InputError(f"settings: language: must be one of {', '.join(LANGUAGES)}")
     changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
-
-
-async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
-    """None for an agent that was never seen. `since`: the day from which on queries count."""
-    key = await agent_key_of(session, agent_id)
-    if key is None:
-        return None
-    counts = (await session.execute(_COUNTS, {"agent_key": key})).mappings().one()
-    scopes = await session.execute(_SCOPES, {"agent_key": key})
-    runs = await session.execute(_RUNS, {"agent_key": key})
-    return Stats(
-        agent_id=agent_id,
-        **counts,
-        scopes={row.kind: row.scopes for row in scopes},
-        runs={f"{row.kind}.{row.state}": row.runs for row in runs},
-        retrieval=await read_retrievals(session, key, since),
-    )
-
-
-_key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
-_backlog = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
-
-
-def _count(table: type[Base], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
-    return (
-        select(func.count())
-        .select_from(table)
-        .where(table.__table__.c.agent_key == _key, *conditions)
-        .scalar_subquery()
-    )
-
-
-def _tokens(column: InstrumentedAttribute[int | None]) -> ScalarSelect[int]:
-    return select(func.coalesce(func.sum(column), 0)).where(RunRow.agent_key == _key).scalar_subquery()
-
-
-_COUNTS = select(
-    _count(SessionRow).label("sessions"),
-    _count(MessageRow).label("messages"),
-    select(func.coalesce(func.sum(SessionRow.unformed_messages), 0))
-    .where(SessionRow.agent_key == _key)
-    .scalar_subquery()
-    .label("unformed_messages"),
-    _count(SessionRow, SessionRow.due_at <= func.now()).label("due_sessions"),
-    _count(ObservationRow).label("observations"),
-    select(func.count())
-    .select_from(ScopeRow)
-    .join(_backlog, true())
-    .where(ScopeRow.agent_key == _key)
-    .scalar_subquery()
-    .label("pending"),
-    _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),
-    _count(ConsolidationRow).label("consolidations"),
-    _count(ObservationRow, ObservationRow.source_kind == "propagation").label("propagated"),
-    _count(ScopeRow, ScopeRow.propagate_at <= func.now()).label("due_propagations"),
-    _count(JudgedRow, JudgedRow.outcome == "held").label("held"),
-    _tokens(RunRow.input_tokens).label("input_tokens"),
-    _tokens(RunRow.output_tokens).label("output_tokens"),
-)
-_SCOPES = select(ScopeRow.kind, func.count().label("scopes")).where(ScopeRow.agent_key == _key).group_by(ScopeRow.kind)
-_RUNS = (
-    select(RunRow.kind, RunRow.state, func.count().label("runs"))
-    .where(RunRow.agent_key == _key)
-    .group_by(RunRow.kind, RunRow.state)
-)

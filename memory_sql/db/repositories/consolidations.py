@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger
 
-from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Consolidation, Contradiction, ScopeRef
@@ -267,7 +267,7 @@ class ConsolidationRepository:
         return [
             Consolidation(
                 scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-                **{name: row[name] for name in _VERSION_FIELDS}
+                **{column.key: row[column.key] for column in _VERSION_COLUMNS}
                 | ({} if as_of is None else {"live": row["live_until"] is None or row["live_until"] > as_of}),
             )
             for row in found.mappings()
@@ -286,27 +286,14 @@ def was_live(moment: datetime) -> Any:
 
 _c, _o, _t = ConsolidationRow, ObservationRow, ObservationStateRow
 _visible = visible_scopes()
-_VERSION_FIELDS = (
-    "version",
-    "base",
-    "from_seq",
-    "to_seq",
-    "live",
-    "content",
-    "words",
-    "model",
-    "reason",
-    "run_id",
-    "created_at",
-    "contradictions",
-)
+_VERSION_COLUMNS = columns_of(ConsolidationRow, Consolidation.model_fields)
 _VERSIONS = (
     select(
         ScopeRow.scope_id,
         ScopeRow.kind,
         ScopeRow.owner,
         ScopeRow.name,
-        *(getattr(ConsolidationRow, f) for f in _VERSION_FIELDS),
+        *_VERSION_COLUMNS,
         ConsolidationRow.live_until,
     )
     .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import STATUS
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import observation_id
@@ -79,7 +80,7 @@ class CorrectionRepository:
             }
             for kind, (scope_id, seq), detail in events
         ]
-        await self._session.execute(insert(EventRow), rows)
+        await record_all(self._session, rows)
 
     async def change(self, changes: Sequence[Change], entry: Entry) -> None:
         """Sets the statuses and writes them down; `repend` is the apply's alone (rule 3)."""

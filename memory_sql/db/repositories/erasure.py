@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, insert, or_, select, text, tuple_, update
+from sqlalchemy import Select, and_, cast, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import REGCONFIG
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
-from memory_sql.db.engine import asyncpg_url, named_errors
 from memory_sql.db.models import (
     AgentRow,
     Base,
     EventRow,
     EvidenceRow,
-    HoldRow,
     JudgedRow,
     LineageRow,
     MessageRow,
@@ -27,20 +24,11 @@ from memory_sql.db.models import (
     ScopeRow,
     SessionRow,
 )
-from memory_sql.db.vectors import TABLE, find_vectors
+from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.events import record
 from memory_sql.domain.ids import owner_key, parse_observation_id
 from memory_sql.domain.results import Receipt
 from memory_sql.domain.selection import Selection
-
-# What lies in old row versions and index entries goes with these. Each runs outside a transaction.
-WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
-PHYSICAL = (
-    *(
-        f"VACUUM (ANALYZE) memory.{table}"
-        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "sessions")
-    ),
-    *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +89,11 @@ class Closure:
         }
 
 
-async def vacuum(url: str) -> None:
-    """Frees the space of what was forgotten; others may go on reading and writing meanwhile."""
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    try:
-        with named_errors():
-            async with engine.connect() as connection:
-                for statement in PHYSICAL:
-                    await connection.execute(text(statement))
-                if await find_vectors(connection) is not None:
-                    await connection.execute(text(f"VACUUM (ANALYZE) memory.{TABLE}"))
-    finally:
-        await engine.dispose()
-
-
 class ForgettingRepository:
     def __init__(self, session: AsyncSession, agent_key: int) -> None:
         self._session = session
         self._agent_key = agent_key
+        self._aliases = AliasRepository(session, agent_key)
 
     async def seeds(self, selection: Selection) -> Seeds:
         """Where to begin; empty where there is nothing of the kind."""
@@ -151,7 +126,7 @@ class ForgettingRepository:
 
     async def _person(self, user_id: str) -> Seeds:
         """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
-        users = await self._ids_of(user_id)
+        users = await self._aliases.user_ids(user_id)
         sessions = tuple(
             await self._session.scalars(
                 select(SessionRow.session_id)
@@ -164,11 +139,7 @@ class ForgettingRepository:
         )
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("session", session_id) for session_id in sessions]
-        return Seeds(users=users, sessions=sessions, scopes=await self._scopes(owners))
-
-    async def _ids_of(self, user_id: str) -> tuple[str, ...]:
-        ids = func.memory.user_ids(self._agent_key, user_id).table_valued("user_id")
-        return tuple(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
+        return Seeds(users=tuple(users), sessions=sessions, scopes=await self._scopes(owners))
 
     async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:
         found = await self._session.scalars(
@@ -234,7 +205,7 @@ class ForgettingRepository:
                 )
             )
         if selection.user_id is not None:
-            users = await self._ids_of(selection.user_id)
+            users = await self._aliases.user_ids(selection.user_id)
             said = select(e.evidence_id).where(
                 e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.user_id.in_(users)
             )
@@ -370,28 +341,12 @@ class ForgettingRepository:
         )
         return found is not None
 
-    async def open_holds(self) -> int:
-        held = await self._session.scalar(
-            select(func.count())
-            .select_from(HoldRow)
-            .where(HoldRow.agent_key == self._agent_key, HoldRow.released_at.is_(None))
-        )
-        return held or 0
-
     async def record(self, receipt: Receipt, *, actor: str | None, reason: str | None) -> None:
         """The tombstone: which ids went, when, and why; no text."""
-        await self._session.execute(
-            insert(EventRow).values(
-                agent_key=self._agent_key,
-                kind="forget",
-                actor=actor,
-                reason=reason,
-                detail={
-                    "id": receipt.id,
-                    "target": receipt.target,
-                    "observations": list(receipt.observations),
-                    "counts": receipt.counts,
-                },
-                created_at=receipt.at,
-            )
-        )
+        detail = {
+            "id": receipt.id,
+            "target": receipt.target,
+            "observations": list(receipt.observations),
+            "counts": receipt.counts,
+        }
+        await record(self._session, self._agent_key, "forget", receipt.at, actor=actor, reason=reason, detail=detail)

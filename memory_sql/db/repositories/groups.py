@@ -11,9 +11,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.corrections import Key
 from memory_sql.db.repositories.observations import STATUS
-from memory_sql.db.repositories.people import user_ids
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
 

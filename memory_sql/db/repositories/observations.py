@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -34,9 +35,8 @@ from memory_sql.domain.observations import Observation, Source
 from memory_sql.languages.dates import Days
 from memory_sql.languages.text import HASH_VERSION, content_hash
 from memory_sql.languages.words import search_extra
+from memory_sql.privacy import SENSITIVITIES
 from memory_sql.privacy.classify import classify
-
-SENSITIVITIES = ("public", "private", "sensitive")  # each more private than the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,32 +257,24 @@ def _row(
     scope: ScopeState, seq: int, draft: Draft, digest: bytes | None, run_id: int | None, now: datetime
 ) -> dict[str, Any]:
     return {
+        **{name: _storable(getattr(draft, name)) for name in _DRAFTED},
         "agent_key": scope.agent_key,
         "scope_id": scope.scope_id,
         "seq": seq,
-        "content": draft.content,
-        "observed_at": draft.observed_at,
         "created_at": now,
-        "source_kind": draft.source_kind,
-        "session_id": draft.session_id,
-        "speaker": draft.speaker,
-        "message_ids": list(draft.message_ids),
         "related_users": draft.related_users,
         "run_id": run_id,
-        "confidence": draft.confidence,
-        "sensitivity": draft.sensitivity,
-        "no_propagate": draft.no_propagate,
-        "confidential": draft.confidential,
-        "tags": list(draft.tags),
         "metadata_": dict(draft.metadata),
         "content_hash": digest,
         "hash_version": HASH_VERSION,
         "search_extra": search_extra(draft.content),
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
-        "fact_key": draft.fact_key,
-        "categories": None if draft.categories is None else list(draft.categories),
     }
+
+
+def _storable(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | None, now: datetime) -> dict[str, Any]:
@@ -301,32 +293,23 @@ def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | Non
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
 STATUS = func.coalesce(_t.status, "active")
 VERIFICATION = func.coalesce(_t.verification, "unverified")
+_STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise
+# What is called the same in a table and in a value passes by its name: it is written down once in each.
+_DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates"})
+_PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
+_OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
 _COLUMNS = (
     _o.scope_id,
     _o.seq,
     _s.kind.label("scope_kind"),
     _s.owner,
     _s.name,
-    _o.content,
-    _o.observed_at,
-    _o.created_at,
+    *(getattr(_o, name) for name in _PLAIN),
     _o.source_kind,
-    _o.session_id,
-    _o.speaker,
-    _o.message_ids,
-    _o.run_id,
-    _o.category,
-    _o.kind,
-    _o.confidence,
-    _o.importance,
-    _o.sensitivity,
-    _o.no_propagate,
-    _o.confidential,
+    *(getattr(_o, name) for name in _OF_SOURCE),
     VERIFICATION.label("verification"),
     _t.superseded_by,
-    _o.fact_key,
     func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
-    _o.tags,
     _o.metadata_.label("own_metadata"),
 )
 _pending = and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
@@ -340,36 +323,20 @@ OBSERVATION = (
 
 def to_observation(row: Any) -> Observation:
     return Observation(
+        **dict(zip(_PLAIN, _plain(row), strict=True)),
         id=observation_id(row.scope_id, row.seq),
         scope=scope_ref(row.scope_id, row.scope_kind, row.owner, row.name),
-        content=row.content,
-        observed_at=row.observed_at,
-        created_at=row.created_at,
         status=row.status,
         pending=row.pending,
-        category=row.category,
-        kind=row.kind,
-        confidence=row.confidence,
-        importance=row.importance,
-        sensitivity=row.sensitivity,
-        no_propagate=row.no_propagate,
-        confidential=row.confidential,
         verification=row.verification,
         superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
-        fact_key=row.fact_key,
         version=row.version,
-        tags=tuple(row.tags),
         metadata=row.own_metadata,
-        source=Source(
-            kind=row.source_kind,
-            session_id=row.session_id,
-            speaker=row.speaker,
-            message_ids=tuple(row.message_ids),
-            run_id=row.run_id,
-        ),
+        source=Source(kind=row.source_kind, **dict(zip(_OF_SOURCE, _of_source(row), strict=True))),
     )
 
 
+_plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
 _visible = visible_scopes()
 VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
 _FIND = VISIBLE_OBSERVATION.where(

@@ -80,7 +80,7 @@ TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Rewrite:
     """Where `condition` holds, `column` becomes `value`."""
 
     column: Column
@@ -129,7 +129,7 @@ class RenameRepository:
         row = (await self._session.execute(select(*counts))).mappings().one()
         return {name: count for name, count in row.items() if count}
 
-    def _update(self, table: type[Base], changes: Sequence[Change]) -> CTE:
+    def _update(self, table: type[Base], changes: Sequence[Rewrite]) -> CTE:
         values: dict[Column, Any] = {}
         for change in changes:
             before = values.get(change.column, change.column)
@@ -146,9 +146,9 @@ class RenameRepository:
             return {SessionRow.epoch: SessionRow.epoch + 1, SessionRow.lease_until: None}
         return {SessionRow.epoch: SessionRow.epoch + 1} if table is SessionRow else {}
 
-    def _changes(self, table: type[Base]) -> list[Change]:
+    def _changes(self, table: type[Base]) -> list[Rewrite]:
         changes = [
-            Change(column, _holds(column, self._old), self._replaced(column))
+            Rewrite(column, _holds(column, self._old), self._replaced(column))
             for column in IDS[self._kind]
             if column.class_ is table
         ]
@@ -157,48 +157,48 @@ class RenameRepository:
     def _replaced(self, column: Column) -> Any:
         return func.array_replace(column, self._old, self._new) if _is_array(column) else self._new
 
-    def _own_ways(self) -> dict[type[Base], list[Change]]:
+    def _own_ways(self) -> dict[type[Base], list[Rewrite]]:
         """Columns that hold ids in a way of their own."""
         owners = zip(self._owners(self._old), self._owners(self._new), strict=True)
         changes = {
-            ScopeRow: [Change(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
-            HoldRow: [Change(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
+            ScopeRow: [Rewrite(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
+            HoldRow: [Rewrite(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
             EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
             AgentRow: [self._in_settings(key) for key in SETTINGS[self._kind]],
             RunRow: [self._in_prompts(), *self._in_errors()],
         }
         if self._kind == "user":
             old, new = (owner_key("individual", user) for user in (self._old, self._new))
-            changes[MessageRow] = [Change(MessageRow.owner, MessageRow.owner == old, new)]
+            changes[MessageRow] = [Rewrite(MessageRow.owner, MessageRow.owner == old, new)]
         if self._kind == "group":  # called by its id, where the host gave it no name
             called = ScopeRow.owner.in_(self._owners(self._old)) & (ScopeRow.display_name == self._old)
-            changes[ScopeRow].append(Change(ScopeRow.display_name, called, self._new))
+            changes[ScopeRow].append(Rewrite(ScopeRow.display_name, called, self._new))
         return changes
 
-    def _in_detail(self, key: str) -> Change:
+    def _in_detail(self, key: str) -> Rewrite:
         renamed = func.jsonb_set(EventRow.detail, cast([key], ARRAY(Text)), func.to_jsonb(cast(self._new, Text)))
-        return Change(EventRow.detail, EventRow.detail[key].astext == self._old, renamed)
+        return Rewrite(EventRow.detail, EventRow.detail[key].astext == self._old, renamed)
 
-    def _in_settings(self, key: str) -> Change:
+    def _in_settings(self, key: str) -> Rewrite:
         """A list of ids: who was kept out of something is kept out under the new id."""
         ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
         renamed = case((ids.c.value == self._old, self._new), else_=ids.c.value)
         listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
         value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
-        return Change(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)
+        return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)
 
-    def _in_prompts(self) -> Change:
+    def _in_prompts(self) -> Rewrite:
         """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""
         owners = func.jsonb_build_object("owners", cast(self._owners(self._old), ARRAY(Text)))
         named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
-        return Change(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
+        return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
 
-    def _in_errors(self) -> list[Change]:
+    def _in_errors(self) -> list[Rewrite]:
         """Our errors name the session that they are about."""
         if self._kind != "session":
             return []
         named = func.replace(RunRow.error, f"session {self._old}", f"session {self._new}")
-        return [Change(RunRow.error, RunRow.session_id == self._old, named)]
+        return [Rewrite(RunRow.error, RunRow.session_id == self._old, named)]
 
     def _owners(self, value: str) -> list[str]:
         """A user's own scopes, and those about them."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 from typing import cast
 
 from sqlalchemy import ARRAY, BigInteger, Date, Double, Table, Text, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, ObservationRow, RetrievalRow
-from memory_sql.domain.reading import Asked, RetrievalStats
+from memory_sql.db.models import AgentRow, RetrievalRow
+from memory_sql.domain.reading import Asked
 
 _TYPES = {
     "agent_id": Text,
@@ -49,44 +48,3 @@ _ADD = _insert.on_conflict_do_update(
 async def add_retrievals(session: AsyncSession, asked: Sequence[Asked]) -> None:
     """Adds to what was counted before; each agent, day, surface and reason once. Agents that aren't there are left out."""
     await session.execute(_ADD, {name: [getattr(one, name) for one in asked] for name in _TYPES})
-
-
-async def read_retrievals(session: AsyncSession, agent_key: int, since: date) -> RetrievalStats:
-    """The sums of an agent from that day on."""
-    row = RetrievalRow
-    found = await session.execute(
-        select(
-            row.reason,
-            func.sum(row.queries).cast(BigInteger),
-            func.sum(row.without_hit).cast(BigInteger),
-            func.sum(row.seconds),
-            func.max(row.slowest_seconds),
-        )
-        .where(row.agent_key == agent_key, row.day >= since)
-        .group_by(row.reason)
-        .order_by(row.reason)
-    )
-    counted = found.all()
-    searched = [one for one in counted if one.reason != "none"]
-    fired = sum(one[1] for one in searched)
-    return RetrievalStats(
-        queries=sum(one[1] for one in counted),
-        fired=fired,
-        without_hit=sum(one[2] for one in searched),
-        mean_ms=1000 * sum(one[3] for one in searched) / fired if fired else None,
-        slowest_ms=1000 * max(one[4] for one in searched) if fired else None,
-        reasons={one.reason: one[1] for one in counted},
-    )
-
-
-async def large_scopes(session: AsyncSession, agent_id: str, more_than: int) -> list[int]:
-    """The ids of the agent's scopes that hold more observations than that."""
-    found = await session.scalars(
-        select(ObservationRow.scope_id)
-        .join(AgentRow, AgentRow.agent_key == ObservationRow.agent_key)
-        .where(AgentRow.agent_id == agent_id)
-        .group_by(ObservationRow.scope_id)
-        .having(func.count() > more_than)
-        .order_by(ObservationRow.scope_id)
-    )
-    return list(found)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, RunRow
+from memory_sql.db.models import AgentRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
@@ -199,16 +199,7 @@ class RunRepository:
     async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
         """What was given up and waits for a person, oldest first."""
         statement = (
-            select(
-                AgentRow.agent_id,
-                RunRow.run_id,
-                RunRow.kind,
-                RunRow.session_id,
-                RunRow.scope_id,
-                RunRow.error_code,
-                RunRow.error,
-                RunRow.finished_at,
-            )
+            select(AgentRow.agent_id, *columns_of(RunRow, DeadRun.model_fields))
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
             .where(RunRow.state == "dead")
             .order_by(RunRow.run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -15,7 +15,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
-from memory_sql.domain.scopes import PendingObservation, Scope, ScopeRef, ScopeText
+from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 
 DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
@@ -422,17 +422,6 @@ class ScopeRepository:
         )
         return [PendingObservation(*row) for row in found]
 
-    async def visible(self, principal: Mapping[str, Any]) -> list[Scope]:
-        """The main scopes first, in the order collective, groups, user."""
-        found = await self._session.execute(_VISIBLE, principal)
-        return [
-            Scope(
-                ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-                **{name: row[name] for name in _SCOPE_FIELDS},
-            )
-            for row in found.mappings()
-        ]
-
 
 def _is_free() -> Any:
     return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
@@ -444,51 +433,3 @@ def leased(state: ScopeState) -> Any:
 
 def in_scope(table: Any, state: ScopeState) -> Any:
     return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)
-
-
-KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "session")  # stable bytes first
-
-
-def in_stable_order(scope: Any) -> tuple[Any, ...]:
-    """To sort what has a scope's columns: the order of the prompt."""
-    return (func.array_position(cast(list(KIND_ORDER), ARRAY(Text)), scope.kind), scope.owner, scope.name)
-
-
-_visible = visible_scopes()
-_backlog = (
-    select(func.count().label("pending"))
-    .select_from(pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq))
-    .correlate(ScopeRow)
-    .lateral("backlog")
-)
-_SCOPE_FIELDS = (
-    "display_name",
-    "is_active",
-    "consolidation",
-    "version",
-    "observations",
-    "pending",
-    "created_at",
-    "last_activity_at",
-    "consolidated_at",
-)
-_VISIBLE = (
-    select(
-        ScopeRow.scope_id,
-        ScopeRow.kind,
-        ScopeRow.owner,
-        ScopeRow.name,
-        ScopeRow.display_name,
-        ScopeRow.is_active,
-        ScopeRow.consolidation,
-        ScopeRow.version,
-        ScopeRow.last_seq.label("observations"),
-        _backlog.c.pending,
-        ScopeRow.created_at,
-        ScopeRow.last_activity_at,
-        ScopeRow.consolidated_at,
-    )
-    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
-    .join(_backlog, true())
-    .order_by(*in_stable_order(ScopeRow))
-)

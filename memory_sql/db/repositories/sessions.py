@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
 
 from memory_sql.config import FORMATION_LIMITS, Settings
-from memory_sql.db.models import AgentRow, MessageRow, SessionRow
+from memory_sql.db.models import AgentRow, MessageRow, SessionRow, columns_of
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
@@ -81,22 +81,8 @@ _ADD = select(
 )
 
 _STATE = (
-    SessionRow.agent_key,
+    *columns_of(SessionRow, SessionState.__slots__),
     AgentRow.agent_id,
-    SessionRow.session_id,
-    SessionRow.user_id,
-    SessionRow.participants,
-    SessionRow.group_ids,
-    SessionRow.last_number,
-    SessionRow.formed_number,
-    SessionRow.epoch,
-    SessionRow.fence,
-    SessionRow.due_reason,
-    SessionRow.excluded,
-    SessionRow.failures,
-    SessionRow.errors,
-    SessionRow.dead_run_id,
-    SessionRow.time_zone,
     AgentRow.settings.label("agent_settings"),
 )
 
@@ -194,15 +180,7 @@ class SessionRepository:
         so_far = func.sum(func.coalesce(func.length(m.content), 0)).over(order_by=m.number)
         messages = (
             select(
-                m.number,
-                m.message_id,
-                m.role,
-                m.user_id,
-                m.speaker,
-                m.content,
-                m.weight,
-                m.eligible,
-                m.said_at,
+                *columns_of(m, BufferedMessage.__slots__),
                 so_far.label("characters"),
             )
             .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > state.formed_number)
@@ -220,7 +198,7 @@ class SessionRepository:
     async def range(self, state: SessionState, to_number: int) -> list[BufferedMessage]:
         """The messages after the cursor up to this number."""
         found = await self._session.execute(
-            select(*(getattr(MessageRow, name) for name in BufferedMessage.__slots__))
+            select(*columns_of(MessageRow, BufferedMessage.__slots__))
             .where(
                 MessageRow.agent_key == state.agent_key,
                 MessageRow.session_id == state.session_id,

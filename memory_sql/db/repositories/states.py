@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, case, func, insert, literal, null, or_, select, tuple_, update
+from sqlalchemy import and_, case, func, literal, null, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
+from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
 
 _o, _t = ObservationRow, ObservationStateRow
@@ -116,9 +117,7 @@ class StateRepository:
         self, scope: ScopeState, details: Iterable[tuple[int, dict[str, Any]]], now: datetime, **cause: Any
     ) -> None:
         row = {"agent_key": scope.agent_key, "scope_id": scope.scope_id, "kind": "status", "created_at": now, **cause}
-        events = [{**row, "seq": seq, "detail": detail} for seq, detail in details]
-        if events:
-            await self._session.execute(insert(EventRow), events)
+        await record_all(self._session, [{**row, "seq": seq, "detail": detail} for seq, detail in details])
 
     async def changed_by_version(self, scope: ScopeState, version: int) -> dict[str, int]:
         """How many observations got which status with this version of the scope's text, or kept it against its wish."""

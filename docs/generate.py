@@ -1,0 +1,225 @@
+"""Writes the reference pages from the code: `make docs`. A test compares them with what is written here.
+
+configuration.md   from `memory_sql.config`: every setting
+errors.md          from `memory_sql.errors`: the tree, and each error's docstring and attributes
+api.md             from `memory_sql.__all__`: signatures, docstrings and fields
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+import memory_sql
+from memory_sql import Memory, Settings, errors
+from memory_sql.config.describe import accepted, default_of
+from memory_sql.config.fields import names_per_agent
+from memory_sql.config.settings import PREFIX, sections
+from memory_sql.domain import results
+
+HERE = Path(__file__).parent
+GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"
+WIDTH = 100
+
+
+def main() -> None:
+    for name, text in pages().items():
+        (HERE / name).write_text(text, "utf-8")
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by its name."""
+    made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api()}
+    return {name: "\n\n".join(filter(None, [GENERATED, *parts])) + "\n" for name, parts in made.items()}
+
+
+def table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [titles, ("---",) * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def doc_of(thing: object) -> str:
+    return inspect.cleandoc(thing.__doc__ or "") if hasattr(thing, "__doc__") else ""
+
+
+# Configuration
+
+CONFIGURATION = f"""# Configuration
+
+A setting comes from the first of these that names it:
+
+1. an argument: `Settings(pool_size=10)`, or an option of the command line,
+2. the environment: `{PREFIX}POOL_SIZE=10`,
+3. a TOML file: `pool_size = 10` in `memory-sql.toml` in the working directory, or in the file that `{PREFIX}CONFIG` names,
+4. the default.
+
+Settings marked *per agent* can be changed for one agent: `memory.configure(agent_id="ada", formation_messages=20)`, or
+`memory-sql settings --agent ada --set formation_messages=20`. An agent's own value is kept in the database and comes before
+all of these. `memory-sql settings` prints every setting with its value and where that comes from.
+
+In the environment a list is names with commas between them, or JSON."""
+
+
+def configuration() -> list[str]:
+    own = names_per_agent(Settings)
+    parts = [CONFIGURATION]
+    for section in sections():
+        rows = [
+            (
+                f"`{name}`",
+                f"`{PREFIX}{name.upper()}`",
+                accepted(field),
+                default_of(field),
+                "yes" if name in own else "no",
+                field.description or "",
+            )
+            for name, field in section.model_fields.items()
+        ]
+        titles = ("Name", "Environment variable", "Type and range", "Default", "Per agent", "What it does")
+        parts += [f"## {doc_of(section)}", table(titles, rows)]
+    return parts
+
+
+# Errors
+
+
+def error_tree() -> list[str]:
+    introduction, tree, rest = re.split(r"\n\n(?= )|\n\n(?=\S)", doc_of(errors), maxsplit=2)
+    drawn = inspect.cleandoc(tree)
+    parts = ["# Errors", introduction, f"```text\n{drawn}\n```", rest]
+    for name in re.findall(r"\w+Error", drawn):
+        parts += error(getattr(errors, name))
+    return parts
+
+
+def error(cls: type[errors.MemorySQLError]) -> list[str]:
+    hints = get_type_hints(cls, localns=vars(results))
+    rows = [(f"`{name}`", f"`{shown(hints[name])}`") for name in inspect.get_annotations(cls)]
+    bases = [f"Kind of `{base.__name__}`." for base in cls.__bases__ if is_error(base)]
+    return [f"## {cls.__name__}", *bases, doc_of(cls), *([table(("Attribute", "Type"), rows)] if rows else [])]
+
+
+# API
+
+
+def api() -> list[str]:
+    public = {name: getattr(memory_sql, name) for name in memory_sql.__all__ if not name.startswith("__")}
+    faces = faces_of(Memory("postgresql://nowhere/none", settings=Settings()))
+    called = {"memory": Memory} | {f"memory.{name}": cls for name, cls in faces.items()}
+    rest = {name: value for name, value in public.items() if value not in called.values() and not is_error(value)}
+    parts = ["# API", "All of these names are imported from `memory_sql`. Errors: [errors.md](errors.md)."]
+    for prefix, cls in called.items():
+        parts += [f"## {'Memory' if cls is Memory else prefix}", doc_of(cls), *methods(cls, prefix)]
+    parts.append("## Types")
+    for name, value in rest.items():
+        parts += [f"### {name}", *described(name, value)]
+    return parts
+
+
+def faces_of(memory: Memory) -> dict[str, type]:
+    """What hangs on a Memory, in the order in which it is hung there."""
+    return {
+        name: type(value)
+        for name, value in vars(memory).items()
+        if not name.startswith("_") and type(value).__module__.startswith("memory_sql.resources.")
+    }
+
+
+def is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, errors.MemorySQLError)
+
+
+def methods(cls: type, prefix: str) -> Iterator[str]:
+    """Heading, signature and docstring of each public method, in the order of the source."""
+    if "." not in prefix and not getattr(cls, "_is_protocol", False):
+        yield code(cls.__name__, vars(cls)["__init__"])
+    for name, member in vars(cls).items():
+        function = member.fget if isinstance(member, property) else member
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        yield f"### {prefix}.{name}"
+        yield code(f"{prefix}.{name}", function) if function is member else f"Property: `{return_of(function)}`."
+        yield doc_of(function)
+
+
+def code(name: str, function: Any) -> str:
+    """The signature as it is written, one parameter a line where it is long."""
+    keyword = "" if not inspect.iscoroutinefunction(function) else "await "
+    given, star = [], False
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            given.append("*")
+        star = star or parameter.kind is parameter.KEYWORD_ONLY
+        given.append(written(parameter))
+    result = "" if name[0].isupper() else f" -> {return_of(function)}"
+    line = f"{keyword}{name}({', '.join(given)}){result}"
+    if len(line) > WIDTH:
+        line = f"{keyword}{name}(\n" + "".join(f"    {one},\n" for one in given) + f"){result}"
+    return f"```text\n{line}\n```"
+
+
+def written(parameter: inspect.Parameter) -> str:
+    star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{star}{parameter.name}: {parameter.annotation}{default}"
+
+
+def return_of(function: Any) -> str:
+    return str(inspect.signature(function).return_annotation)
+
+
+def described(name: str, value: Any) -> Iterator[str]:
+    """A type's docstring with its fields or methods; an alias's definition."""
+    if not isinstance(value, type):
+        yield f"`{name} = {shown(value)}`"
+        return
+    yield doc_of(value)
+    if value is Settings:
+        yield "All of them: [configuration.md](configuration.md)."
+    elif rows := list(fields(value)):
+        yield table(("Field", "Type"), rows)
+    if not issubclass(value, BaseModel) and not dataclasses.is_dataclass(value):
+        yield from (part.replace("### ", "#### ", 1) for part in methods(value, variable(name)))
+
+
+def variable(name: str) -> str:
+    return re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
+
+
+def fields(cls: type) -> Iterator[tuple[str, str]]:
+    if issubclass(cls, BaseModel):
+        for name, field in cls.model_fields.items():
+            yield f"`{name}`", f"`{shown(field.annotation)}`"
+    elif dataclasses.is_dataclass(cls):
+        hints = get_type_hints(cls)
+        for one in dataclasses.fields(cls):
+            yield f"`{one.name}`", f"`{shown(hints[one.name])}`"
+
+
+def shown(hint: Any) -> str:
+    """A type as one writes it, whatever the version of Python."""
+    if hint is types.NoneType or hint is None:
+        return "None"
+    if isinstance(hint, list):
+        return f"[{', '.join(map(shown, hint))}]"
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " | ".join(sorted(map(shown, parts), key=lambda part: part == "None"))
+    if origin is Annotated:
+        return shown(parts[0])
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, parts))}]"
+    if parts:
+        return f"{getattr(origin, '__name__', origin)}[{', '.join('...' if p is ... else shown(p) for p in parts)}]"
+    return str(getattr(hint, "__name__", hint))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Every default and limit, once; the only reader of the environment.
+
+A value comes from, first wins: an argument, `MEMORY_SQL_…` in the environment, a TOML file (`MEMORY_SQL_CONFIG`, else
+`memory-sql.toml` in the working directory), the default in `sections`. Settings that are marked there with `per_agent`
+can be changed for one agent, and columns of `scopes` for one scope; these go before all of the above.
+"""
+
+from memory_sql.config.agents import checked_for_agent
+from memory_sql.config.kinds import (
+    BUDGET_KINDS,
+    CONTEXT_KINDS,
+    CONTEXT_LEAST_TOKENS,
+    FOREVER,
+    LOCAL_DIMENSIONS,
+    OPENAI_DIMENSIONS,
+    RETRIEVAL_DAYS,
+    UNKNOWN_NAMES,
+    VECTORS_MILLISECONDS,
+    VECTORS_OBSERVATIONS,
+    VECTORS_WITHOUT_HIT,
+    Assembly,
+    ContextFormat,
+    ContextKind,
+    Secrets,
+)
+from memory_sql.config.settings import AGENT_SETTINGS, DIGEST_SETTINGS, FORMATION_LIMITS, Settings
+
+__all__ = [
+    "AGENT_SETTINGS",
+    "BUDGET_KINDS",
+    "CONTEXT_KINDS",
+    "CONTEXT_LEAST_TOKENS",
+    "DIGEST_SETTINGS",
+    "FOREVER",
+    "FORMATION_LIMITS",
+    "LOCAL_DIMENSIONS",
+    "OPENAI_DIMENSIONS",
+    "RETRIEVAL_DAYS",
+    "UNKNOWN_NAMES",
+    "VECTORS_MILLISECONDS",
+    "VECTORS_OBSERVATIONS",
+    "VECTORS_WITHOUT_HIT",
+    "Assembly",
+    "ContextFormat",
+    "ContextKind",
+    "Secrets",
+    "Settings",
+    "checked_for_agent",
+]

@@ -1,0 +1,29 @@
+"""The settings that an agent may have of its own, checked before they are stored with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from memory_sql.config.settings import AGENT_SETTINGS, Settings, wrong_names
+from memory_sql.errors import InputError
+
+_fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS}
+_AgentSettings: type[BaseModel] = create_model("AgentSettings", __config__=ConfigDict(extra="forbid"), **_fields)
+
+
+def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
+
+    Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
+    """
+    unknown = sorted(set(given) - set(AGENT_SETTINGS))
+    if unknown:
+        raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
+    try:
+        checked = _AgentSettings.model_validate({n: value for n, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise InputError(f"settings: {wrong_names(error)}") from None
+    return checked.model_dump(exclude_unset=True)

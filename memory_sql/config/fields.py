@@ -1,0 +1,36 @@
+"""How a setting is declared, and what is derived from the declarations: who may change it, who reads it, its range."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+UsedBy = Literal["add", "digest"]
+ADD: UsedBy = "add"  # what `add` decides by
+DIGEST: UsedBy = "digest"  # what a digest is made by
+
+
+def setting(description: str, *, ge: float | None = None, gt: float | None = None, le: float | None = None) -> Any:
+    """Of the process. The range is Pydantic's."""
+    return Field(description=description, ge=ge, gt=gt, le=le)
+
+
+def per_agent(
+    description: str, *, used_by: UsedBy | None = None, ge: float | None = None, le: float | None = None
+) -> Any:
+    """An agent may have a value of its own."""
+    return Field(description=description, json_schema_extra={"per_agent": True, "used_by": used_by}, ge=ge, le=le)
+
+
+def names_per_agent(settings: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name in settings.model_fields if _mark(settings, name, "per_agent"))
+
+
+def names_used_by(settings: type[BaseModel], user: UsedBy) -> tuple[str, ...]:
+    return tuple(name for name in settings.model_fields if _mark(settings, name, "used_by") == user)
+
+
+def _mark(settings: type[BaseModel], name: str, mark: str) -> object:
+    extra = settings.model_fields[name].json_schema_extra
+    return extra.get(mark) if isinstance(extra, dict) else None

@@ -1,0 +1,412 @@
+"""All settings: name, type, range, description and default, in sections.
+
+`per_agent`: an agent may have a value of its own. `used_by` says what reads it as a whole: `ADD` or `DIGEST`. A
+description says the unit and what no value means; range and default are added where it is shown (`describe`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from memory_sql.config.fields import ADD, DIGEST, per_agent, setting
+from memory_sql.config.kinds import (
+    CONTEXT_KINDS,
+    CONTEXT_LEAST_TOKENS,
+    LOCAL_DIMENSIONS,
+    MOST_CHARACTERS,
+    MOST_DAYS,
+    MOST_ITEMS,
+    MOST_MINUTES,
+    MOST_TOKENS,
+    OPENAI_DIMENSIONS,
+    UNKNOWN_NAMES,
+    AcceptsForever,
+    Assembly,
+    ContextFormat,
+    ContextOrder,
+    Names,
+    Secrets,
+    Sensitivities,
+    TimeZone,
+)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(defer_build=True)  # only `Settings` is ever validated
+
+
+class DatabaseSettings(Section):
+    """Database"""
+
+    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres")] = None
+    data_dir: Annotated[
+        Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory")
+    ] = None
+    read_url: Annotated[
+        SecretStr | None,
+        setting("Postgres URL of a replica that context, digest and search read from; unset: they read from url"),
+    ] = None
+    pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
+    lock_timeout_seconds: Annotated[
+        float, setting("seconds that a call in the host's transaction (session=) waits for a lock", gt=0, le=3600)
+    ] = 5.0
+
+
+class ModelSettings(Section):
+    """Language model"""
+
+    llm: Annotated[
+        Literal["openai", "offline"] | None,
+        setting("language model; unset: openai if OPENAI_API_KEY is set, else offline, which is rules without a model"),
+    ] = None
+    llm_api: Annotated[
+        Literal["responses", "chat"],
+        setting("API of the openai model; chat is for compatible servers such as Ollama and vLLM"),
+    ] = "responses"
+    llm_timeout_seconds: Annotated[float, setting("seconds after which one attempt of a model call is ended", gt=0)] = (
+        60.0
+    )
+    llm_max_retries: Annotated[
+        int, setting("times that the client itself repeats a call after a 429, a 5xx or a time-out", ge=0, le=20)
+    ] = 2
+    fast_model: Annotated[str, setting("model for formation")] = "gpt-5-mini"
+    slow_model: Annotated[str, setting("model for consolidation and propagation")] = "gpt-5.1"
+    daily_tokens: Annotated[
+        int | None,
+        per_agent("tokens that an agent may use in a day (UTC) before its work waits; unset: no limit", ge=0),
+    ] = None
+
+
+class VectorSettings(Section):
+    """Vectors"""
+
+    embedding: Annotated[
+        Literal["off", "openai", "local"],
+        setting("what makes vectors for search by meaning: nothing, openai or a compatible server, a local model"),
+    ] = "off"
+    embedding_model: Annotated[str, setting("name of the openai embedding model")] = "text-embedding-3-small"
+    embedding_dimensions: Annotated[
+        int | None,
+        setting(
+            f"numbers in a vector; unset: {OPENAI_DIMENSIONS} of openai, {LOCAL_DIMENSIONS} of local", ge=1, le=4000
+        ),
+    ] = None
+    embedding_base_url: Annotated[
+        str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL")
+    ] = None
+    embedding_query_seconds: Annotated[
+        float, setting("seconds that a search waits for a query's vector before it uses words alone", gt=0, le=60)
+    ] = 1.0
+    embedding_retry_seconds: Annotated[
+        float, setting("seconds that searches use words alone after a query's vector has failed", ge=0, le=3600)
+    ] = 30.0
+    embedding_batch: Annotated[int, setting("observations embedded in one call", ge=1, le=1000)] = 64
+    embedding_max_characters: Annotated[int, setting("characters of a text that its vector is made of", ge=1)] = 4_000
+    embed_sensitive: Annotated[bool, setting("send sensitive observations to a remote embedding model too")] = False
+    fusion: Annotated[
+        Literal["score", "rank"],
+        setting("how hits by words and by vectors are combined: by their scores, or by reciprocal rank"),
+    ] = "score"
+
+
+class IntakeSettings(Section):
+    """What comes in"""
+
+    message_max_characters: Annotated[int, setting("characters of the longest message that add accepts", ge=1)] = (
+        200_000
+    )
+    observation_max_characters: Annotated[int, setting("characters of the longest text that observe accepts", ge=1)] = (
+        8_000
+    )
+    metadata_max_characters: Annotated[
+        int, setting("characters of the longest metadata of one observation, as JSON", ge=2)
+    ] = 16_000
+    secrets: Annotated[
+        Secrets,
+        per_agent("what happens to passwords, keys, card numbers … in a text: masked, kept, or the text is refused"),
+    ] = "mask"
+    language: Annotated[str, per_agent("text-search configuration of new scopes")] = "english"
+    time_zone: Annotated[
+        TimeZone, per_agent("zone (IANA name) in which dates are read, in sessions that name none")
+    ] = "UTC"
+
+
+class FormationSettings(Section):
+    """Formation"""
+
+    formation_messages: Annotated[
+        int, per_agent("messages since the last formation that make a session due", ge=1, used_by=ADD)
+    ] = 45
+    formation_tokens: Annotated[
+        int, per_agent("weighted tokens since the last formation that make a session due", ge=1, used_by=ADD)
+    ] = 1000
+    formation_min_messages: Annotated[
+        int, per_agent("messages below which a session waits, unless asked or signalled", ge=1, used_by=ADD)
+    ] = 4
+    formation_cold_minutes: Annotated[
+        float, per_agent("minutes of silence that make a session due", ge=0, le=MOST_MINUTES, used_by=ADD)
+    ] = 10.0
+    formation_max_age_minutes: Annotated[
+        float,
+        per_agent(
+            "minutes after its oldest waiting message that a session is due though it is never silent",
+            ge=0,
+            le=MOST_MINUTES,
+            used_by=ADD,
+        ),
+    ] = 120.0
+    formation_window_messages: Annotated[int, per_agent("most messages that one extraction call reads", ge=1)] = 50
+    formation_window_characters: Annotated[
+        int, per_agent("most characters that one extraction call reads", ge=1000)
+    ] = 40_000
+    observation_max_items: Annotated[
+        int, per_agent("most observations that one extraction call returns for a scope", ge=0, le=50)
+    ] = 5
+    observation_max_words: Annotated[int, per_agent("most words of one extracted observation", ge=5)] = 50
+    scope_text_max_characters: Annotated[
+        int, per_agent("characters of a scope's text that an extraction prompt shows", ge=0)
+    ] = 4_000
+
+
+class ConsolidationSettings(Section):
+    """Consolidation"""
+
+    consolidation_threshold: Annotated[int, per_agent("pending observations that make a scope due", ge=1)] = 10
+    consolidation_max_words: Annotated[int, per_agent("most words of a scope's text", ge=20)] = 500
+    consolidation_batch: Annotated[
+        int, per_agent("most observations that one consolidation absorbs", ge=1, le=1000)
+    ] = 100
+    consolidation_batch_characters: Annotated[
+        int, per_agent("most characters of observations that one consolidation reads", ge=1000)
+    ] = 60_000
+    consolidation_min_ratio: Annotated[
+        float, per_agent("share of the old text's words that a new text needs, else it is refused", ge=0, le=1)
+    ] = 0.4
+
+
+class PropagationSettings(Section):
+    """Propagation"""
+
+    propagation: Annotated[bool, per_agent("propagate observations to wider scopes")] = True
+    propagation_interval_minutes: Annotated[
+        float, per_agent("minutes between two judgements of the same scope, at least", ge=0, le=MOST_MINUTES)
+    ] = 0.0
+    propagation_batch: Annotated[int, per_agent("most observations that one propagation call judges", ge=1, le=200)] = (
+        30
+    )
+    propagation_excluded_users: Annotated[
+        Names, per_agent("users whose scopes and words never go to a wider scope")
+    ] = ()
+    propagation_names_in: Annotated[
+        Names,
+        per_agent("groups in whose scope propagated observations may name people; contact data is never propagated"),
+    ] = ()
+    propagation_min_people: Annotated[
+        int, per_agent("people who have to say the same before it goes to the collective scope", ge=3)
+    ] = 3
+    propagation_min_groups: Annotated[
+        int, per_agent("groups that have to show the same before it goes to the collective scope", ge=2)
+    ] = 2
+    propagation_new_user_days: Annotated[
+        float, per_agent("days after they were first seen that a user counts as new", ge=0, le=MOST_DAYS)
+    ] = 1.0
+    propagation_burst: Annotated[
+        int, per_agent("new users with the same claim at which it is held for review", ge=2)
+    ] = 3
+    propagation_peers: Annotated[
+        int, setting("most scopes in which a propagation looks for the same claim", ge=1, le=10_000)
+    ] = 200
+
+
+class WorkSettings(Section):
+    """Background work"""
+
+    lease_seconds: Annotated[
+        float, setting("seconds after which a silent worker loses its work; a live one renews after a third", gt=0)
+    ] = 120.0
+    max_errors: Annotated[int, per_agent("unusable answers in a row after which work is left for a person", ge=1)] = 3
+    retry_first_seconds: Annotated[
+        float, setting("seconds of pause after a first failure; each further one doubles it", gt=0)
+    ] = 5.0
+    retry_longest_seconds: Annotated[float, setting("seconds of the longest of these pauses", gt=0)] = 600.0
+    maintenance_minutes: Annotated[
+        float, setting("minutes between a worker's looks for what retention removes", gt=0, le=MOST_MINUTES)
+    ] = 60.0
+    maintenance_batch: Annotated[
+        int,
+        setting(
+            "most messages that one transaction of maintenance changes, in a tenth as many sessions", ge=1, le=10_000
+        ),
+    ] = 500
+    count_queries: Annotated[int, setting("queries counted in memory before the counts are written", ge=1)] = 100
+    count_seconds: Annotated[float, setting("seconds after which the counts of queries are written", gt=0)] = 60.0
+
+
+class RetentionSettings(Section):
+    """Retention and forgetting"""
+
+    message_retention_days: Annotated[
+        float | None,
+        per_agent(
+            "days that a message keeps its text once it has been formed; 0: no longer than that, or forever",
+            ge=0,
+            le=MOST_DAYS,
+        ),
+        AcceptsForever,
+    ] = 30.0
+    backup_days: Annotated[
+        int, setting("days that backups and WAL are kept, which receipts of forgetting state", ge=0)
+    ] = 30
+    forget_journal: Annotated[
+        Path | None,
+        setting("file that lists what was forgotten, for restore-check; keep it outside the backups; unset: none"),
+    ] = None
+    retention: Annotated[
+        Literal["none", "budget"],
+        per_agent("budget: maintenance evicts what exceeds the budgets of each scope (store_…)"),
+    ] = "none"
+    store_items: Annotated[int | None, per_agent("observations that a scope keeps; unset: all", ge=0)] = None
+    store_characters: Annotated[
+        int | None, per_agent("characters of observations that a scope keeps; unset: all", ge=0)
+    ] = None
+    store_fact_items: Annotated[int | None, per_agent("facts that a scope keeps; unset: all", ge=0)] = None
+    store_fact_characters: Annotated[
+        int | None, per_agent("characters of facts that a scope keeps; unset: all", ge=0)
+    ] = None
+    store_note_items: Annotated[int | None, per_agent("notes that a scope keeps; unset: all", ge=0)] = None
+    store_note_characters: Annotated[
+        int | None, per_agent("characters of notes that a scope keeps; unset: all", ge=0)
+    ] = None
+    store_procedure_items: Annotated[int | None, per_agent("procedures that a scope keeps; unset: all", ge=0)] = None
+    store_procedure_characters: Annotated[
+        int | None, per_agent("characters of procedures that a scope keeps; unset: all", ge=0)
+    ] = None
+    store_episode_items: Annotated[int | None, per_agent("episodes that a scope keeps; unset: all", ge=0)] = None
+    store_episode_characters: Annotated[
+        int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0)
+    ] = None
+    trim_batch: Annotated[int, setting("most observations that one transaction of trim evicts", ge=1, le=10_000)] = 1000
+
+
+class SearchSettings(Section):
+    """Search"""
+
+    top_k: Annotated[int, setting("observations that a search returns", ge=1, le=100)] = 5
+    recency: Annotated[
+        float,
+        setting("points of score for what was said today, half of them after 30 days; 0: a tie-break", ge=0, le=100),
+    ] = 0.0
+    unknown_names: Annotated[int, setting("unknown names for which alone a short message retrieves", ge=1)] = (
+        UNKNOWN_NAMES
+    )
+
+
+class ContextSettings(Section):
+    """Context"""
+
+    assembly: Annotated[
+        Assembly,
+        per_agent("what a context is: eden (XML), digest, or both, XML first; one call may differ", used_by=DIGEST),
+    ] = "eden"
+    pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0)] = 20
+    context_top_k: Annotated[int, per_agent("retrieved observations in a context", ge=0, le=100)] = 5
+    context_max_tokens: Annotated[
+        int | None, per_agent("most tokens of a context as rendered; unset: no limit", ge=CONTEXT_LEAST_TOKENS)
+    ] = None
+    context_order: Annotated[
+        ContextOrder,
+        per_agent("kinds of scopes in the order of the context, before what is recent; a kind left out isn't shown"),
+    ] = CONTEXT_KINDS
+    context_format: Annotated[
+        ContextFormat, per_agent("layout of the context; legacy: shards, directives and episodes")
+    ] = "standard"
+    context_message_max_characters: Annotated[
+        int, per_agent("characters of a retrieved message that a context shows", ge=20)
+    ] = 500
+
+
+class DigestSettings(Section):
+    """Digest"""
+
+    digest_enabled: Annotated[
+        bool, per_agent("make digests; the other parts of a prompt don't depend on it", used_by=DIGEST)
+    ] = True
+    digest_sensitivities: Annotated[
+        Sensitivities, per_agent("sensitivities that a digest may show", used_by=DIGEST)
+    ] = ("public", "private")
+    digest_fact_keys: Annotated[Names, per_agent("facts that a digest begins with, in this order", used_by=DIGEST)] = ()
+    digest_tags: Annotated[
+        Names, per_agent("tags whose observations come after these facts, newest first", used_by=DIGEST)
+    ] = ()
+    digest_keyword_limit: Annotated[
+        int,
+        per_agent("observations that a digest finds by the words of a query; 0: none", ge=0, le=200, used_by=DIGEST),
+    ] = 60
+    digest_semantic: Annotated[bool, per_agent("look by meaning too, where there are vectors", used_by=DIGEST)] = False
+    digest_newest: Annotated[
+        int,
+        per_agent(
+            "newest observations per scope that a digest without query and pins chooses from",
+            ge=1,
+            le=10_000,
+            used_by=DIGEST,
+        ),
+    ] = 200
+    digest_snippet_characters: Annotated[
+        int, per_agent("characters of one text of a digest", ge=1, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 600
+    digest_items: Annotated[int, per_agent("most lines of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)] = 12
+    digest_characters: Annotated[
+        int, per_agent("most characters of a digest's text; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 2400
+    digest_tokens: Annotated[
+        int | None,
+        per_agent("most tokens (estimated) of a digest's text; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+    ] = None
+    digest_fact_items: Annotated[
+        int, per_agent("most facts of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+    ] = 6
+    digest_fact_characters: Annotated[
+        int, per_agent("most characters of a digest's facts; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 800
+    digest_fact_tokens: Annotated[
+        int | None,
+        per_agent("most tokens (estimated) of a digest's facts; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+    ] = None
+    digest_note_items: Annotated[
+        int, per_agent("most notes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+    ] = 4
+    digest_note_characters: Annotated[
+        int, per_agent("most characters of a digest's notes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 1200
+    digest_note_tokens: Annotated[
+        int | None,
+        per_agent("most tokens (estimated) of a digest's notes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+    ] = None
+    digest_procedure_items: Annotated[
+        int, per_agent("most procedures of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+    ] = 3
+    digest_procedure_characters: Annotated[
+        int, per_agent("most characters of a digest's procedures; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 1200
+    digest_procedure_tokens: Annotated[
+        int | None,
+        per_agent(
+            "most tokens (estimated) of a digest's procedures; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+        ),
+    ] = None
+    digest_episode_items: Annotated[
+        int, per_agent("most episodes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+    ] = 2
+    digest_episode_characters: Annotated[
+        int, per_agent("most characters of a digest's episodes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+    ] = 800
+    digest_episode_tokens: Annotated[
+        int | None,
+        per_agent(
+            "most tokens (estimated) of a digest's episodes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+        ),
+    ] = None

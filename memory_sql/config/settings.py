@@ -1,0 +1,130 @@
+"""The resolved settings, and where each value comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
+from memory_sql.config.kinds import LOCAL_DIMENSIONS, OPENAI_DIMENSIONS
+from memory_sql.config.sections import (
+    ConsolidationSettings,
+    ContextSettings,
+    DatabaseSettings,
+    DigestSettings,
+    FormationSettings,
+    IntakeSettings,
+    ModelSettings,
+    PropagationSettings,
+    RetentionSettings,
+    SearchSettings,
+    VectorSettings,
+    WorkSettings,
+)
+from memory_sql.errors import ConfigurationError
+
+PREFIX = "MEMORY_SQL_"
+CONFIG_FILE = "memory-sql.toml"
+
+
+class Settings(  # the last base comes first where they are listed
+    DigestSettings,
+    ContextSettings,
+    SearchSettings,
+    RetentionSettings,
+    WorkSettings,
+    PropagationSettings,
+    ConsolidationSettings,
+    FormationSettings,
+    IntakeSettings,
+    VectorSettings,
+    ModelSettings,
+    DatabaseSettings,
+    BaseSettings,
+):
+    """Every setting, resolved and frozen; those that aren't passed come from the environment, the file, the default."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", defer_build=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings, _file_source(settings_cls))
+
+    @classmethod
+    def load(cls, **given: Any) -> Self:
+        """The resolved settings; raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        try:
+            return cls(**{name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            raise ConfigurationError(f"settings: {wrong_names(error)}") from None
+
+    @property
+    def embedded_data_dir(self) -> Path:
+        return self.data_dir or user_data_path("memory-sql", appauthor=False) / "postgres"
+
+    @property
+    def vector_dimensions(self) -> int | None:
+        """None: nothing says how many."""
+        named = {"openai": OPENAI_DIMENSIONS, "local": LOCAL_DIMENSIONS}
+        return self.embedding_dimensions or named.get(self.embedding)
+
+    @property
+    def llm_name(self) -> Literal["openai", "offline"]:
+        return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else "offline")
+
+    def sources(self) -> dict[str, str]:
+        """Where each setting comes from: argument (or command line), environment, file or default."""
+        environment = {name.lower().removeprefix(PREFIX.lower()) for name in os.environ}
+        file = _file_source(type(self))()
+        without = type(self).load()
+
+        def source(name: str) -> str:
+            if getattr(self, name) != getattr(without, name):
+                return "argument"
+            if name in environment:
+                return "environment"
+            return "file" if name in file else "default"
+
+        return {name: source(name) for name in type(self).model_fields}
+
+    def of_agent(self, own: Mapping[str, Any]) -> Self:
+        """These settings with those that the agent has of its own; what this release doesn't know is left out."""
+        known = {name: own[name] for name in AGENT_SETTINGS if name in own}
+        return self.model_copy(update=known) if known else self
+
+
+AGENT_SETTINGS = names_per_agent(Settings)
+DIGEST_SETTINGS = names_used_by(Settings, DIGEST)
+FORMATION_LIMITS = names_used_by(Settings, ADD)
+
+
+def sections() -> tuple[type[BaseModel], ...]:
+    """The classes that hold the settings, in the order in which they are listed; each docstring is a heading."""
+    return tuple(base for base in reversed(Settings.__bases__) if base is not BaseSettings)
+
+
+def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
+    return TomlConfigSettingsSource(settings, toml_file=Path(os.environ.get(f"{PREFIX}CONFIG", CONFIG_FILE)))
+
+
+def wrong_names(error: ValidationError) -> str:
+    """The names and what is wrong, never the values."""
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))

@@ -1,0 +1,66 @@
+"""Agents, and how often the memory of each was asked."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CheckConstraint, Date, Double, Identity, PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy.orm import Mapped
+
+from memory_sql.db.models.base import NO_PAIRS, NOW, Base, column, constant, host_id, key_of, one_of, related
+
+if TYPE_CHECKING:
+    from memory_sql.db.models.people import HoldRow, UserAliasRow
+    from memory_sql.db.models.runs import EventRow, RunRow
+    from memory_sql.db.models.scopes import ScopeRow
+    from memory_sql.db.models.sessions import SessionRow
+
+
+class AgentRow(Base):
+    __tablename__ = "agents"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key"),
+        UniqueConstraint("agent_id"),
+        CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
+        {"comment": "One row per agent: something that converses and remembers."},
+    )
+
+    agent_key: Mapped[int] = column("Our own key of the agent; leads every other key.", Identity(always=False))
+    agent_id: Mapped[str] = host_id("The host's id of the agent.")
+    created_at: Mapped[datetime] = column("When the agent was first seen.", server_default=NOW)
+    settings: Mapped[dict[str, Any]] = constant(
+        "Settings that differ from the service's, by name.", server_default=NO_PAIRS
+    )
+
+    scopes: Mapped[list[ScopeRow]] = related()
+    sessions: Mapped[list[SessionRow]] = related()
+    runs: Mapped[list[RunRow]] = related(order_by="RunRow.run_id")
+    events: Mapped[list[EventRow]] = related(order_by="EventRow.event_id")
+    holds: Mapped[list[HoldRow]] = related(order_by="HoldRow.hold_id")
+    aliases: Mapped[list[UserAliasRow]] = related()
+    retrievals: Mapped[list[RetrievalRow]] = related()
+
+
+class RetrievalRow(Base):
+    __tablename__ = "retrievals"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "day", "surface", "reason"),
+        key_of("agents"),
+        one_of("surface", "context", "search", "digest"),
+        CheckConstraint("queries > 0", name="queries"),
+        CheckConstraint("without_hit BETWEEN 0 AND queries", name="without_hit"),
+        CheckConstraint("slowest_seconds BETWEEN 0 AND seconds", name="slowest_seconds"),
+        {"comment": "One row per agent, day (UTC), surface and reason: how often memory was asked. It names nobody."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    day: Mapped[date] = column("The day in UTC.", Date)
+    surface: Mapped[str] = constant("context, search or digest: what was asked for.")
+    reason: Mapped[str] = constant("Why observations were searched: asked, recall phrase …; none: they were not.")
+    queries: Mapped[int] = column("How often.")
+    without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
+    seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)
+    slowest_seconds: Mapped[float] = column("How long it took at worst.", Double)
+
+    agent: Mapped[AgentRow] = related()

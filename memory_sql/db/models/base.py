@@ -1,0 +1,164 @@
+"""What the tables of schema `memory` have in common.
+
+Their comments are what analysts read; the migrations are their history.
+
+The agent's key leads every primary and foreign key: a row can't refer across agents. Every text column says what
+becomes of it when a person is forgotten (`info["text"]`): `erase` (may hold remembered text), `host_id` (the host's
+own identifier) or `constant` (a word of ours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    DateTime,
+    ForeignKeyConstraint,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    InstrumentedAttribute,
+    MappedColumn,
+    Relationship,
+    mapped_column,
+    relationship,
+)
+
+SCHEMA = "memory"
+
+# Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
+LANGUAGES = (
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "nepali",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "simple",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "yiddish",
+)
+SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        schema=SCHEMA,
+        naming_convention={
+            "pk": "%(table_name)s_pkey",
+            "uq": "%(table_name)s_%(column_0_N_name)s_key",
+            "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+            "ck": "%(table_name)s_%(constraint_name)s_check",
+            "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        },
+    )
+    type_annotation_map = {  # noqa: RUF012 (declarative reads it from the class)
+        int: BigInteger,
+        str: Text,
+        float: REAL,
+        bytes: LargeBinary,
+        datetime: DateTime(timezone=True),
+        list[str]: ARRAY(Text),
+        list[int]: ARRAY(Integer),
+        dict[str, Any]: JSONB,
+    }
+
+
+def columns_of(row: type[Base], names: Iterable[str]) -> tuple[InstrumentedAttribute[Any], ...]:
+    """The columns of a table that are called so, in the order of the names; of a value, those that it shows as they are."""
+    stored = row.__table__.c
+    return tuple(getattr(row, name) for name in names if name in stored)
+
+
+def column(comment: str, *arguments: Any, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(*arguments, comment=comment, **options)
+
+
+def constant(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "constant"}, **options)
+
+
+def host_id(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "host_id"}, **options)
+
+
+def erase(comment: str, **options: Any) -> MappedColumn[Any]:
+    return mapped_column(comment=comment, info={"text": "erase"}, **options)
+
+
+def one_of(name: str, *values: str) -> CheckConstraint:
+    return CheckConstraint(f"{name} IN ({', '.join(repr(value) for value in values)})", name=name)
+
+
+def key_of(table: str, *columns: str) -> ForeignKeyConstraint:
+    """A foreign key to `table` by columns of the same names."""
+    return ForeignKeyConstraint(
+        ["agent_key", *columns], [f"{SCHEMA}.{table}.{name}" for name in ("agent_key", *columns)]
+    )
+
+
+def related(**options: Any) -> Relationship[Any]:
+    """Only to read, since the library alone writes; and only if a query asks for it: no attribute starts a statement."""
+    return relationship(viewonly=True, lazy="raise", **options)
+
+
+def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
+    """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
+    generated = Computed(_search_vector(), persisted=True)
+    return mapped_column(
+        TSVECTOR, generated, deferred=True, deferred_raiseload=True, comment=comment, info={"text": "erase"}, **options
+    )
+
+
+def _search_vector() -> str:
+    by_language = " ".join(
+        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left(content, {SEARCHED_CHARACTERS}))"
+        for name in LANGUAGES
+    )
+    extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
+    return f"(CASE language {by_language} END) || {extra}"
+
+
+SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms."
+NOW = text("now()")
+ZERO = text("0")
+NO_TEXTS = text("'{}'::text[]")
+NO_NUMBERS = text("'{}'::integer[]")
+NO_PAIRS = text("'{}'::jsonb")
+NO_ITEMS = text("'[]'::jsonb")
+TRUE = text("true")
+FALSE = text("false")
+READABLE = "< '9999-01-01 00:00:00+00'::timestamptz"  # later ones can be stored, but not read back by every driver

@@ -1,0 +1,223 @@
+"""Observations, with the state and the evidence of each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, mapped_column
+
+from memory_sql.db.models.base import (
+    FALSE,
+    LANGUAGES,
+    NO_PAIRS,
+    NO_TEXTS,
+    NOW,
+    READABLE,
+    SEARCH_EXTRA,
+    Base,
+    column,
+    constant,
+    erase,
+    host_id,
+    key_of,
+    one_of,
+    related,
+    search_vector,
+)
+from memory_sql.domain.ids import observation_id
+from memory_sql.privacy import SENSITIVITIES
+
+if TYPE_CHECKING:
+    from memory_sql.db.models.propagation import JudgedRow, LineageRow
+    from memory_sql.db.models.runs import RunRow
+    from memory_sql.db.models.scopes import ScopeRow
+    from memory_sql.db.models.sessions import MessageRow
+
+
+class ObservationRow(Base):
+    __tablename__ = "observations"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
+        key_of("scopes", "scope_id"),
+        key_of("runs", "run_id"),
+        CheckConstraint("seq > 0", name="seq"),
+        CheckConstraint("content ~ '\\S'", name="content"),
+        CheckConstraint(f"observed_at {READABLE}", name="observed_at"),
+        CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+        CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
+        one_of("lane", "absorb", "buffer"),
+        one_of("source_kind", "formation", "observe", "propagation", "import"),
+        one_of("sensitivity", *SENSITIVITIES),
+        one_of("language", *LANGUAGES),
+        Index(
+            "observations_fact_key_idx",
+            "agent_key",
+            "scope_id",
+            "fact_key",
+            postgresql_where=text("fact_key IS NOT NULL"),
+        ),
+        # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
+        Index(
+            "observations_search_idx",
+            text("memory.search_tokens(scope_id, search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
+        {"comment": "One row per observation, one remembered thing. Its text never changes."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("1, 2, 3 … in the order in which the scope gained them.", Integer)
+    content: Mapped[str] = erase("What is remembered.")
+    observed_at: Mapped[datetime] = column("When it was said.")
+    created_at: Mapped[datetime] = column("When we came to know it.", server_default=NOW)
+    source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
+    session_id: Mapped[str | None] = host_id("The conversation that it comes from.")
+    speaker: Mapped[str | None] = erase("Who said it, by name.")
+    message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
+    related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
+    run_id: Mapped[int | None] = column("The run that made it.")
+    legacy_ref: Mapped[str | None] = host_id("The document that it was imported from.")
+    lane: Mapped[str] = constant(
+        "absorb (will be consolidated) or buffer (newest are kept, never consolidated).",
+        server_default=text("'absorb'"),
+    )
+    category: Mapped[str | None] = constant("fact, preference, decision …; null: not classified.")
+    kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
+    confidence: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
+    importance: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
+    sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
+    no_propagate: Mapped[bool] = column("True: never leaves its scope.", server_default=FALSE)
+    confidential: Mapped[bool] = column("True: said in confidence; never leaves its scope.", server_default=FALSE)
+    tags: Mapped[list[str]] = erase("The host's tags.", server_default=NO_TEXTS)
+    metadata_: Mapped[dict[str, Any]] = mapped_column(
+        "metadata", JSONB, server_default=NO_PAIRS, comment="The host's own data about it.", info={"text": "erase"}
+    )
+    content_hash: Mapped[bytes | None] = column("SHA-256 of the text's normal form; null: never a duplicate.")
+    hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
+    language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees.")
+    dates: Mapped[Any] = mapped_column(
+        DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
+    )
+    fact_key: Mapped[str | None] = erase("The host's name of the fact that it states; a newer one replaces it.")
+    categories: Mapped[list[str] | None] = constant(
+        "contact, credential, financial …; empty: nothing personal; null: never classified, so personal."
+    )
+
+    scope: Mapped[ScopeRow] = related()
+    state: Mapped[ObservationStateRow | None] = related()
+    evidence: Mapped[list[EvidenceRow]] = related(order_by="EvidenceRow.evidence_id")
+    run: Mapped[RunRow | None] = related()
+    sources: Mapped[list[LineageRow]] = related(
+        foreign_keys="[LineageRow.agent_key, LineageRow.scope_id, LineageRow.seq]"
+    )
+    derived: Mapped[list[LineageRow]] = related(
+        foreign_keys="[LineageRow.agent_key, LineageRow.source_scope_id, LineageRow.source_seq]"
+    )
+    judgements: Mapped[list[JudgedRow]] = related()
+
+    @hybrid_property
+    def observation_id(self) -> str:
+        """`o<scope_id>-<seq>`, as `memory_sql.Observation.id` has it; in a query the same, computed by the database."""
+        return observation_id(self.scope_id, self.seq)
+
+    @observation_id.inplace.expression
+    @classmethod
+    def _observation_id(cls) -> ColumnElement[str]:
+        return func.format("o%s-%s", cls.scope_id, cls.seq)
+
+
+class ObservationStateRow(Base):
+    __tablename__ = "observation_states"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
+        key_of("observations", "scope_id", "seq"),
+        one_of("status", "active", "superseded", "archived", "quarantined", "evicted"),
+        one_of("verification", "unverified", "confirmed", "disputed"),
+        CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
+        Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
+        Index(
+            "observation_states_superseded_by_idx",
+            "agent_key",
+            "scope_id",
+            "superseded_by",
+            postgresql_where=text("superseded_by IS NOT NULL"),
+        ),
+        Index(
+            "observation_states_status_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("status = 'quarantined'"),
+        ),
+        Index(
+            "observation_states_verification_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("verification = 'disputed'"),
+        ),
+        {
+            "comment": "One row per observation whose state differs from the defaults: what may change about it.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    status: Mapped[str] = constant(
+        "active, superseded, archived, quarantined or evicted.", server_default=text("'active'")
+    )
+    status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
+    repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
+    superseded_by: Mapped[int | None] = column("The observation of the same scope that took its place.", Integer)
+    verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
+
+    observation: Mapped[ObservationRow] = related()
+
+
+class EvidenceRow(Base):
+    __tablename__ = "evidence"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "evidence_id"),
+        key_of("observations", "scope_id", "seq"),
+        key_of("messages", "session_id", "number"),
+        key_of("runs", "run_id"),
+        CheckConstraint("(session_id IS NULL) = (number IS NULL)", name="number"),
+        Index("evidence_seq_idx", "agent_key", "scope_id", "seq"),
+        Index("evidence_number_idx", "agent_key", "session_id", "number", postgresql_where=text("number IS NOT NULL")),
+        Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
+        {"comment": "One row per message or person that stands behind an observation; it lives while it has some."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    evidence_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    scope_id: Mapped[int] = column("The observation's scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    session_id: Mapped[str | None] = host_id("The message's conversation; null for what the host stated itself.")
+    number: Mapped[int | None] = column("The message.")
+    user_id: Mapped[str | None] = host_id("The user who said it.")
+    run_id: Mapped[int | None] = column("The run that found it.")
+    created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)
+
+    observation: Mapped[ObservationRow] = related()
+    message: Mapped[MessageRow | None] = related()
+    run: Mapped[RunRow | None] = related()

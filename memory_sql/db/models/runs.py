@@ -1,0 +1,124 @@
+"""The ledgers: model work, and every change of what is remembered."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CheckConstraint, Identity, Index, Integer, PrimaryKeyConstraint, text
+from sqlalchemy.orm import Mapped
+
+from memory_sql.db.models.base import (
+    NO_PAIRS,
+    NOW,
+    ZERO,
+    Base,
+    column,
+    constant,
+    erase,
+    host_id,
+    key_of,
+    one_of,
+    related,
+)
+
+if TYPE_CHECKING:
+    from memory_sql.db.models.agents import AgentRow
+    from memory_sql.db.models.observations import ObservationRow
+    from memory_sql.db.models.scopes import ScopeRow
+    from memory_sql.db.models.sessions import SessionRow
+
+
+class RunRow(Base):
+    __tablename__ = "runs"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "run_id"),
+        key_of("agents"),
+        key_of("sessions", "session_id"),
+        key_of("scopes", "scope_id"),
+        one_of("kind", "formation", "consolidation", "propagation"),
+        one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded"),
+        CheckConstraint(
+            "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL "
+            "ELSE scope_id IS NOT NULL AND session_id IS NULL END",
+            name="target",
+        ),
+        CheckConstraint("(state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)", name="error_code"),
+        CheckConstraint("(state IN ('running', 'answered')) = (finished_at IS NULL)", name="finished_at"),
+        Index(
+            "runs_session_id_idx",
+            "agent_key",
+            "session_id",
+            "to_number",
+            postgresql_where=text("session_id IS NOT NULL"),
+        ),
+        Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
+        Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
+        {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
+    kind: Mapped[str] = constant("formation (of a session), consolidation or propagation (of a scope).")
+    session_id: Mapped[str | None] = host_id("The session, for a formation.")
+    from_number: Mapped[int | None] = column("A formation read the messages after this number …")
+    to_number: Mapped[int | None] = column("… up to and including this one.")
+    scope_id: Mapped[int | None] = column("The scope, for the others.")
+    from_seq: Mapped[int | None] = column("A consolidation read the observations after this number …", Integer)
+    to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
+    fence: Mapped[int] = column("The lease under which it ran.")
+    state: Mapped[str] = constant(
+        "running, answered, succeeded, empty, failed, dead (given up, waits for a person) or discarded."
+    )
+    answer: Mapped[str | None] = erase("The model's raw answer, from when it came until it was applied.")
+    model: Mapped[str | None] = constant("The model that answered.")
+    prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
+    input_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
+    output_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
+    latency_seconds: Mapped[float | None] = column("How long the model took.")
+    observations: Mapped[int | None] = column("Observations that it stored or absorbed.", Integer)
+    duplicates: Mapped[int | None] = column("Observations that were known already and gained evidence.", Integer)
+    refused: Mapped[dict[str, Any]] = constant("What the model may not do, counted by reason.", server_default=NO_PAIRS)
+    error_code: Mapped[str | None] = constant("Why it failed, in one word.")
+    error: Mapped[str | None] = constant("Why it failed, in a sentence without remembered text.")
+    started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
+    finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
+    seen: Mapped[dict[str, Any]] = host_id(
+        "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
+        server_default=NO_PAIRS,
+    )
+    calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)
+    forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
+
+    agent: Mapped[AgentRow] = related()
+    session: Mapped[SessionRow | None] = related()
+    scope: Mapped[ScopeRow | None] = related()
+    observed: Mapped[list[ObservationRow]] = related()
+
+
+class EventRow(Base):
+    __tablename__ = "events"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "event_id"),
+        key_of("agents"),
+        Index("events_seq_idx", "agent_key", "scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
+        Index("events_created_at_idx", "agent_key", "created_at"),
+        {
+            "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds no text of it."
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    event_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    kind: Mapped[str] = constant("status, verification, privacy, correction, forget, hold, alias, rename, undo …")
+    actor: Mapped[str | None] = host_id("Who did it, as the host said; null: a rule of ours.")
+    reason: Mapped[str | None] = erase("Why, in the words of who did it.")
+    scope_id: Mapped[int | None] = column("The scope, which may be gone.")
+    seq: Mapped[int | None] = column("The observation, which may be gone.", Integer)
+    version: Mapped[int | None] = column("The version of the scope's text.", Integer)
+    session_id: Mapped[str | None] = host_id("The session, which may be gone.")
+    run_id: Mapped[int | None] = column("The run, which may be gone.")
+    detail: Mapped[dict[str, Any]] = constant("Ids, words of ours and counts, by name.", server_default=NO_PAIRS)
+    created_at: Mapped[datetime] = column("When.", server_default=NOW)
+
+    agent: Mapped[AgentRow] = related()

@@ -1,0 +1,135 @@
+"""Conversations and their messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CheckConstraint, Index, Integer, PrimaryKeyConstraint, UniqueConstraint, text
+from sqlalchemy.orm import Mapped
+
+from memory_sql.db.models.base import (
+    FALSE,
+    LANGUAGES,
+    NO_TEXTS,
+    NOW,
+    READABLE,
+    SEARCH_EXTRA,
+    TRUE,
+    ZERO,
+    Base,
+    column,
+    constant,
+    erase,
+    host_id,
+    key_of,
+    one_of,
+    related,
+    search_vector,
+)
+
+if TYPE_CHECKING:
+    from memory_sql.db.models.agents import AgentRow
+    from memory_sql.db.models.observations import EvidenceRow
+    from memory_sql.db.models.runs import RunRow
+
+
+class SessionRow(Base):
+    __tablename__ = "sessions"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "session_id"),
+        key_of("agents"),
+        CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
+        CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
+        CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
+        one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
+        Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        # A pending list would make every search for a user's sessions read it as well.
+        Index(
+            "sessions_participants_idx", "participants", postgresql_using="gin", postgresql_with={"fastupdate": "off"}
+        ),
+        Index("sessions_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")),
+        {
+            "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    session_id: Mapped[str] = host_id("The host's id of the conversation.")
+    user_id: Mapped[str] = host_id("The user whom the host named with the first message.")
+    participants: Mapped[list[str]] = host_id("All users who have written in it.", server_default=NO_TEXTS)
+    group_ids: Mapped[list[str]] = host_id("The groups in which it takes place.", server_default=NO_TEXTS)
+    last_number: Mapped[int] = column("Number of the newest message.", server_default=ZERO)
+    formed_number: Mapped[int] = column("Number of the last message that a formation has read.", server_default=ZERO)
+    unformed_messages: Mapped[int] = column(
+        "Messages after that, without the skipped ones.", Integer, server_default=ZERO
+    )
+    unformed_tokens: Mapped[float] = column("Their weighted tokens.", server_default=ZERO)
+    epoch: Mapped[int] = column(
+        "Rises when a message is forgotten; fences off work in flight.", Integer, server_default=ZERO
+    )
+    due_at: Mapped[datetime | None] = column("From when observations should be formed; null: nothing to do.")
+    due_reason: Mapped[str | None] = constant("signal, messages, tokens, age, cold or retry.")
+    fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
+    lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
+    created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
+    last_activity_at: Mapped[datetime] = column("When the newest message arrived.", server_default=NOW)
+    excluded: Mapped[bool] = column("True: what is said in it is not to be remembered.", server_default=FALSE)
+    failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
+    errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
+    dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
+    unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
+    text_since: Mapped[datetime | None] = column(
+        "When the oldest message arrived that still has its text, or earlier; null: none has."
+    )
+
+    agent: Mapped[AgentRow] = related()
+    messages: Mapped[list[MessageRow]] = related(order_by="MessageRow.number")
+    runs: Mapped[list[RunRow]] = related(order_by="RunRow.run_id")
+
+
+class MessageRow(Base):
+    __tablename__ = "messages"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "session_id", "number"),
+        key_of("sessions", "session_id"),
+        UniqueConstraint("agent_key", "session_id", "message_id"),
+        CheckConstraint("number > 0", name="number"),
+        CheckConstraint(f"said_at {READABLE}", name="said_at"),
+        CheckConstraint("owner LIKE 'u:_%'", name="owner"),
+        Index(
+            "messages_search_idx",
+            text("memory.search_tokens(hashtextextended(owner, agent_key), search)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("content IS NOT NULL"),
+        ),
+        one_of("language", *LANGUAGES),
+        {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    session_id: Mapped[str] = host_id("The conversation.")
+    number: Mapped[int] = column("1, 2, 3 … in the order of arrival.")
+    message_id: Mapped[str] = host_id("The host's id of the message, or one of ours.")
+    role: Mapped[str] = constant("user, assistant, agent, system, developer, tool or function.")
+    user_id: Mapped[str | None] = host_id("The user who wrote it; null for the agent and its tools.")
+    speaker: Mapped[str | None] = erase("The speaker's name, as the host gave it.")
+    content: Mapped[str | None] = erase("What was said; null once it has been forgotten or its retention has ended.")
+    cleaned: Mapped[list[str]] = constant(
+        "What had to be changed to store it: nul, surrogate, tag_characters.", server_default=NO_TEXTS
+    )
+    weight: Mapped[float] = column("Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.")
+    eligible: Mapped[bool] = column("False: formation skips it (system messages).", server_default=TRUE)
+    signal: Mapped[str | None] = constant("The signal that it gave, if any.")
+    said_at: Mapped[datetime] = column("When it was said.")
+    created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
+    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the session's user.")
+    language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
+    search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
+    search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
+
+    session: Mapped[SessionRow] = related()
+    evidence: Mapped[list[EvidenceRow]] = related()

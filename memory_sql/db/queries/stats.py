@@ -1,0 +1,132 @@
+"""How much there is of an agent, and how often it was asked."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, ScalarSelect, bindparam, func, select, true
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from memory_sql.db.models import (
+    AgentRow,
+    Base,
+    ConsolidationRow,
+    JudgedRow,
+    MessageRow,
+    ObservationRow,
+    RetrievalRow,
+    RunRow,
+    ScopeRow,
+    SessionRow,
+)
+from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.scopes import pending_observations
+from memory_sql.domain.reading import RetrievalStats
+from memory_sql.domain.results import Stats
+
+
+async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
+    """None for an agent that was never seen. `since`: the day from which on queries count."""
+    key = await agent_key_of(session, agent_id)
+    if key is None:
+        return None
+    counts = (await session.execute(_COUNTS, {"agent_key": key})).mappings().one()
+    scopes = await session.execute(_SCOPES, {"agent_key": key})
+    runs = await session.execute(_RUNS, {"agent_key": key})
+    return Stats(
+        agent_id=agent_id,
+        **counts,
+        scopes={row.kind: row.scopes for row in scopes},
+        runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+        retrieval=await read_retrievals(session, key, since),
+    )
+
+
+_key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
+_backlog = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+
+
+def _count(table: type[Base], *conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+    return (
+        select(func.count())
+        .select_from(table)
+        .where(table.__table__.c.agent_key == _key, *conditions)
+        .scalar_subquery()
+    )
+
+
+def _tokens(column: InstrumentedAttribute[int | None]) -> ScalarSelect[int]:
+    return select(func.coalesce(func.sum(column), 0)).where(RunRow.agent_key == _key).scalar_subquery()
+
+
+_COUNTS = select(
+    _count(SessionRow).label("sessions"),
+    _count(MessageRow).label("messages"),
+    select(func.coalesce(func.sum(SessionRow.unformed_messages), 0))
+    .where(SessionRow.agent_key == _key)
+    .scalar_subquery()
+    .label("unformed_messages"),
+    _count(SessionRow, SessionRow.due_at <= func.now()).label("due_sessions"),
+    _count(ObservationRow).label("observations"),
+    select(func.count())
+    .select_from(ScopeRow)
+    .join(_backlog, true())
+    .where(ScopeRow.agent_key == _key)
+    .scalar_subquery()
+    .label("pending"),
+    _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),
+    _count(ConsolidationRow).label("consolidations"),
+    _count(ObservationRow, ObservationRow.source_kind == "propagation").label("propagated"),
+    _count(ScopeRow, ScopeRow.propagate_at <= func.now()).label("due_propagations"),
+    _count(JudgedRow, JudgedRow.outcome == "held").label("held"),
+    _tokens(RunRow.input_tokens).label("input_tokens"),
+    _tokens(RunRow.output_tokens).label("output_tokens"),
+)
+_SCOPES = select(ScopeRow.kind, func.count().label("scopes")).where(ScopeRow.agent_key == _key).group_by(ScopeRow.kind)
+_RUNS = (
+    select(RunRow.kind, RunRow.state, func.count().label("runs"))
+    .where(RunRow.agent_key == _key)
+    .group_by(RunRow.kind, RunRow.state)
+)
+
+
+async def read_retrievals(session: AsyncSession, agent_key: int, since: date) -> RetrievalStats:
+    """The sums of an agent from that day on."""
+    row = RetrievalRow
+    found = await session.execute(
+        select(
+            row.reason,
+            func.sum(row.queries).cast(BigInteger),
+            func.sum(row.without_hit).cast(BigInteger),
+            func.sum(row.seconds),
+            func.max(row.slowest_seconds),
+        )
+        .where(row.agent_key == agent_key, row.day >= since)
+        .group_by(row.reason)
+        .order_by(row.reason)
+    )
+    counted = found.all()
+    searched = [one for one in counted if one.reason != "none"]
+    fired = sum(one[1] for one in searched)
+    return RetrievalStats(
+        queries=sum(one[1] for one in counted),
+        fired=fired,
+        without_hit=sum(one[2] for one in searched),
+        mean_ms=1000 * sum(one[3] for one in searched) / fired if fired else None,
+        slowest_ms=1000 * max(one[4] for one in searched) if fired else None,
+        reasons={one.reason: one[1] for one in counted},
+    )
+
+
+async def large_scopes(session: AsyncSession, agent_id: str, more_than: int) -> list[int]:
+    """The ids of the agent's scopes that hold more observations than that."""
+    found = await session.scalars(
+        select(ObservationRow.scope_id)
+        .join(AgentRow, AgentRow.agent_key == ObservationRow.agent_key)
+        .where(AgentRow.agent_id == agent_id)
+        .group_by(ObservationRow.scope_id)
+        .having(func.count() > more_than)
+        .order_by(ObservationRow.scope_id)
+    )
+    return list(found)

@@ -1,0 +1,83 @@
+"""Whose ids stand for whom: one row per time that somebody's did."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import UserAliasRow, columns_of
+from memory_sql.domain.people import Alias
+from memory_sql.errors import InputError
+
+_ALIAS = columns_of(UserAliasRow, Alias.model_fields)
+
+
+def user_ids(agent_key: Any, user_id: Any) -> Any:
+    """`memory.user_ids` as a FROM clause."""
+    return func.memory.user_ids(agent_key, user_id).table_valued("user_id", name="ids")
+
+
+class AliasRepository:
+    """The caller has locked the agent for what writes."""
+
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def user_ids(self, user_id: str) -> list[str]:
+        """The user's own id and those that stand for it, in order."""
+        ids = user_ids(self._agent_key, user_id)
+        return list(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
+
+    async def into(self, user_id: str) -> list[Alias]:
+        """The open aliases that stand for the user, also through others, oldest first."""
+        a, ids = UserAliasRow, user_ids(self._agent_key, user_id)
+        found = await self._session.execute(
+            select(*_ALIAS)
+            .where(a.agent_key == self._agent_key, a.ended_at.is_(None), a.into_user_id.in_(select(ids.c.user_id)))
+            .order_by(a.created_at, a.user_id)
+        )
+        return [Alias(**row) for row in found.mappings()]
+
+    async def open(self, user_id: str, into_user_id: str, now: datetime) -> tuple[Alias, bool]:
+        """The alias, and whether it is new. Raises `InputError` where it stands for another already, or would circle."""
+        existing = await self._standing(user_id)
+        if existing is not None:
+            if existing.into_user_id == into_user_id:
+                return existing, False
+            raise InputError(f"user {user_id} stands for user {existing.into_user_id}; unmerge them first")
+        if into_user_id in await self.user_ids(user_id):
+            raise InputError(f"user {into_user_id} stands for user {user_id}; the other way round would be a circle")
+        before = select(func.max(UserAliasRow.ended_at)).where(
+            UserAliasRow.agent_key == self._agent_key, UserAliasRow.user_id == user_id
+        )
+        since = func.greatest(now, before.scalar_subquery() + timedelta(microseconds=1))
+        opened = await self._session.execute(
+            insert(UserAliasRow)
+            .values(agent_key=self._agent_key, user_id=user_id, into_user_id=into_user_id, created_at=since)
+            .returning(*_ALIAS)
+        )
+        return Alias(**opened.mappings().one()), True
+
+    async def _standing(self, user_id: str) -> Alias | None:
+        found = await self._session.execute(select(*_ALIAS).where(*self._is_open(user_id)))
+        row = found.mappings().one_or_none()
+        return None if row is None else Alias(**row)
+
+    async def close(self, user_id: str, now: datetime) -> Alias | None:
+        """None: the user stood for nobody."""
+        closed = await self._session.execute(
+            update(UserAliasRow)
+            .where(*self._is_open(user_id))
+            .values(ended_at=func.greatest(now, UserAliasRow.created_at))
+            .returning(*_ALIAS)
+        )
+        row = closed.mappings().one_or_none()
+        return None if row is None else Alias(**row)
+
+    def _is_open(self, user_id: str) -> tuple[Any, ...]:
+        a = UserAliasRow
+        return a.agent_key == self._agent_key, a.user_id == user_id, a.ended_at.is_(None)

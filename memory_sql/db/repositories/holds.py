@@ -1,0 +1,80 @@
+"""What must not be forgotten: legal holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import HoldRow, ObservationRow, columns_of
+from memory_sql.domain.people import Hold, HoldKind
+
+_HOLD = columns_of(HoldRow, Hold.model_fields)
+
+
+class HoldRepository:
+    """The caller has locked the agent for what writes."""
+
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def has_observation(self, scope_id: int, seq: int) -> bool:
+        o = ObservationRow
+        found = await self._session.scalar(
+            select(o.seq).where(o.agent_key == self._agent_key, o.scope_id == scope_id, o.seq == seq)
+        )
+        return found is not None
+
+    async def open(
+        self, kind: HoldKind, target: str, actor: str | None, reason: str | None, now: datetime
+    ) -> tuple[int, bool]:
+        """The id of the hold, and whether it is new: what is held already isn't held twice."""
+        h = HoldRow
+        existing = await self._session.scalar(
+            select(h.hold_id).where(
+                h.agent_key == self._agent_key, h.kind == kind, h.target == target, h.released_at.is_(None)
+            )
+        )
+        if existing is not None:
+            return existing, False
+        hold_id = await self._session.scalar(
+            insert(h)
+            .values(agent_key=self._agent_key, kind=kind, target=target, actor=actor, reason=reason, created_at=now)
+            .returning(h.hold_id)
+        )
+        assert hold_id is not None  # RETURNING of an INSERT that didn't raise
+        return hold_id, True
+
+    async def get(self, hold_id: int) -> Hold | None:
+        found = await self._session.execute(
+            select(*_HOLD).where(HoldRow.agent_key == self._agent_key, HoldRow.hold_id == hold_id)
+        )
+        row = found.mappings().one_or_none()
+        return None if row is None else Hold(**row)
+
+    async def release(self, hold_id: int, now: datetime) -> bool:
+        """False: it isn't open."""
+        released = await self._session.scalar(
+            update(HoldRow)
+            .where(HoldRow.agent_key == self._agent_key, HoldRow.hold_id == hold_id, HoldRow.released_at.is_(None))
+            .values(released_at=now)
+            .returning(HoldRow.hold_id)
+        )
+        return released is not None
+
+    async def list(self, *, released: bool) -> list[Hold]:
+        """The open ones, oldest first; with `released` those that were released as well."""
+        statement = select(*_HOLD).where(HoldRow.agent_key == self._agent_key).order_by(HoldRow.hold_id)
+        if not released:
+            statement = statement.where(HoldRow.released_at.is_(None))
+        return [Hold(**row) for row in (await self._session.execute(statement)).mappings()]
+
+    async def count_open(self) -> int:
+        found = await self._session.scalar(
+            select(func.count())
+            .select_from(HoldRow)
+            .where(HoldRow.agent_key == self._agent_key, HoldRow.released_at.is_(None))
+        )
+        return found or 0

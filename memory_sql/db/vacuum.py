@@ -1,0 +1,34 @@
+"""Frees what forgotten texts still occupy in the files of the database."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from memory_sql.db.engine import asyncpg_url, named_errors
+from memory_sql.db.vectors import TABLE, find_vectors
+
+# What lies in old row versions and index entries goes with these. Each runs outside a transaction.
+WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
+PHYSICAL = (
+    *(
+        f"VACUUM (ANALYZE) memory.{table}"
+        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "sessions")
+    ),
+    *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
+)
+
+
+async def vacuum(url: str) -> None:
+    """Frees the space of what was forgotten; others may go on reading and writing meanwhile."""
+    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    try:
+        with named_errors():
+            async with engine.connect() as connection:
+                for statement in PHYSICAL:
+                    await connection.execute(text(statement))
+                if await find_vectors(connection) is not None:
+                    await connection.execute(text(f"VACUUM (ANALYZE) memory.{TABLE}"))
+    finally:
+        await engine.dispose()

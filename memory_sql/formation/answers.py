@@ -1,0 +1,157 @@
+"""What is asked for in an extraction, and what comes back: for each scope the observations that the model finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
+
+    `person` is who spoke, by a name of ours for this call; None where only one person speaks.
+    """
+
+    n: int
+    role: str
+    speaker: str
+    said_at: datetime
+    text: str
+    person: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedScope:
+    """A scope that the model may choose, by its alias; `knows` is what it holds already.
+
+    An `isolated` one is asked about in a call of its own, which shows the text of no other scope, nor others this one's.
+    """
+
+    alias: str
+    kind: str
+    knows: tuple[str, ...] = ()
+    guidance: str | None = None
+    max_items: int | None = None
+    max_words: int | None = None
+    display_name: str | None = None
+    isolated: bool = False
+
+
+class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model
+    # What an observation is worth and who may see it isn't the model's to say.
+    model_config = ConfigDict(extra="ignore")
+
+    content: str
+    sources: list[int] = Field(default_factory=list)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _only_numbers(cls, value: object) -> object:
+        return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+
+
+class ExtractedObservation(Finding):
+    """`scope`: an alias, or what the model wrote in its place."""
+
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an answer says. `missing`: the offered scopes that it has no list for; `unknown`: what was for no such scope."""
+
+    observations: tuple[ExtractedObservation, ...] = ()
+    missing: tuple[str, ...] = ()
+    unknown: int = 0
+
+    def __add__(self, other: Extraction) -> Extraction:
+        """What two calls brought together; nothing is missing."""
+        return Extraction(self.observations + other.observations, unknown=self.unknown + other.unknown)
+
+    def only(self, keep: Callable[[ExtractedObservation], bool]) -> Extraction:
+        """Without the others, which are counted as unknown."""
+        kept = tuple(filter(keep, self.observations))
+        return Extraction(kept, self.missing, self.unknown + len(self.observations) - len(kept))
+
+    @property
+    def as_json(self) -> str:
+        """An answer that reads as this again: the flat list, and a key without meaning for each that was unknown."""
+        items = [item.model_dump() for item in self.observations]
+        return json.dumps({FLAT: items} | {f"?{n}": None for n in range(self.unknown)}, ensure_ascii=False)
+
+
+FLAT = "observations"
+_FINDINGS = TypeAdapter(list[Finding])
+_FLAT_LIST = TypeAdapter(list[ExtractedObservation])
+
+
+class ExtractionAnswer(RootModel[dict[str, Any]]):
+    """An object that has, under the alias of each scope that was offered, the list of its observations.
+
+    Models write other things all the same. One flat list in which each observation names its scope is as good. A scope
+    whose list is absent or malformed is missing and harms no other; where there is no list at all, the answer is wrong.
+    """
+
+    offered: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        flat = _read(_FLAT_LIST, self.root.get(FLAT))
+        lists = {alias: _read(_FINDINGS, self.root.get(alias)) for alias in self.offered}
+        listed = [
+            ExtractedObservation(content=item.content, sources=item.sources, scope=alias)
+            for alias, items in lists.items()
+            for item in items or ()
+        ]
+        missing = [alias for alias, items in lists.items() if items is None and flat is None]
+        return Extraction((*(flat or ()), *listed), tuple(missing), len(self.root.keys() - {FLAT, *self.offered}))
+
+    @model_validator(mode="after")
+    def _has_a_list(self) -> Self:
+        if self.extraction.missing == self.offered:
+            raise PydanticCustomError("no_list_of_observations", "no scope has a list of observations")
+        return self
+
+
+def _read(shape: TypeAdapter[T], value: object) -> T | None:
+    """None where it has another shape: what that means is for the whole answer to say."""
+    try:
+        return shape.validate_python(value)
+    except ValidationError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
+    """The answer that offers these scopes; its schema has one list for each and nothing else."""
+    lists: dict[str, Any] = dict.fromkeys(aliases, (list[Finding], ...))
+    shape = create_model("Extraction", **lists)
+
+    class Extraction(ExtractionAnswer):
+        offered = aliases
+
+        @classmethod
+        def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+            return shape.model_json_schema(*args, **options)
+
+    return Extraction

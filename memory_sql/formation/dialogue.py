@@ -1,0 +1,97 @@
+"""The calls of one extraction: all scopes at once; where that goes wrong, once more; then what is missing, one by one.
+
+An isolated scope has a call of its own, and nothing but that call's answer goes into it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memory_sql.domain.results import NO_CALL, Usage
+from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
+from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.llm import Answer, LanguageModel, ask
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """`raw` reads as `extraction`: the answer as it came where one says all of it, else what several say together."""
+
+    extraction: Extraction
+    raw: str
+    usage: Usage
+    prompt_version: str
+
+
+async def extract(llm: LanguageModel, model: str, task: ExtractionTask) -> Extracted:
+    """What the model finds for the offered scopes; without any it isn't asked.
+
+    Raises what the call that failed for good raised; its usage is that of all calls.
+    """
+    if not task.scopes:
+        return Extracted(Extraction(), Extraction().as_json, NO_CALL, "")
+    dialogue = _Dialogue(llm, model)
+    extraction = await dialogue.about_shared(task)
+    for scope in task.scopes:
+        if scope.isolated:
+            extraction += await dialogue.about(task, scope)
+    last = dialogue.last
+    raw = last.raw if last and last.value.extraction == extraction else extraction.as_json
+    return Extracted(extraction, raw, dialogue.usage, dialogue.prompt_version)
+
+
+class _Dialogue:
+    """Remembers what the calls have cost, those that failed included."""
+
+    def __init__(self, llm: LanguageModel, model: str) -> None:
+        self._llm = llm
+        self._model = model
+        self.usage = Usage("", calls=0)
+        self.prompt_version = ""
+        self.last: Answer[ExtractionAnswer] | None = None
+
+    async def about_shared(self, task: ExtractionTask) -> Extraction:
+        shared = replace(task, scopes=tuple(scope for scope in task.scopes if not scope.isolated))
+        if not shared.scopes:
+            return Extraction()
+        apart = {scope.alias for scope in task.scopes if scope.isolated}
+        found = (await self._ask_twice(shared)).only(lambda item: _named(item) not in apart)
+        left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
+        for scope in left_out:
+            found += _belonging(await self._ask(replace(task, scopes=(scope,))), scope)
+        return found
+
+    async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
+        return _belonging(await self._ask_twice(replace(task, scopes=(scope,))), scope)
+
+    async def _ask_twice(self, task: ExtractionTask) -> Extraction:
+        try:
+            return await self._ask(task)
+        except (AnswerError, TruncatedError) as error:
+            wrong = str(error)
+        return await self._ask(task, wrong)
+
+    async def _ask(self, task: ExtractionTask, wrong: str | None = None) -> Extraction:
+        request = task.request(self._model, wrong)
+        try:
+            answer = await ask(self._llm, request)
+        except LanguageModelError as error:
+            known = error.usage if isinstance(error.usage, Usage) else Usage("")
+            error.usage = self.usage = self.usage + known
+            raise
+        self.usage += answer.usage
+        self.prompt_version, self.last = request.prompt_version, answer
+        return answer.value.extraction
+
+
+def _named(item: ExtractedObservation) -> str:
+    return (item.scope or "").strip().casefold()
+
+
+def _belonging(found: Extraction, scope: OfferedScope) -> Extraction:
+    """What names no scope is of the only one that was offered; what names another is not: it was asked for elsewhere."""
+    mine = found.only(lambda item: _named(item) in ("", scope.alias))
+    return replace(
+        mine, observations=tuple(item.model_copy(update={"scope": scope.alias}) for item in mine.observations)
+    )

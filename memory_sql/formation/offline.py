@@ -1,0 +1,71 @@
+"""Observations found by rule: sentences in which a user states something that is worth keeping. English only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for
+from memory_sql.languages.text import normal_form, one_line
+from memory_sql.llm.offline import PERSONAL, SHARED, first_words
+
+MIN_WORDS = 4
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_KEEP = re.compile(
+    r"\bi(?:'m| am) (allergic|vegetarian|vegan|married|based|learning|responsible)\b"
+    r"|\bi (?:always |never |usually |really )?(prefer|like|love|hate|dislike|use|drink|eat|work|live|play|study|speak|"
+    r"own|want|don't (?:like|eat|drink|want|use))\b"
+    r"|\bi(?:'ve| have) (stopped|started|switched|moved|decided|quit|got|been|just)\b"
+    r"|\bi (stopped|started|switched|moved|decided|quit|joined|got|went|bought|read|finished|adopted|signed)\b"
+    r"|\bmy (?:\w+ ){1,3}(is|are|was|has|will)\b"
+    r"|\b(please|always|must) remember\b|\bfrom now on\b|\bgoing forward\b|\bfor the record\b|\bdeadline\b"
+    r"|\bwe(?:'ve| have)? ?(decided|agreed|chose|picked|moved|use|ship|keep|settled)\b|\bthe decision (is|was)\b"
+    r"|\b(in general|as a rule|generally)\b"
+    r"|\bkeep (this|that|it) (to yourself|private|between us)\b",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(r"^(can|could|would|will) you\b|^(what|how|why|when|where|who)\b", re.IGNORECASE)
+_GENERAL = re.compile(r"\b(in general|as a rule|generally)\b", re.IGNORECASE)
+
+
+def extract(turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: int, max_words: int) -> ExtractionAnswer:
+    """Sentences in which a user states a preference, a fact about themselves, a decision or a general lesson."""
+    found: dict[str, list[dict[str, Any]]] = {scope.alias: [] for scope in scopes}
+    known = {scope.alias: {normal_form(text) for text in scope.knows} for scope in scopes}
+    for turn in turns:
+        for sentence in _statements(turn):
+            scope = _scope(sentence, turn, scopes)
+            if scope is None:
+                continue
+            content = first_words(f"{turn.speaker} said: {sentence}", max_words)
+            limit = max_items if scope.max_items is None else scope.max_items
+            form = normal_form(content)
+            if len(found[scope.alias]) < limit and form not in known[scope.alias]:
+                known[scope.alias].add(form)
+                found[scope.alias].append({"content": content, "sources": [turn.n]})
+    return answer_for(tuple(found))(found)
+
+
+def _statements(turn: Turn) -> list[str]:
+    if turn.role != "user":
+        return []
+    sentences = (one_line(part) for part in _SENTENCE.split(turn.text))
+    return [
+        s
+        for s in sentences
+        if len(s.split()) >= MIN_WORDS and not s.endswith("?") and not _REQUEST.match(s) and _KEEP.search(s)
+    ]
+
+
+def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> OfferedScope | None:
+    groups = [scope for scope in offered if scope.kind == "group"]
+    shared = [scope for scope in offered if scope.kind == "collective"]
+    personal = PERSONAL.search(sentence)
+    if shared and _GENERAL.search(sentence) and not personal:
+        return shared[0]
+    if groups and SHARED.search(sentence) and not personal:
+        return groups[0]
+    own = f"individual_{turn.person}" if turn.person else "individual"
+    return next((scope for scope in offered if scope.alias == own), None)

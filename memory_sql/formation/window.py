@@ -1,0 +1,159 @@
+"""What a formation has in hand: a window of messages, and the scopes that what is said in it may go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import log
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from memory_sql.config import Settings
+from memory_sql.db.repositories.runs import AnsweredRun, RunKey
+from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.repositories.sessions import BufferedMessage, SessionState
+from memory_sql.domain.ids import ScopeKind, owner_key
+from memory_sql.formation.answers import OfferedScope, Turn
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.languages.dates import zone_of
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its.
+
+    `members` are those of the window's users who belong to it, of a group: only what they say goes there, and without any
+    it isn't open.
+    """
+
+    alias: str
+    kind: ScopeKind
+    owner: str
+    display_name: str | None
+    state: ScopeState | None = None
+    knows: tuple[str, ...] = ()
+    members: frozenset[str] = frozenset()
+    is_open: bool = True
+
+    @property
+    def offered(self) -> OfferedScope:
+        state = self.state
+        return OfferedScope(
+            self.alias,
+            self.kind,
+            self.knows,
+            guidance=state.extraction_prompt if state else None,
+            max_items=state.max_items if state else None,
+            max_words=state.item_words if state else None,
+            display_name=(state.display_name if state else None) or self.display_name,
+            isolated=state is not None and state.extraction_mode == "isolated",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Messages that are read together, and what follows from them alone.
+
+    `spoken` is what the model gets to read; where it is empty there is nothing to ask. `persons` names the users for this
+    call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the session's
+    calendar days begin. `max_items`: how many observations may come of it for a scope that has no limit of its own.
+    """
+
+    messages: tuple[BufferedMessage, ...]
+    spoken: tuple[BufferedMessage, ...]
+    persons: dict[str, str]
+    owners: dict[str, str]
+    named: tuple[Target, ...]
+    zone: ZoneInfo
+    max_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`targets` are those of the window, with what is in them; `shown` are the epochs of what the prompt shows."""
+
+    session: SessionState
+    run: RunKey
+    window: Window
+    targets: tuple[Target, ...]
+    shown: dict[int, int]
+    now: datetime
+    answered: AnsweredRun | None
+    reason: str
+
+
+def window_of(
+    state: SessionState, messages: Sequence[BufferedMessage], settings: Settings, seen: Mapping[str, Any] | None
+) -> Window:
+    """`seen`: where a stored answer is gone on with, what its prompt showed."""
+    spoken = tuple(m for m in messages if m.eligible and m.content and m.content.strip())
+    users = list(dict.fromkeys(m.user_id for m in messages if m.user_id)) or [state.user_id]
+    persons = {user: f"P{n}" for n, user in enumerate(users, 1)}
+    owners = {user: owner_key("individual", user) for user in users}
+    named = _named(state, messages, persons, owners) if seen is None else _remembered(seen)
+    return Window(
+        tuple(messages),
+        spoken,
+        persons,
+        owners,
+        tuple(named),
+        zone_of(state.time_zone or settings.time_zone),
+        _max_items(spoken, settings.observation_max_items),
+    )
+
+
+def _remembered(seen: Mapping[str, Any]) -> list[Target]:
+    """The targets as the model knew them: by the same names, whatever the session has become since."""
+    return [Target(alias, kind, owner, name, is_open=kind != "group") for alias, kind, owner, name in seen["targets"]]
+
+
+def _named(
+    state: SessionState, messages: Sequence[BufferedMessage], persons: Mapping[str, str], owners: Mapping[str, str]
+) -> list[Target]:
+    """The scopes by the names that the model will use: the users', the session's groups', everybody's.
+
+    A group isn't named by its id: that is the host's text, of any length, and has to be copied letter by letter.
+    """
+    speakers = {m.user_id: m.speaker for m in messages if m.user_id and m.speaker}
+    named: list[Target] = []
+    for user, person in persons.items():
+        alias = "individual" if len(persons) == 1 else f"individual_{person}"
+        named.append(Target(alias, "individual", owners[user], speakers.get(user)))
+    for n, group in enumerate(state.group_ids, 1):
+        named.append(Target(f"group_{n}", "group", owner_key("group", group), group, is_open=False))
+    return [*named, Target("collective", "collective", owner_key("collective"), None)]
+
+
+def _max_items(spoken: Sequence[BufferedMessage], most: int) -> int:
+    """How many observations may come of this for a scope, where `most` is the setting.
+
+    Grows with the logarithm of the length (R276): the setting up to 3,000 weighted characters, twice that from 12,000 on.
+    Unlike in the source it doesn't shrink below: one short message may hold much.
+    """
+    characters = sum(message.weight for message in spoken) * CHARACTERS_PER_TOKEN
+    return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))
+
+
+def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
+    window = loaded.window
+    several = len(window.persons) > 1
+    turns = tuple(
+        Turn(
+            n,
+            message.role,
+            message.speaker or message.role,
+            message.said_at.astimezone(window.zone),
+            message.content or "",
+            person=window.persons.get(message.user_id or "") if several else None,
+        )
+        for n, message in enumerate(window.spoken, 1)
+    )
+    return ExtractionTask(
+        turns,
+        tuple(target.offered for target in loaded.targets if target.is_open),
+        window.max_items,
+        settings.observation_max_words,
+        loaded.now.astimezone(window.zone),
+    )

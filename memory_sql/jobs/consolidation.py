@@ -1,0 +1,75 @@
+"""Consolidation, as a job: of what waits in a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
+from memory_sql.db import Session
+from memory_sql.db.repositories.scopes import DueColumn
+from memory_sql.domain.results import ConsolidateResult, RunDueResult
+from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey, known_agent
+
+
+class Consolidation(ScopeJob):
+    due_column: ClassVar[DueColumn] = "due_at"
+    due_reason = "threshold"
+    called = "scope"
+    apply = staticmethod(consolidation.apply)
+    fail = staticmethod(consolidation.fail)
+
+    async def load(
+        self,
+        session: Session,
+        key: ScopeKey,
+        settings: Settings,
+        now: datetime,
+        reason: str,
+        so_far: Sequence[ConsolidateResult],
+    ) -> tuple[HeldScope, consolidation.Loaded | None]:
+        agent_id, scope_id = key
+        agent_key = await known_agent(session, agent_id)
+        scope, loaded = await consolidation.load(session, agent_id, agent_key, scope_id, settings, now, reason)
+        return HeldScope(agent_id, scope), loaded
+
+    def load_claimed(
+        self, session: Session, held: HeldScope, settings: Settings, now: datetime, reason: str
+    ) -> Awaitable[consolidation.Loaded | None]:
+        return consolidation.load_claimed(session, held.agent_id, held.state, settings, now, reason)
+
+    def decide(self, loaded: consolidation.Loaded, settings: Settings) -> Awaitable[consolidation.Decided]:
+        return consolidation.decide(self._llm, loaded, settings)
+
+    def keep(self, loaded: consolidation.Loaded, decided: consolidation.Decided, settings: Settings) -> None:
+        """Not stored: a batch that is read again has grown, and is asked about anew."""
+
+    def give_back(
+        self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        return consolidation.give_back(session, held.state, error, settings, now)
+
+    def result(
+        self, loaded: consolidation.Loaded, decided: consolidation.Decided, applied: consolidation.Applied
+    ) -> tuple[ConsolidateResult, bool]:
+        result = ConsolidateResult(
+            scope=loaded.scope.ref,
+            version=applied.version,
+            absorbed=len(loaded.inputs),
+            content=decided.content,
+            run_id=loaded.run.run_id,
+            model=decided.usage.model,
+            superseded=applied.superseded,
+        )
+        return result, True
+
+    def total(self, held: HeldScope, results: Sequence[ConsolidateResult]) -> ConsolidateResult:
+        """The last version, with what all of them took in."""
+        last = results[-1] if results else ConsolidateResult(scope=held.state.ref)
+        absorbed, superseded = sum(one.absorbed for one in results), sum(one.superseded for one in results)
+        return last.model_copy(update={"absorbed": absorbed, "superseded": superseded})
+
+    def report(self, result: ConsolidateResult) -> RunDueResult:
+        return RunDueResult(consolidated=(result,))

@@ -1,0 +1,54 @@
+"""Work that was given up and waits for a person: tried again, or discarded."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.runs import RunRepository, TakenRun
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.sessions import SessionRepository
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.errors import InputError, NotFoundError
+
+
+async def retry(session: Session, agent_id: str, run_id: int, settings: Settings, now: datetime) -> None:
+    """What the run was about is due again; raises `NotFoundError` where no such run was given up, `InputError`."""
+    agent_key, run = await _take(session, agent_id, run_id, "failed")
+    if run.session_id is not None:
+        await SessionRepository(session).revive(agent_key, run.session_id, run_id, now)
+    if run.scope_id is not None and run.to_seq is not None:
+        scopes = ScopeRepository(session)
+        (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
+        if not await StateRepository(session).release(scope, [run.to_seq], now, run_id=run_id):
+            raise InputError(f"what run {run_id} set aside is known by now, or gone; discard the run")
+        await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
+
+
+async def discard(session: Session, agent_id: str, run_id: int, settings: Settings, now: datetime) -> None:
+    """What the run was about is passed over; raises `NotFoundError` where no such run was given up."""
+    agent_key, run = await _take(session, agent_id, run_id, "discarded")
+    if run.session_id is None or run.to_number is None:
+        return  # what a consolidation gave up is set aside already
+    sessions = SessionRepository(session)
+    state = await sessions.locked(agent_key, run.session_id)
+    if state.formed_number < run.to_number:
+        await sessions.advance(state, run.to_number, settings, now)
+    await RunRepository(session).abandon(agent_key, now, session_id=run.session_id)
+
+
+async def _take(session: Session, agent_id: str, run_id: int, state: str) -> tuple[int, TakenRun]:
+    """Locks first what the run was about, as everybody who ends a run does: else they wait for each other."""
+    agent_key, runs = await agent_key_of(session, agent_id), RunRepository(session)
+    run = None if agent_key is None else await runs.find_dead(agent_key, run_id)
+    if agent_key is None or run is None:
+        raise NotFoundError("run that was given up", str(run_id))
+    if run.session_id is not None:
+        await SessionRepository(session).locked(agent_key, run.session_id)
+    if run.scope_id is not None:
+        await ScopeRepository(session).lock(agent_key, scope_ids=[run.scope_id])
+    if not await runs.take_dead(agent_key, run_id, state):
+        raise NotFoundError("run that was given up", str(run_id))
+    return agent_key, run

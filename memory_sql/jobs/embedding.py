@@ -1,0 +1,99 @@
+"""Embedding, as a job: of observations that have no vector. Several may be at it; what one stores the others pass over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.vectors import Unembedded, find_vectors
+from memory_sql.domain.results import EmbedResult
+from memory_sql.errors import ConfigurationError
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.retrieval import vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whose observations: an agent's, or (None) everybody's. There is one model for all, so the process's settings count."""
+
+    agent_id: str | None
+    agent_settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Embedding:
+    """Of at most `limit` observations. `whole`: of all that have none, not only of the newest."""
+
+    def __init__(self, model: EmbeddingModel, limit: int, *, whole: bool) -> None:
+        self._model = model
+        self._limit = limit
+        self._whole = whole
+
+    async def load(
+        self,
+        session: Session,
+        key: Wanted,
+        settings: Settings,
+        now: datetime,
+        reason: str,
+        so_far: Sequence[EmbedResult],
+    ) -> tuple[Wanted, Sequence[Unembedded] | None]:
+        """Raises `ConfigurationError` where there is a table that this model's vectors can't be stored in."""
+        left = self._limit - _embedded(so_far)
+        if left <= 0 or (not so_far and await self._has_no_table(session)):
+            return key, None
+        return key, await vectors.load(session, self._model, key.agent_id, left, settings, whole=self._whole) or None
+
+    async def _has_no_table(self, session: Session) -> bool:
+        table = await find_vectors(session)
+        off = vectors.why_off(self._model, table)
+        if table is not None and off is not None:
+            raise ConfigurationError(off)
+        return off is not None
+
+    async def extend(self, session: Session, held: Wanted, lease: timedelta) -> bool:
+        """There is no lease."""
+        return False
+
+    def decide(self, loaded: Sequence[Unembedded], settings: Settings) -> Awaitable[vectors.Embedded]:
+        return vectors.decide(self._model, loaded, settings)
+
+    def keep(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, settings: Settings) -> None:
+        """Not stored: vectors cost little."""
+
+    def apply(
+        self,
+        session: Session,
+        loaded: Sequence[Unembedded],
+        decided: vectors.Embedded,
+        settings: Settings,
+        now: datetime,
+    ) -> Awaitable[int]:
+        return vectors.apply(session, self._model, decided)
+
+    async def fail(
+        self,
+        session: Session,
+        loaded: Sequence[Unembedded],
+        error: BaseException,
+        settings: Settings,
+        now: datetime,
+    ) -> None:
+        """Nothing is recorded: what has no vector is found again, and whoever asked sees the error."""
+
+    def result(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, applied: int) -> tuple[EmbedResult, bool]:
+        return EmbedResult(embedded=applied), applied > 0  # none: others are at the same
+
+    def total(self, held: Wanted, results: Sequence[EmbedResult]) -> EmbedResult:
+        embedded = _embedded(results)
+        return EmbedResult(embedded=embedded, complete=embedded < self._limit)
+
+    def key(self, held: Wanted) -> Wanted:
+        return held
+
+
+def _embedded(results: Sequence[EmbedResult]) -> int:
+    return sum(one.embedded for one in results)

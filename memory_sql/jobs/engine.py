@@ -1,0 +1,161 @@
+"""Runs a job of any kind, from lease to ledger: load, decide, apply, in transactions of its own.
+
+No connection is held while a model works, and the lease is kept meanwhile. What fails is recorded in a transaction of its
+own: the one that failed is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from memory_sql.config import Settings
+from memory_sql.db import Database, Session
+from memory_sql.domain.results import RunDueResult
+from memory_sql.errors import BudgetError, BusyError, DatabaseError, MemorySQLError, StaleError
+from memory_sql.jobs.job import Applied, Decided, DueJob, Held, Job, Key, Loaded, Result, Step
+from memory_sql.retry import pause
+
+log = logging.getLogger("memory_sql")
+
+PERSIST_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+Subject = TypeVar("Subject")
+DueWork = Callable[[], Awaitable[RunDueResult]]
+
+
+class Engine:
+    """`now` is the clock."""
+
+    def __init__(self, database: Database, settings: Settings, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._settings = settings
+        self._now = now
+        self._lease = timedelta(seconds=settings.lease_seconds)
+
+    async def run(self, job: Job[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str) -> Result:
+        """All batches of what somebody asks for."""
+        first = await self._load(job, key, reason, [])
+        return await self._run(job, *first, reason)
+
+    async def _load(
+        self, job: Job[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
+    ) -> tuple[Held, Loaded | None]:
+        async with self._database.transaction() as unit:
+            return await job.load(unit, key, self._settings, self._now(), reason, so_far)
+
+    async def _run(
+        self, job: Job[Key, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded | None, reason: str
+    ) -> Result:
+        """This batch, and those after it."""
+        results = list[Result]()
+        more = True
+        while more and loaded is not None:
+            result, more = await self._run_batch(job, held, loaded)
+            results.append(result)
+            if more:
+                following = await self._load(job, job.key(held), reason, results)
+                held, loaded = following
+        return job.total(held, results)
+
+    async def _run_batch(
+        self, job: Job[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
+    ) -> tuple[Result, bool]:
+        settings = self._settings.of_agent(held.agent_settings)
+        try:
+            async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
+                decided = await job.decide(loaded, settings)  # no connection is held here
+            keep = job.keep(loaded, decided, settings)
+            if keep is not None:
+                await self._persist(keep, self._database.statement)
+            async with self._database.transaction() as unit:
+                applied = await job.apply(unit, loaded, decided, settings, self._now())
+        except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
+            await asyncio.shield(self._record(job.fail, loaded, error, settings))
+            raise
+        return job.result(loaded, decided, applied)
+
+    async def claim_due(
+        self, job: DueJob[Any, Held, Loaded, Any, Any, Result], agent_id: str | None, by: datetime
+    ) -> DueWork | None:
+        """What has been due longest, leased, as a call that does it; None where nothing is due."""
+        async with self._database.statement() as unit:
+            held = await job.claim(unit, agent_id, by, self._lease)
+        return None if held is None else partial(self._run_due, job, held)
+
+    async def _run_due(self, job: DueJob[Any, Held, Loaded, Any, Any, Result], held: Held) -> RunDueResult:
+        try:
+            loaded = await self._load_claimed(job, held)
+            result = await self._run(job, held, loaded, job.due_reason)
+        except MemorySQLError as error:
+            if (until := self._put_off(error)) is not None:
+                async with self._database.transaction() as unit:
+                    await job.postpone(unit, held, until)
+            return RunDueResult(failed={job.name(held): str(error)})
+        return job.report(result)
+
+    async def _load_claimed(self, job: DueJob[Any, Held, Loaded, Any, Any, Any], held: Held) -> Loaded | None:
+        now = self._now()
+        try:
+            async with self._database.transaction() as unit:
+                return await job.load_claimed(unit, held, self._settings, now, job.due_reason)
+        except BaseException as error:
+            own = self._settings.of_agent(held.agent_settings)
+            await asyncio.shield(self._record(job.give_back, held, error, own))
+            raise
+
+    @asynccontextmanager
+    async def _keeping(self, extend: Callable[[Session], Awaitable[bool]]) -> AsyncIterator[None]:
+        """Extends a lease every third of it while the model works, so that a short lease can carry a long call."""
+        beats = list[asyncio.Task[None]]()
+        first = asyncio.get_running_loop().call_later(  # most calls are over by then, and need no task
+            self._settings.lease_seconds / 3, lambda: beats.append(asyncio.create_task(self._extend_on(extend)))
+        )
+        try:
+            yield
+        finally:
+            first.cancel()
+            for beating in beats:
+                beating.cancel()
+                await asyncio.wait([beating])
+
+    async def _extend_on(self, extend: Callable[[Session], Awaitable[bool]]) -> None:
+        while True:
+            try:
+                async with self._database.transaction() as unit:
+                    if not await extend(unit):
+                        return  # somebody else has it; what comes of the call will be refused
+            except DatabaseError:
+                log.warning("a lease could not be extended; trying again")
+            await asyncio.sleep(self._settings.lease_seconds / 3)
+
+    async def _record(
+        self,
+        write: Callable[[Session, Subject, BaseException, Settings, datetime], Awaitable[None]],
+        what: Subject,
+        error: BaseException,
+        settings: Settings,
+    ) -> None:
+        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
+        await self._persist(lambda unit: write(unit, what, error, settings, self._now()), self._database.transaction)
+
+    async def _persist(self, step: Step, unit_of_work: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
+        """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
+        for again_in in PERSIST_AGAIN_SECONDS:
+            with suppress(DatabaseError):
+                async with unit_of_work() as unit:
+                    await step(unit)
+                return
+            await asyncio.sleep(again_in)
+        async with unit_of_work() as unit:
+            await step(unit)
+
+    def _put_off(self, error: MemorySQLError) -> datetime | None:
+        """Until when what stays due has to wait; None: the ledger has said so already."""
+        if isinstance(error, BudgetError):
+            return error.until
+        return self._now() + pause(0, self._settings) if isinstance(error, StaleError | BusyError) else None

@@ -1,0 +1,101 @@
+"""Formation, as a job: of a session's messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.sessions import SessionRepository, SessionState
+from memory_sql.domain.results import FormResult, RunDueResult
+from memory_sql.formation import formation
+from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.window import Loaded
+from memory_sql.jobs.job import Step
+from memory_sql.llm import LanguageModel
+
+
+class SessionKey(NamedTuple):
+    agent_id: str
+    session_id: str
+
+
+@dataclass(frozen=True)
+class Formation:
+    llm: LanguageModel
+
+    due_reason = "due"
+    load_claimed = staticmethod(formation.load_claimed)
+    apply = staticmethod(formation.apply)
+    fail = staticmethod(formation.fail)
+    give_back = staticmethod(formation.give_back)
+
+    def claim(
+        self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
+    ) -> Awaitable[SessionState | None]:
+        return SessionRepository(session).claim_due(agent_id, by, lease)
+
+    def load(
+        self,
+        session: Session,
+        key: SessionKey,
+        settings: Settings,
+        now: datetime,
+        reason: str,
+        so_far: Sequence[FormResult],
+    ) -> Awaitable[tuple[SessionState, Loaded | None]]:
+        return formation.load(session, key.agent_id, key.session_id, settings, now, reason)
+
+    def extend(self, session: Session, held: SessionState, lease: timedelta) -> Awaitable[bool]:
+        return SessionRepository(session).extend(held, lease)
+
+    def decide(self, loaded: Loaded, settings: Settings) -> Awaitable[Extracted]:
+        return formation.decide(self.llm, loaded, settings)
+
+    def keep(self, loaded: Loaded, decided: Extracted, settings: Settings) -> Step | None:
+        if loaded.answered is not None:  # by whoever died before it was applied
+            return None
+        return partial(formation.keep, loaded=loaded, answered=decided, settings=settings)
+
+    def postpone(self, session: Session, held: SessionState, until: datetime) -> Awaitable[None]:
+        return SessionRepository(session).postpone(held.agent_id, held.session_id, until)
+
+    def result(self, loaded: Loaded, decided: Extracted, applied: formation.Applied) -> tuple[FormResult, bool]:
+        result = FormResult(
+            session_id=loaded.session.session_id,
+            run_ids=(loaded.run.run_id,),
+            messages=len(loaded.window.messages),
+            observations=applied.observations,
+            duplicates=applied.known,
+            refused=applied.refused,
+            model=decided.usage.model,
+        )
+        return result, applied.more
+
+    def total(self, held: SessionState, results: Sequence[FormResult]) -> FormResult:
+        refused: Counter[str] = Counter()
+        for result in results:
+            refused.update(result.refused)
+        return FormResult(
+            session_id=held.session_id,
+            run_ids=tuple(run_id for result in results for run_id in result.run_ids),
+            messages=sum(result.messages for result in results),
+            observations=tuple(observation for result in results for observation in result.observations),
+            duplicates=sum(result.duplicates for result in results),
+            refused=dict(refused),
+            model=results[-1].model if results else None,
+        )
+
+    def key(self, held: SessionState) -> SessionKey:
+        return SessionKey(held.agent_id, held.session_id)
+
+    def name(self, held: SessionState) -> str:
+        return f"session {held.session_id} of agent {held.agent_id}"
+
+    def report(self, result: FormResult) -> RunDueResult:
+        return RunDueResult(formed=(result,))

@@ -1,0 +1,145 @@
+"""What the rest of the library asks of background work: by name, what is due, and what was given up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Literal, get_args
+
+from memory_sql.config import Settings
+from memory_sql.db import Database
+from memory_sql.db.repositories.agents import find_agent
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.sessions import SessionRepository
+from memory_sql.domain.ids import parse_scope_id
+from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
+from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
+from memory_sql.jobs import dead
+from memory_sql.jobs.consolidation import Consolidation
+from memory_sql.jobs.embedding import Embedding, Wanted
+from memory_sql.jobs.engine import DueWork, Engine
+from memory_sql.jobs.formation import Formation, SessionKey
+from memory_sql.jobs.job import AnyDueJob
+from memory_sql.jobs.propagation import Propagation, total
+from memory_sql.jobs.scopes import ScopeKey
+from memory_sql.llm import LanguageModel
+from memory_sql.llm.embeddings import EmbeddingModel
+
+log = logging.getLogger("memory_sql")
+
+ASKED = "asked"
+DueKind = Literal["formation", "consolidation", "propagation"]
+DUE_KINDS: tuple[DueKind, ...] = get_args(DueKind)  # each makes what the next one reads
+JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
+    "formation": Formation,
+    "consolidation": Consolidation,
+    "propagation": Propagation,
+}
+EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
+
+
+class Jobs:
+    """`llm` and `embeddings` are asked for when work begins: what only reads doesn't pay for them. `now` is the clock.
+
+    Where there is no language model that is known before a lease is taken: a job is made with its model.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        llm: Callable[[], LanguageModel],
+        settings: Settings,
+        now: Callable[[], datetime],
+        embeddings: Callable[[], EmbeddingModel | None],
+    ) -> None:
+        self._database = database
+        self._llm = llm
+        self._settings = settings
+        self._now = now
+        self._embeddings = embeddings
+        self._engine = Engine(database, settings, now)
+
+    def form(self, agent_id: str, session_id: str) -> Awaitable[FormResult]:
+        return self._engine.run(Formation(self._llm()), SessionKey(agent_id, session_id), ASKED)
+
+    def consolidate(self, agent_id: str, scope_id: int, reason: str) -> Awaitable[ConsolidateResult]:
+        return self._engine.run(Consolidation(self._llm()), ScopeKey(agent_id, scope_id), reason)
+
+    def propagate(self, agent_id: str, scope_id: int, *, dry_run: bool) -> Awaitable[PropagateResult]:
+        return self._engine.run(Propagation(self._llm(), dry_run=dry_run), ScopeKey(agent_id, scope_id), ASKED)
+
+    async def propagate_all(self, agent_id: str, *, dry_run: bool) -> PropagateResult:
+        """Of each scope with something to judge; one that fails stops no other."""
+        async with self._database.statement() as unit:
+            agent = await find_agent(unit, agent_id)
+            if agent is None:
+                raise NotFoundError("agent", agent_id)
+            settings = self._settings.of_agent(agent.settings)
+            found = PropagationRepository(unit, agent.key)
+            scopes = await found.scopes(settings.propagation_excluded_users) if settings.propagation else []
+        done, failed = [], {}
+        for scope_id in scopes:
+            try:
+                done.append(await self.propagate(agent_id, scope_id, dry_run=dry_run))
+            except (DatabaseError, ConfigurationError):
+                raise
+            except MemorySQLError as error:
+                failed[f"propagation of scope s{scope_id} of agent {agent_id}"] = str(error)
+        return total(None, done, dry_run=dry_run).model_copy(update={"failed": failed})
+
+    async def rebuild(self, agent_id: str, scope_id: int) -> bool:
+        """Rewrites the scope's text after something was forgotten; False: something was in the way, and it stays due."""
+        try:
+            await self.consolidate(agent_id, scope_id, "forget")
+        except MemorySQLError as error:
+            log.info("scope s%s will be rewritten later: %s", scope_id, type(error).__name__)
+            return False
+        return True
+
+    async def rebuilt(self, agent_id: str, receipt: Receipt) -> Receipt:
+        """The receipt of a forgetting after its texts have been rewritten, as far as that could be done."""
+        done = [scope_id for scope_id in receipt.withheld if await self.rebuild(agent_id, parse_scope_id(scope_id))]
+        withheld = tuple(scope_id for scope_id in receipt.withheld if scope_id not in done)
+        return receipt.model_copy(update={"rebuilt": tuple(done), "withheld": withheld})
+
+    async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+        await self.catch_up()
+        done = RunDueResult()
+        for kind in DUE_KINDS:
+            by = self._now()
+            for _ in range(limit):
+                work = await self.claim_due(kind, agent_id, by)
+                if work is None:
+                    break
+                done += await work()
+        try:
+            embedded = await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True)
+        except (LanguageModelError, ConfigurationError) as error:
+            return done + RunDueResult(failed={"vectors": str(error)})
+        return done + RunDueResult(embedded=embedded.embedded)
+
+    async def embed_due(self, agent_id: str | None, limit: int, *, whole: bool) -> EmbedResult:
+        model = self._embeddings()
+        if model is None:
+            return EmbedResult()
+        return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
+
+    async def catch_up(self, agent_key: int | None = None) -> None:
+        """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""
+        async with self._database.transaction() as unit:
+            await SessionRepository(unit).make_due(agent_key, self._settings, self._now())
+        async with self._database.transaction() as unit:
+            await ScopeRepository(unit).make_due(agent_key, self._settings.consolidation_threshold, self._now())
+
+    def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[DueWork | None]:
+        return self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
+
+    async def retry(self, agent_id: str, run_id: int) -> None:
+        async with self._database.transaction() as unit:
+            await dead.retry(unit, agent_id, run_id, self._settings, self._now())
+
+    async def discard(self, agent_id: str, run_id: int) -> None:
+        async with self._database.transaction() as unit:
+            await dead.discard(unit, agent_id, run_id, self._settings, self._now())

@@ -1,0 +1,191 @@
+"""The files of the languages, each read once, when something of it is first needed.
+
+`german.toml` holds the tables of `TABLES` for German; a long one may have a file of its own: `english/names.toml`. A new
+file is a new language: nothing else names it. `{name}` in a pattern stands for the `parts` entry of that name, or for any
+word of that list, in the same table. A pattern may be broken into lines; the space at their beginning counts for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, TypeVar, get_type_hints
+
+from memory_sql.errors import ConfigurationError
+from memory_sql.languages.tables import (
+    Alternatives,
+    Dates,
+    FunctionWords,
+    Names,
+    NotEnglish,
+    Pattern,
+    Personal,
+    Phrases,
+    Recall,
+    Search,
+    Secrets,
+    Sharing,
+    Signals,
+    Words,
+)
+
+TABLES: Mapping[str, type] = {
+    "function_words": FunctionWords,
+    "recall": Recall,
+    "signals": Signals,
+    "search": Search,
+    "dates": Dates,
+    "names": Names,
+    "personal": Personal,
+    "secrets": Secrets,
+    "sharing": Sharing,
+    "not_english": NotEnglish,
+}
+
+Table = TypeVar("Table")
+Raw = Mapping[str, Any]
+_PART = re.compile(r"\{([a-z_]+)\}")
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """The names of all, English first."""
+    names = (entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+    return tuple(sorted(names, key=lambda name: (name != "english", name)))
+
+
+def table(language: str, kind: type[Table]) -> Table:
+    """What the language has of that kind; an empty table, if it has none. Raises `ConfigurationError`."""
+    found: Table = _table(language, _key(kind))
+    return found
+
+
+def of_all(kind: type[Table]) -> Mapping[str, Table]:
+    """The tables of that kind by language, of those that have one, English first."""
+    key = _key(kind)
+    return {language: table(language, kind) for language in languages() if _raw(language, key)}
+
+
+@cache
+def names() -> Names:
+    """Those of all languages together."""
+    every = of_all(Names).values()
+    return Names(*(Words().union(*(getattr(one, field.name) for one in every)) for field in fields(Names)))
+
+
+def made(kind: Any, raw: Raw, place: str) -> Any:
+    """The table of that class with these values; raises `ConfigurationError` for a key that it doesn't have."""
+    known = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    unknown = [key for key in raw if key not in names and key != "parts"]
+    if unknown:
+        raise ConfigurationError(f"{place} knows no {unknown[0]}; it knows {', '.join(names)}")
+    parts = _Parts(raw, place)
+    return kind(**{key: _value(known[key], raw[key], parts, f"{place} {key}") for key in raw if key != "parts"})
+
+
+def _key(kind: type) -> str:
+    return next(name for name, known in TABLES.items() if known is kind)
+
+
+@cache
+def _table(language: str, key: str) -> Any:
+    return made(TABLES[key], _raw(language, key), f"{language} [{key}]")
+
+
+def _folder() -> Traversable:
+    return files("memory_sql.languages")
+
+
+@cache
+def _read(name: str) -> Raw:
+    try:
+        return tomllib.loads(_folder().joinpath(f"{name}.toml").read_text("utf-8"))
+    except (FileNotFoundError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{name}.toml can't be read: {error}") from error
+
+
+@cache
+def _raw(language: str, key: str) -> Raw:
+    """A table as it stands in the language's file, or in one of its own."""
+    whole = _read(language)
+    unknown = [name for name in whole if name not in TABLES]
+    if unknown:
+        raise ConfigurationError(f"{language}.toml knows no [{unknown[0]}]; it knows {', '.join(TABLES)}")
+    if _folder().joinpath(language, f"{key}.toml").is_file():
+        return _read(f"{language}/{key}")
+    found: Raw = whole.get(key, {})
+    return found
+
+
+class _Parts:
+    """Fills `{name}` in the patterns of one table."""
+
+    def __init__(self, raw: Raw, place: str) -> None:
+        self._raw, self._place = raw, place
+        self._known: dict[str, str] = {}
+        for name, pattern in raw.get("parts", {}).items():
+            self._known[name] = self.fill(_joined(pattern))
+
+    def fill(self, pattern: str) -> str:
+        return _PART.sub(lambda part: f"(?:{self._of(part[1])})", pattern)
+
+    def _of(self, name: str) -> str:
+        if name in self._known:
+            return self._known[name]
+        words = self._raw.get(name)
+        if not isinstance(words, str | dict):
+            raise ConfigurationError(f"{self._place} has no {{{name}}}: neither a part nor a list of words")
+        longest_first = sorted(words.split() if isinstance(words, str) else words, key=len, reverse=True)
+        return self._known.setdefault(name, "|".join(map(re.escape, longest_first)))
+
+
+def _joined(pattern: object) -> str:
+    """One pattern of several alternatives, written in as many lines as one likes."""
+    return "|".join(map(_in_one_line, pattern if isinstance(pattern, list) else [pattern]))
+
+
+def _in_one_line(pattern: str) -> str:
+    return "".join(map(str.lstrip, pattern.splitlines()))
+
+
+def _compiled(pattern: str, place: str) -> Pattern:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"{place}: {error}") from error
+
+
+def _phrases(raw: Raw, parts: _Parts, place: str) -> Phrases:
+    kinds = {kind: {said: parts.fill(_joined(p)) for said, p in some.items()} for kind, some in raw.items()}
+    for phrase in (phrase for some in kinds.values() for phrase in some.values()):
+        if _compiled(phrase, place).groups:
+            raise ConfigurationError(f"{place}: write (?:…) for (…) in {phrase}")
+    groups = (f"(?P<{kind}>{'|'.join(some.values())})" for kind, some in kinds.items())
+    return Phrases(kinds, _compiled("|".join(groups), place))
+
+
+_MAKERS: Mapping[Any, Callable[[Any, _Parts, str], Any]] = {
+    Words: lambda raw, _, place: frozenset(raw.split()),
+    Pattern: lambda raw, parts, place: _compiled(parts.fill(_joined(raw)), place),
+    Alternatives: lambda raw, _, place: tuple(map(_joined, raw)),
+    Phrases: _phrases,
+    Mapping[str, int]: lambda raw, _, place: dict(raw),
+    Mapping[str, str]: lambda raw, parts, place: {key: parts.fill(_joined(value)) for key, value in raw.items()},
+    str: lambda raw, _, place: raw,
+    bool: lambda raw, _, place: raw,
+}
+
+
+def _value(kind: Any, raw: Any, parts: _Parts, place: str) -> Any:
+    if kind not in _MAKERS:
+        return made(kind, raw, place)
+    try:
+        return _MAKERS[kind](raw, parts, place)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{place} isn't written as it should be: {error}") from error

@@ -1,0 +1,40 @@
+"""Correcting what is remembered: replaced, confirmed, disputed, marked private, quarantined, archived.
+
+Every function works in the caller's transaction and locks the scopes that it changes. It writes an event that says who
+made the change and why, and the next context shows the change. An observation's text is never edited.
+
+A scope's text that holds what was corrected is marked for rebuilding, below the threshold too. Until it has been rebuilt
+the context shows the correction beside it; where something has to leave at once, it shows the version before.
+
+    request     who asks; the observation, found and locked
+    replacing   update, supersede, reinstate, replace_fact
+    vouching    verify
+    marking     mark
+    retracting  withdraw
+    quarantine  quarantine, release
+    archiving   archive
+    texts       rewinding and rebuilding the scopes' texts
+"""
+
+from memory_sql.lifecycle.corrections.archiving import Archived, archive
+from memory_sql.lifecycle.corrections.marking import mark
+from memory_sql.lifecycle.corrections.quarantine import quarantine, release
+from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update
+from memory_sql.lifecycle.corrections.request import Asked
+from memory_sql.lifecycle.corrections.retracting import withdraw
+from memory_sql.lifecycle.corrections.vouching import verify
+
+__all__ = [
+    "Archived",
+    "Asked",
+    "archive",
+    "mark",
+    "quarantine",
+    "reinstate",
+    "release",
+    "replace_fact",
+    "supersede",
+    "update",
+    "verify",
+    "withdraw",
+]

@@ -1,0 +1,98 @@
+"""Archiving what somebody leaves behind in a group, and erasing what was made of it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from memory_sql.db import Session
+from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Key, Standing
+from memory_sql.db.repositories.erasure import Closure
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.domain.ids import observation_id
+from memory_sql.lifecycle.corrections.quarantine import successor_of, superseded_alone
+from memory_sql.lifecycle.corrections.request import Asked
+from memory_sql.lifecycle.corrections.retracting import Choose, closure_of, erase_derived
+from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
+
+
+@dataclass(frozen=True, slots=True)
+class Departing:
+    """What is to be archived in some scopes, what becomes active again, and what was made of it in other scopes."""
+
+    scope_ids: tuple[int, ...]
+    standings: tuple[Standing, ...]
+    replaced: tuple[Standing, ...]
+    closure: Closure
+
+    @property
+    def keys(self) -> list[Key]:
+        return [*(one.key for one in self.standings), *self.closure.observations]
+
+    @property
+    def scopes(self) -> set[int]:
+        return {*self.scope_ids} | self.closure.scopes
+
+    @property
+    def changes(self) -> list[Change]:
+        going = [Change(one, "archived", "leave", more=successor_of(one)) for one in self.standings]
+        return going + [Change(one, "active", "leave") for one in self.replaced]
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The ids of what was archived, and of what was made of it and erased; `held` counts what legal holds kept of that."""
+
+    observations: tuple[str, ...] = ()
+    retracted: tuple[str, ...] = ()
+    held: int = 0
+    withheld: tuple[int, ...] = ()
+
+
+async def archive(
+    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose
+) -> Archived:
+    """Archives what `choose` returns in these scopes; what was made of it elsewhere is erased, but for legal holds.
+
+    `choose` is called again under the locks. The texts go back to before they took in any of it, and are to be rebuilt.
+    Whatever a model is making just now of what these scopes hold is refused, also where nothing is chosen.
+    """
+    found, tainted = await _rewound(session, asked, agent_key, scope_ids, choose)
+    repository = CorrectionRepository(session, agent_key)
+    await repository.change(found.changes, asked.entry)
+    await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
+    await erase_derived(session, asked, agent_key, found.closure)
+    await repository.raise_epochs(found.scopes)
+    withheld = await rebuild(session, asked, agent_key, tainted, found.scopes)
+    return Archived(
+        observations=tuple(observation_id(*one.key) for one in found.standings),
+        retracted=tuple(observation_id(*key) for key in found.closure.observations),
+        held=found.closure.held_observations,
+        withheld=tuple(withheld),
+    )
+
+
+async def _rewound(
+    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose
+) -> tuple[Departing, set[int]]:
+    """What goes, once no text holds any of it, and the scopes whose texts did."""
+
+    async def look() -> Departing:
+        return await _departing(session, agent_key, scope_ids, set(await choose()))
+
+    found, tainted = await locked(session, agent_key, look), set[int]()
+    while again := await rewind(session, asked, agent_key, found.keys, "retract"):
+        tainted |= set(again)
+        found = await look()  # rewinding makes active what a version had superseded
+    return found, tainted
+
+
+async def _departing(session: Session, agent_key: int, scope_ids: Collection[int], going: set[Key]) -> Departing:
+    repository = CorrectionRepository(session, agent_key)
+    derived = await repository.derived(going) if going else ()
+    return Departing(
+        tuple(sorted(scope_ids)),
+        tuple(await repository.standings(going)) if going else (),
+        tuple(await superseded_alone(repository, going)) if going else (),
+        await closure_of(session, agent_key, [key for key in derived if key not in going]),
+    )

@@ -1,0 +1,78 @@
+"""How private an observation is: what becomes more private leaves every place that it has spread to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memory_sql.db import Session
+from memory_sql.db.repositories.corrections import CorrectionRepository, Key
+from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.observations import Marked, Observation
+from memory_sql.errors import InputError
+from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find, lock, observation_at
+from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
+from memory_sql.lifecycle.corrections.texts import locked
+from memory_sql.privacy import SENSITIVITIES, Sensitivity
+
+COLUMNS = ("no_propagate", "confidential", "sensitivity")
+
+
+async def mark(
+    session: Session,
+    asked: Asked,
+    wanted: str,
+    private: bool | None,
+    sensitivity: Sensitivity | None,
+    if_version: int | None,
+) -> Marked:
+    """Sets how private it is, and what it has superseded.
+
+    If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. Raises
+    `HeldError` where a legal hold keeps any of it.
+    """
+    values = _values(private, sensitivity)
+    await find(session, asked, wanted)
+    agent_key, key = await agent_key_for(session, asked), parse_observation_id(wanted)
+    spread = await locked(session, agent_key, lambda: spread_of(session, agent_key, key))
+    before = (await lock(session, asked, wanted, if_version)).observation
+    retracted, withheld = await _set(session, asked, agent_key, spread, values)
+    detail = {"from": _privacy_of(before), "to": values, "retracted": retracted}
+    repository = CorrectionRepository(session, agent_key)
+    await repository.record("privacy", key, detail, asked.entry)
+    observation = await observation_at(session, agent_key, key)
+    return Marked(observation=observation, retracted=tuple(retracted), withheld=tuple(withheld))
+
+
+def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, Any]:
+    if private is None and sensitivity is None:
+        raise InputError("say private= or sensitivity=")
+    values = dict(zip(COLUMNS, (private, private, sensitivity), strict=True))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+async def _set(
+    session: Session, asked: Asked, agent_key: int, spread: Spread, values: dict[str, Any]
+) -> tuple[list[str], list[int]]:
+    """The observations that were erased, and the scopes whose texts wait to be rebuilt."""
+    repository = CorrectionRepository(session, agent_key)
+    retracted: tuple[Key, ...] = ()
+    withheld: list[int] = []
+    if any(_is_raised(now, values) for now in await repository.privacy(spread.line)):
+        retracted, withheld = spread.closure.observations, await retract(session, asked, agent_key, spread)
+    await repository.set_privacy(spread.line, values)
+    return [observation_id(*key) for key in retracted], withheld
+
+
+def _privacy_of(observation: Observation) -> dict[str, Any]:
+    return {name: getattr(observation, name) for name in COLUMNS}
+
+
+def _is_raised(now: tuple[bool, bool, str], values: Mapping[str, Any]) -> bool:
+    no_propagate, confidential, sensitivity = now
+    wanted = values.get("sensitivity", sensitivity)
+    return (
+        values.get("no_propagate", False) > no_propagate
+        or values.get("confidential", False) > confidential
+        or SENSITIVITIES.index(wanted) > SENSITIVITIES.index(sensitivity)
+    )

@@ -1,0 +1,136 @@
+"""One observation in the place of another: `update`, `supersede`, `replace_fact`, and back: `reinstate`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Key
+from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeState
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.observations import Observation
+from memory_sql.errors import InputError
+from memory_sql.lifecycle.corrections.request import Asked, Locked, find, lock, must_be_active, observation_at
+from memory_sql.lifecycle.corrections.texts import rebuild_with
+
+
+async def update(
+    session: Session,
+    asked: Asked,
+    wanted: str,
+    text: str,
+    tags: tuple[str, ...] | None,
+    metadata: Mapping[str, Any] | None,
+    if_version: int | None,
+) -> Observation:
+    """A new observation that supersedes the old one: evidence is whoever corrects, lineage that of the old one."""
+    old = await lock(session, asked, wanted, if_version)
+    _check_correctable(old, text)
+    key = await _save(session, asked, old, _corrected(old, asked, text, tags, metadata))
+    new = await observation_at(session, old.agent_key, key)
+    if new.status == "quarantined":
+        raise InputError("this very text is quarantined in this scope")
+    repository = CorrectionRepository(session, old.agent_key)
+    await repository.inherit_lineage(old.scope.scope_id, old.key[1], key[1], asked.now)
+    await repository.record("correction", old.key, {"by": new.id}, asked.entry)
+    await _supersede(session, asked, old, key)
+    return await observation_at(session, old.agent_key, key)
+
+
+def _check_correctable(old: Locked, text: str) -> None:
+    must_be_active(old.observation)
+    if text == old.observation.content:
+        raise InputError(f"{old.observation.id} says so already")
+    if not old.scope.is_active:
+        raise InputError(f"scope {old.scope.scope_id} is inactive")
+
+
+async def _save(session: Session, asked: Asked, old: Locked, draft: Draft) -> Key:
+    saved = await ObservationRepository(session).save(
+        old.agent_key, [draft], [old.scope], run_id=None, now=asked.now, replaced=old.key
+    )
+    (key,) = saved.stored or saved.known
+    return key
+
+
+def _corrected(
+    locked: Locked, asked: Asked, text: str, tags: tuple[str, ...] | None, metadata: Mapping[str, Any] | None
+) -> Draft:
+    old, scope = locked.observation, locked.scope
+    return Draft(
+        scope=NewScope(scope.kind, scope.owner, scope.name),
+        content=text,
+        observed_at=asked.now,
+        source_kind="observe",
+        evidence=(Evidence(user_id=asked.principal["user_id"]),),
+        session_id=old.source.session_id,  # forgetting the conversation takes its corrections along
+        sensitivity=old.sensitivity,
+        no_propagate=old.no_propagate,
+        confidential=old.confidential,
+        tags=old.tags if tags is None else tags,
+        metadata=old.metadata if metadata is None else metadata,
+        fact_key=old.fact_key,
+    )
+
+
+async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if_version: int | None) -> Observation:
+    """The old one, superseded by the new one. Newer is what was said later, so there are no cycles."""
+    await find(session, asked, new_id)
+    old = await lock(session, asked, old_id, if_version)
+    new = await find(session, asked, new_id)  # again, now that the scope is locked
+    _check_newer(old, new)
+    await _supersede(session, asked, old, parse_observation_id(new.id))
+    return await old.reread(session)
+
+
+def _check_newer(locked: Locked, new: Observation) -> None:
+    old = locked.observation
+    if new.scope.id != old.scope.id:
+        raise InputError(f"{new.id} is of another scope than {old.id}")
+    must_be_active(old)
+    must_be_active(new)
+    if (new.observed_at, parse_observation_id(new.id)) <= (old.observed_at, locked.key):
+        raise InputError(f"{new.id} isn't newer than {old.id}")
+
+
+async def _supersede(session: Session, asked: Asked, old: Locked, new: Key) -> None:
+    entry = asked.entry
+    await StateRepository(session).supersede(
+        old.scope, {old.key[1]: new[1]}, asked.now, actor=entry.actor, reason=entry.reason
+    )
+    await rebuild_with(session, asked.settings, asked.now, old.scope, [old.key], [new])
+
+
+async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Observation:
+    """No longer superseded: both are active. The text goes back to before it took in what had superseded this one."""
+    locked = await lock(session, asked, wanted, if_version)
+    if locked.observation.status != "superseded":
+        raise InputError(f"{wanted} isn't superseded")
+    repository = CorrectionRepository(session, locked.agent_key)
+    await refuse_twins(repository, [locked.key])
+    line = await repository.successors(locked.standing)
+    await repository.change([Change(locked.standing, "active", "reinstate")], asked.entry)
+    await rebuild_with(session, asked.settings, asked.now, locked.scope, line, line)
+    return await locked.reread(session)
+
+
+async def refuse_twins(repository: CorrectionRepository, keys: Collection[Key]) -> None:
+    """Raises `InputError` where an active observation says the same as one of these."""
+    if twins := await repository.twins(keys, "active"):
+        raise InputError(f"{observation_id(*twins[0].key)} says the same and is active")
+
+
+async def replace_fact(
+    session: Session, agent_key: int, scope: ScopeState, fact_key: str, settings: Settings, now: datetime
+) -> None:
+    """Of the active observations of the fact only the last one stays active. A rule of ours: no actor."""
+    repository = CorrectionRepository(session, agent_key)
+    *older, newest = await repository.of_fact(scope.scope_id, fact_key)
+    if older:
+        await StateRepository(session).supersede(scope, {one.key[1]: newest.key[1] for one in older}, now)
+        await rebuild_with(session, settings, now, scope, [one.key for one in older], [newest.key])

@@ -1,0 +1,106 @@
+"""Who asks for a correction, and the observation that it is about: found, locked, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.principals import Principal, service
+from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.corrections import Entry, Key, Standing
+from memory_sql.db.repositories.observations import ObservationRepository
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.domain.ids import parse_observation_id
+from memory_sql.domain.observations import Observation
+from memory_sql.errors import NotFoundError, VersionError
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, as `db` takes it; what they may not see isn't there."""
+
+    principal: Mapping[str, Any]
+    actor: str | None
+    reason: str | None
+    settings: Settings
+    now: datetime
+
+    @property
+    def agent_id(self) -> str:
+        return str(self.principal["agent_id"])
+
+    @property
+    def service(self) -> Principal:
+        """The library works for the agent; each statement itself asks for what the user may see."""
+        return service(self.agent_id)
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self.actor or self.principal["user_id"], self.reason, self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """An observation in its scope, which is locked."""
+
+    agent_key: int
+    scope: ScopeState
+    observation: Observation
+
+    @property
+    def key(self) -> Key:
+        return parse_observation_id(self.observation.id)
+
+    @property
+    def standing(self) -> Standing:
+        by = self.observation.superseded_by
+        return Standing(self.key, self.observation.status, None if by is None else parse_observation_id(by)[1])
+
+    async def reread(self, session: Session) -> Observation:
+        """The observation as it is now, whoever may see it."""
+        return await observation_at(session, self.agent_key, self.key)
+
+
+async def agent_key_for(session: Session, asked: Asked) -> int:
+    """Raises `NotFoundError`."""
+    agent_key = await agent_key_of(session, asked.agent_id)
+    if agent_key is None:
+        raise NotFoundError("agent", asked.agent_id)
+    return agent_key
+
+
+async def find(session: Session, asked: Asked, wanted: str, *, quarantined: bool = False) -> Observation:
+    """Raises `NotFoundError`, after the same statements, for what isn't there and for what the principal may not see."""
+    found = await ObservationRepository(session).find(asked.principal, *parse_observation_id(wanted))
+    if found is None or (found.status == "quarantined" and not quarantined):
+        raise NotFoundError("observation", wanted)
+    return found
+
+
+async def lock(session: Session, asked: Asked, wanted: str, if_version: int | None = None) -> Locked:
+    """The observation, read again under its scope's lock. Raises `NotFoundError`, `VersionError`."""
+    await find(session, asked, wanted)
+    agent_key = await agent_key_for(session, asked)
+    (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[parse_observation_id(wanted)[0]])
+    observation = await find(session, asked, wanted)
+    if if_version is not None and observation.version != if_version:
+        raise VersionError(wanted, observation.version, f"has version {observation.version}, not {if_version}")
+    return Locked(agent_key, scope, observation)
+
+
+async def observation_at(session: Session, agent_key: int, key: Key) -> Observation:
+    (observation,) = await ObservationRepository(session).by_keys(agent_key, [key])
+    return observation
+
+
+def must_be_active(observation: Observation) -> None:
+    """Raises `VersionError` for what is superseded, quarantined, archived or evicted."""
+    if observation.status != "active":
+        by = f" by {observation.superseded_by}" if observation.superseded_by else ""
+        raise VersionError(
+            observation.id, observation.version, f"is {observation.status}{by}", by=observation.superseded_by
+        )

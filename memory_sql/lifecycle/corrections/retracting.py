@@ -1,0 +1,85 @@
+"""Erasing what was made of observations, with the versions of texts that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+
+from memory_sql.db import Session
+from memory_sql.db.repositories.corrections import CorrectionRepository, Key
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.ids import observation_id
+from memory_sql.errors import HeldError
+from memory_sql.lifecycle.corrections.request import Asked
+from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
+
+Choose = Callable[[], Awaitable[Collection[Key]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """An observation with what it has superseded (`line`), and all that was made of these."""
+
+    line: tuple[Key, ...]
+    closure: Closure
+
+    @property
+    def scopes(self) -> set[int]:
+        return {scope_id for scope_id, _ in self.line} | self.closure.scopes
+
+
+async def spread_of(session: Session, agent_key: int, key: Key) -> Spread:
+    """What was made of several goes with any of them, as in forgetting; the words that it was made of stay."""
+    repository = CorrectionRepository(session, agent_key)
+    line = await repository.with_predecessors(key)
+    derived = await repository.derived(line)
+    return Spread(line, await closure_of(session, agent_key, derived))
+
+
+async def closure_of(session: Session, agent_key: int, keys: Collection[Key]) -> Closure:
+    return await ForgettingRepository(session, agent_key).closure(Seeds(observations=tuple(keys)))
+
+
+async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread) -> list[int]:
+    """Erases what was made of the line; the scopes whose texts are to be rebuilt. Raises `HeldError`."""
+    if spread.closure.held_observations:
+        raise HeldError(spread.closure.held_observations)
+    tainted = await rewind(session, asked, agent_key, spread.closure.observations, "retract")
+    propagations = PropagationRepository(session, agent_key)
+    await propagations.reopen(spread.closure.observations, spread.line, asked.now)
+    await propagations.detach(spread.line)
+    await erase_derived(session, asked, agent_key, spread.closure)
+    await CorrectionRepository(session, agent_key).raise_epochs({scope_id for scope_id, _ in spread.line})
+    return await rebuild(session, asked, agent_key, tainted, spread.scopes)
+
+
+async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choose) -> tuple[str, ...]:
+    """The ids of what was erased: what `choose` returns, and all that was made of it. Propagation judges it again.
+
+    `choose` is called again under the locks. What a legal hold keeps stays.
+    """
+
+    async def look() -> Spread:
+        return Spread((), await closure_of(session, agent_key, await choose()))
+
+    if not await choose():
+        return ()
+    spread = await locked(session, agent_key, look)
+    going = spread.closure.observations
+    tainted = await rewind(session, asked, agent_key, going, "retract")
+    await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
+    await erase_derived(session, asked, agent_key, spread.closure)
+    await rebuild(session, asked, agent_key, tainted, spread.scopes)
+    return tuple(observation_id(*key) for key in going)
+
+
+async def erase_derived(session: Session, asked: Asked, agent_key: int, closure: Closure) -> None:
+    """What it had superseded is active again."""
+    if not closure.observations:
+        return
+    await ForgettingRepository(session, agent_key).erase(closure, (), (), asked.now)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=closure.scopes):
+        await StateRepository(session).stand_again(state, asked.now)

@@ -1,0 +1,72 @@
+"""What is asked of a language model in a propagation: for each claim and wider scope whether it should be known there.
+
+The model's word only counts against a claim: what may be shown to it, and what of its answer may be stored, is for rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+
+class Decision(BaseModel):  # no docstring: it would go into the schema, and so to the model
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    n: int
+    to: str
+    personal: bool
+    general: bool
+    valuable: bool
+    text: str = ""
+
+    @property
+    def refusal(self) -> str | None:
+        """Which of the three criteria isn't met."""
+        if self.personal:
+            return "personal"
+        if not self.general:
+            return "not_general"
+        return None if self.valuable and self.text.strip() else "not_valuable"
+
+
+class PropagationAnswer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    decisions: Sequence[Decision] = Field(default_factory=list)
+
+    @field_validator("decisions", mode="before")
+    @classmethod
+    def _as_far_as_they_can_be_read(cls, value: object) -> object:
+        """One that can't be read decides nothing, and so what it is about stays where it is."""
+        read = (_read(item) for item in value) if isinstance(value, list) else ()
+        return [item for item in read if item is not None]
+
+
+def _read(item: object) -> Decision | None:
+    try:
+        return Decision.model_validate(item)
+    except ValidationError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTarget:
+    """A wider scope, by its alias in the call."""
+
+    alias: str
+    kind: str
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`n` counts from 1 within the call. `also`: what others say that claims the same."""
+
+    n: int
+    text: str
+    observed_at: datetime
+    to: tuple[str, ...]
+    also: tuple[str, ...] = ()

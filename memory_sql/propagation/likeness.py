@@ -1,0 +1,113 @@
+"""How alike two short statements are, and whether one comes from its sources: content words, figures, negations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+from memory_sql.propagation.shape import MAX_CHARACTERS
+from memory_sql.propagation.tokens import stem, tokens_of
+from memory_sql.propagation.vocabulary import vocabulary
+
+CONTAINED = 0.7  # how alike a claim is to one that says the same and more
+ALIKE = 0.65  # from here on two statements claim the same: measured on the table in tests/unit/alike.py
+GROUNDED = 0.5  # least share of a rewrite's content words that one source must hold
+_FIGURE = re.compile(r"\d+(?:[.,:/-]\d+)*")
+
+
+def same_claim(a: str, b: str) -> float:
+    """How alike two short statements are, 0 to 1; from `ALIKE` on they claim the same. Symmetric.
+
+    0 where figures, dates, negation or a pair of opposites contradict, or where nothing is claimed. Of each the first
+    `MAX_CHARACTERS` count.
+    """
+    one, other = claim_of(a[:MAX_CHARACTERS]), claim_of(b[:MAX_CHARACTERS])
+    if not one.words or not other.words or _contradict(one, other):
+        return 0.0
+    shared = len(one.words & other.words)
+    jaccard = shared / len(one.words | other.words)
+    least = min(len(one.words), len(other.words))
+    return max(jaccard, CONTAINED) if shared == least >= 2 else jaccard
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Stems of the content words, the figures and dates, and how many negations."""
+
+    words: frozenset[str]
+    figures: frozenset[str]
+    negations: int
+
+
+def ungrounded(text: str, sources: Sequence[str]) -> str | None:
+    """Whether no single source says what the text says: its figures, its names and half of its content words."""
+    sources = [source[:MAX_CHARACTERS] for source in sources]  # longer ones were withheld
+    claims = [claim_of(source) for source in sources]
+    known = frozenset().union(*(claim.figures for claim in claims)) if claims else frozenset()
+    own = claim_of(text)
+    if not own.figures <= known or not _proper(text) <= _all_keys(sources):
+        return "ungrounded"
+    grounded = any(_stems_from(own, claim) for claim in claims)
+    return None if grounded else "ungrounded"
+
+
+def _stems_from(own: Claim, source: Claim) -> bool:
+    if bool(own.negations) != bool(source.negations) or _opposed(own, source):
+        return False
+    return bool(own.words) and len(own.words & source.words) / len(own.words) >= GROUNDED
+
+
+def _proper(text: str) -> frozenset[str]:
+    """Words with a capital that names begin with; at the start of a sentence only if they are no common words."""
+    listed = vocabulary()
+    return frozenset(
+        token.key
+        for token in tokens_of(text)
+        if token.capital
+        and token.key not in listed.small
+        and not (token.first and (token.key in listed.work | listed.groups))
+    )
+
+
+def _all_keys(sources: Iterable[str]) -> frozenset[str]:
+    return frozenset(token.key for source in sources for token in tokens_of(source))
+
+
+def claim_of(text: str) -> Claim:
+    listed = vocabulary()
+    keys = [token.key for token in tokens_of(_without_team_names(text))]
+    figures = {listed.figures.get(key, key) for key in keys if key in listed.figures or _FIGURE.fullmatch(key)}
+    figures.update(_FIGURE.findall(text))
+    figures.update(
+        f"{listed.figures.get(key, key)} {stem(unit)}"
+        for key, unit in pairwise(keys)
+        if key in listed.figures or key.isdigit()
+        if unit in listed.units
+    )
+    figures.update(listed.same_words.get(key, key) for key in keys if key in listed.certain_dates)
+    negations = sum(key in listed.negations or key.endswith("n't") for key in keys)
+    words = frozenset(stem(key) for key in keys if key not in listed.empty and not key.isdigit())
+    return Claim(words, frozenset(figures), negations)
+
+
+def _without_team_names(text: str) -> str:
+    """Which group says it is no part of what is claimed."""
+    return vocabulary().named_team.sub("team", text)
+
+
+@cache
+def _opposed_stems() -> tuple[tuple[str, str], ...]:
+    return tuple((stem(a), stem(b)) for a, b in vocabulary().opposite_words)
+
+
+def _opposed(one: Claim, other: Claim) -> bool:
+    mine, theirs = one.words - other.words, other.words - one.words
+    return any((a in mine and b in theirs) or (b in mine and a in theirs) for a, b in _opposed_stems())
+
+
+def _contradict(one: Claim, other: Claim) -> bool:
+    figures = one.figures != other.figures and bool(one.figures) and bool(other.figures)
+    return figures or bool(one.negations) != bool(other.negations) or _opposed(one, other)

@@ -1,0 +1,109 @@
+"""What is offered to wider scopes, and what is decided on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memory_sql.db.repositories.propagations import Candidate, Target
+from memory_sql.db.repositories.runs import RunKey
+from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import NO_CALL, Judged, PropagationOutcome, Usage
+from memory_sql.propagation.answers import Claim, OfferedTarget
+from memory_sql.propagation.task import PropagationTask
+
+SHOWN_AT_MOST = 3  # wordings of others, in a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A claim and a wider scope. `supports`: what other groups say that claims the same."""
+
+    source: Candidate
+    target: Target
+    supports: tuple[Candidate, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Candidate, ...]:
+        return self.source, *self.supports
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided on an offer. `text`: how it is said in the wider scope, where it goes there."""
+
+    offer: Offer
+    outcome: PropagationOutcome
+    reason: str
+    text: str | None = None
+    seq: int | None = None
+    target_scope_id: int | None = None
+
+    @property
+    def judged(self) -> Judged:
+        target, scope_id = self.offer.target, self.target_scope_id or self.offer.target.scope_id
+        made = None if scope_id is None or self.seq is None else observation_id(scope_id, self.seq)
+        return Judged(
+            source=observation_id(*self.offer.source.key),
+            target=target.group_id or target.kind,
+            target_scope_id=scope_id,
+            outcome=self.outcome,
+            reason=self.reason,
+            text=self.text,
+            observation=made,
+            sources=tuple(observation_id(*item.key) for item in self.offer.sources),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`offers` go to the model, `verdicts` are those that needed none. `names`: what the rewritten texts must not hold.
+
+    `more`: there may be others that nobody has judged yet.
+    """
+
+    scope: ScopeState
+    run: RunKey
+    offers: tuple[Offer, ...]
+    verdicts: tuple[Verdict, ...]
+    names: frozenset[str]
+    epochs: dict[int, int]
+    more: bool
+    reason: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    verdicts: tuple[Verdict, ...]
+    usage: Usage = NO_CALL
+    prompt_version: str = ""
+
+
+def task(loaded: Loaded) -> PropagationTask:
+    """Each observation once, whatever the number of scopes that it is offered to."""
+    aliases = aliases_of(loaded.offers)
+    claims = []
+    for n, source in enumerate(sources_of(loaded.offers), 1):
+        mine = [offer for offer in loaded.offers if offer.source.key == source.key]
+        also = [other.content for offer in mine for other in offer.supports]
+        to = tuple(aliases[offer.target.owner] for offer in mine)
+        claims.append(Claim(n, source.content, source.observed_at, to, tuple(also[:SHOWN_AT_MOST])))
+    targets = {offer.target.owner: offer.target for offer in loaded.offers}
+    offered = tuple(
+        OfferedTarget(aliases[owner], target.kind, target.display_name or target.group_id)
+        for owner, target in targets.items()
+    )
+    return PropagationTask(tuple(claims), offered, loaded.now)
+
+
+def sources_of(offers: Sequence[Offer]) -> list[Candidate]:
+    return list({offer.source.key: offer.source for offer in offers}.values())
+
+
+def aliases_of(offers: Sequence[Offer]) -> dict[str, str]:
+    """How the model calls the wider scopes, by owner."""
+    owners = dict.fromkeys(offer.target.owner for offer in offers)
+    return {owner: "collective" if owner == "c" else f"group_{n}" for n, owner in enumerate(owners, 1)}

@@ -1,0 +1,21 @@
+"""What may be known more widely, decided by rule: statements of shared matters that name no person. English only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory_sql.llm.offline import PERSONAL, SHARED
+from memory_sql.propagation.answers import Claim, Decision, OfferedTarget, PropagationAnswer
+
+
+def propagate(claims: Sequence[Claim], targets: Sequence[OfferedTarget]) -> PropagationAnswer:
+    """What is said of shared matters and of no person goes on, without the name of who said it."""
+    kinds = {target.alias: target.kind for target in targets}
+    return PropagationAnswer(decisions=[_decision(claim, to, kinds[to]) for claim in claims for to in claim.to])
+
+
+def _decision(claim: Claim, to: str, kind: str) -> Decision:
+    said = claim.text.partition(" said: ")[2] or claim.text
+    personal = bool(PERSONAL.search(said))
+    general = bool(SHARED.search(said)) if kind == "group" else bool(claim.also)
+    return Decision(n=claim.n, to=to, personal=personal, general=general, valuable=True, text=said)

@@ -1,0 +1,99 @@
+"""What is decided on a claim before any model sees it: by rule, and by how many people say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memory_sql.config import Settings
+from memory_sql.db.repositories.corrections import Key
+from memory_sql.db.repositories.propagations import Candidate, Person, PropagationRepository, Target
+from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.propagation import likeness, rules
+from memory_sql.propagation.offers import Offer, Verdict
+
+ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
+
+
+@dataclass(slots=True)
+class Screening:
+    """Looks at claims for one target before any model does."""
+
+    repository: PropagationRepository
+    scope: ScopeState
+    target: Target
+    settings: Settings
+    names: frozenset[str]
+    epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
+    _peers: list[int] | None = field(default=None, init=False)
+
+    async def look_at(self, source: Candidate) -> tuple[Offer, Verdict | None]:
+        """The claim with what supports it, and what is decided on it already."""
+        offer = Offer(source, self.target)
+        reason = rules.withheld(source.content, names=self.names)
+        if reason is not None:
+            return offer, Verdict(offer, "refused", reason)
+        if self.target.kind == "group":
+            return offer, await self._burst(offer)
+        offer = Offer(source, self.target, await self._alike(source))
+        decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
+        if "propagated" in decided.values():
+            return offer, Verdict(offer, "waiting", "known")
+        supports = tuple(item for item in offer.supports if decided.get(item.key) != "refused")
+        offer = replace(offer, supports=supports)
+        return offer, await self.too_few(offer)
+
+    async def too_few(self, offer: Offer) -> Verdict | None:
+        """Why not enough people of enough groups say so; None: enough do. New ones don't count; many of them are a burst."""
+        people = await self._people(offer.sources)
+        everybody = {person.name for group in people.values() for person in group}
+        established = {person.name for group in people.values() for person in group if person.established}
+        if offer.source.outcome == "released":
+            established = everybody
+        groups = {key[0] for key, group in people.items() if established & {person.name for person in group}}
+        if len(established) >= self.settings.propagation_min_people:
+            enough = len(groups) >= self.settings.propagation_min_groups
+            return None if enough else Verdict(offer, "waiting", "too_few_groups")
+        if len(everybody - established) >= self.settings.propagation_burst:
+            return Verdict(offer, "held", "burst")
+        return Verdict(offer, "waiting", "too_few_people")
+
+    async def still_enough(self, offer: Offer) -> bool:
+        """Under the locks: nobody has left, been taken for somebody else, or been forgotten meanwhile."""
+        peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
+        return {item.scope_id for item in offer.supports} <= set(peers) and await self.too_few(offer) is None
+
+    async def _burst(self, offer: Offer) -> Verdict | None:
+        """A claim that only new people make, and many of them, waits for a person."""
+        if offer.source.outcome == "released" or _established(await self._people(offer.sources)):
+            return None
+        people = await self._people((offer.source, *await self._alike(offer.source)))
+        new = {person.name for group in people.values() for person in group}
+        held = not _established(people) and len(new) >= self.settings.propagation_burst
+        return Verdict(offer, "held", "burst") if held else None
+
+    async def _people(self, candidates: Iterable[Candidate]) -> dict[Key, list[Person]]:
+        keys = {candidate.key for candidate in candidates}
+        return await self.repository.people(keys, self.settings.propagation_new_user_days)
+
+    async def _alike(self, source: Candidate) -> tuple[Candidate, ...]:
+        """What others know that claims the same, by rule; nobody's word for it counts, least of all a model's."""
+        if self._peers is None:
+            self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
+            self.epochs |= await self.repository.epochs(self._peers)
+        if not self._peers:
+            return ()
+        found = await self.repository.alike(
+            source, self._peers, self.settings.propagation_excluded_users, ALIKE_AT_MOST
+        )
+        return tuple(
+            other
+            for other in found
+            if likeness.same_claim(source.content, other.content) >= likeness.ALIKE
+            and rules.withheld(other.content, names=self.names) is None
+        )
+
+
+def _established(people: Mapping[Key, Sequence[Person]]) -> bool:
+    """Whether anybody known for a while says so, or the host, which is nobody."""
+    return any(not group or any(person.established for person in group) for group in people.values())

@@ -1,0 +1,95 @@
+"""How claims are stored in wider scopes, with what they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.observations import Draft, ObservationRepository
+from memory_sql.db.repositories.propagations import Candidate, PropagationRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeState
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.languages.dates import Dated, with_dates, zone_of
+from memory_sql.languages.text import content_hash
+from memory_sql.propagation.offers import Loaded, Offer, Verdict
+
+
+def dated(text: str, offer: Offer, settings: Settings) -> Dated:
+    """A relative date is reckoned from when it was said, and what has its calendar date stays as it is."""
+    return with_dates(text, offer.source.observed_at, zone_of(settings.time_zone))
+
+
+@dataclass(slots=True)
+class Store:
+    session: Session
+    repository: PropagationRepository
+    loaded: Loaded
+    targets: dict[str, ScopeState]
+    settings: Settings
+    now: datetime
+    stored: int = 0
+
+    async def keep(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Each with the scope that it is about, and where it went there with the number that it has."""
+        numbers = {}
+        for owner, target in self.targets.items():
+            going = [item for item in verdicts if item.offer.target.owner == owner and item.text is not None]
+            numbers[owner] = await self._numbers(target, going)
+        owners = [item.offer.target.owner for item in verdicts]
+        return [
+            await self._keep(item, self.targets[owner], numbers[owner])
+            for item, owner in zip(verdicts, owners, strict=True)
+        ]
+
+    async def _numbers(self, target: ScopeState, going: Sequence[Verdict]) -> dict[bytes | None, int]:
+        """The numbers of these texts in the target, by hash: of what it holds already, and of what is stored now."""
+        texts: dict[bytes | None, Verdict] = {}
+        for item in going:
+            texts.setdefault(content_hash(item.text or ""), item)
+        known = await self.repository.known(target, [digest for digest in texts if digest])
+        drafts = [self._draft(target, item) for digest, item in texts.items() if digest not in known]
+        run_id = self.loaded.run.run_id
+        saved = await ObservationRepository(self.session).save(
+            target.agent_key, drafts, [target], run_id=run_id, now=self.now
+        )
+        self.stored += len(saved.stored)
+        return dict(known) | await self.repository.hashes(saved.stored)
+
+    def _draft(self, target: ScopeState, item: Verdict) -> Draft:
+        """It names nobody, is as old as what it was made of, and no less private."""
+        source = item.offer.source
+        return Draft(
+            scope=NewScope(target.kind, target.owner, target.name),
+            content=item.text or "",
+            observed_at=source.observed_at,
+            source_kind="propagation",
+            evidence=(),
+            dates=dated(item.text or "", item.offer, self.settings).days,
+        )
+
+    async def _keep(self, item: Verdict, target: ScopeState, seqs: Mapping[bytes | None, int]) -> Verdict:
+        placed = replace(item, target_scope_id=target.scope_id)
+        if item.text is None:
+            return placed
+        seq = seqs.get(content_hash(item.text))
+        if seq is None:  # it is quarantined there, and stays so
+            return replace(placed, outcome="refused", reason="quarantined", text=None)
+        if not await self.repository.made_by_propagation(target, [seq]):
+            return replace(placed, reason="known", seq=seq)  # somebody there said so: it is theirs
+        sources = [source.key for source in item.offer.sources]
+        whole = target.kind == "group"
+        await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
+        await self.repository.derive((target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole)
+        if whole:
+            await self._replace_older(item.offer.source, target, seq)
+        return replace(placed, seq=seq)
+
+    async def _replace_older(self, source: Candidate, target: ScopeState, seq: int) -> None:
+        """What was made of that alone whose place the source has taken gives way to what is made of the source."""
+        older = await self.repository.made_of_predecessors(source.key, target)
+        if by := {one: seq for one in older if one != seq}:
+            run_id = self.loaded.run.run_id
+            await StateRepository(self.session).supersede(target, by, self.now, run_id=run_id)

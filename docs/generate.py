@@ -61,8 +61,8 @@ A setting comes from the first of these that names it:
 4. the default.
 
 Settings marked *per agent* can be changed for one agent: `memory.configure(agent_id="ada", formation_messages=20)`, or
-`memory-sql settings --agent ada --set formation_messages=20`. An agent's own value is kept in the database and comes before
-all of these. `memory-sql settings` prints every setting with its value and where that comes from.
+`memory-sql configure --agent ada --set formation_messages=20`. An agent's own value is kept in the database and comes before
+all of these. `memory-sql admin settings` prints every setting with its value and where that comes from.
 
 In the environment a list is names with commas between them, or JSON."""
 

@@ -6,11 +6,14 @@ import io
 import json
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from memory_sql.cli import main
+from typer.main import get_command
+
+from memory_sql.cli import app, main
 
 
 class Ran(NamedTuple):
@@ -55,3 +58,13 @@ def _text(stream: io.TextIOWrapper) -> str:
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
     return buffer.getvalue().decode()
+
+
+def commands(inside: Any = None, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of every command, with its group's in front."""
+    group: Any = inside or get_command(app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name)

@@ -182,8 +182,7 @@ class Databases:
         """False for one that a test has changed or has left in a state in which it can't be cleaned."""
         assert self.contents is not None
         try:
-            if kept.connection.is_closed():  # a test has ended all sessions
-                kept.connection = await connect(kept.url)
+            await self._reconnect(kept)
             ended = await kept.connection.fetch(END_OTHERS, list(spared), PATIENCE_MS)
             if not all(gone for _, gone in ended) or await fingerprint(kept.connection) != kept.clean:
                 return False
@@ -192,6 +191,14 @@ class Databases:
         except GONE:
             return False
         return True
+
+    @staticmethod
+    async def _reconnect(kept: Kept) -> None:
+        """If a test has ended our session as well, which the driver may not know before it asks something."""
+        try:
+            await kept.connection.execute("SELECT 1")
+        except GONE:
+            kept.connection = await connect(kept.url)
 
     async def _drop(self, kept: Kept) -> None:
         kept.connection.terminate()

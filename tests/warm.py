@@ -8,6 +8,7 @@ one with the same URL and options. No two have one at the same time.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,12 @@ class Warm:
     database: str
     options: str
     engine: AsyncEngine
-    pids: list[int] = field(default_factory=list)
+    connections: list[Any] = field(default_factory=list)  # of asyncpg, idle since the last reset
+
+    @property
+    def is_fresh(self) -> bool:
+        """Nothing has come from the server since, not even a goodbye, which the loop may not have read yet."""
+        return all(not connection.is_closed() and not _readable(connection) for connection in self.connections)
 
     @property
     def in_use(self) -> bool:
@@ -48,22 +54,28 @@ class Warm:
     async def reset(self) -> bool:
         """Whether all its connections are as they were when they were new; else they are closed."""
         try:
-            self.pids = await self._reset()
+            self.connections = await self._reset()
         except GONE:
             await self.engine.dispose()
             return False
         return True
 
-    async def _reset(self) -> list[int]:
+    async def _reset(self) -> list[Any]:
         pool: Any = self.engine.pool
-        pids = []
+        connections = []
         async with AsyncExitStack() as held:
             for _ in range(pool.checkedin()):
                 connection = await held.enter_async_context(self.engine.connect())
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 await driver.execute(RESET)
-                pids.append(driver.get_server_pid())
-        return pids
+                connections.append(driver)
+        return connections
+
+
+def _readable(connection: Any) -> bool:
+    poll = select.poll()
+    poll.register(connection._transport.get_extra_info("socket"), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Engines:
@@ -96,14 +108,15 @@ class Engines:
 
     def pids(self, database: str) -> list[int]:
         """The processes of the server behind what is kept."""
-        return [pid for warm in self._free if warm.database == database for pid in warm.pids]
+        kept = [warm for warm in self._free if warm.database == database and warm.is_fresh]
+        return [connection.get_server_pid() for warm in kept for connection in warm.connections]
 
     async def end(self, database: str, *, dropped: bool) -> None:
         """The test is over: what it has not closed isn't kept; nothing is, of a database that has been dropped."""
         self._databases.discard(database)
         self._used = {engine: warm for engine, warm in self._used.items() if warm.database != database}
-        if dropped:
-            await self._dispose([warm for warm in self._free if warm.database == database])
+        kept = [warm for warm in self._free if warm.database == database]
+        await self._dispose([warm for warm in kept if dropped or not warm.is_fresh])
 
     async def close(self) -> None:
         await self._dispose(list(self._free))
@@ -117,7 +130,7 @@ class Engines:
         if url.database not in self._databases or "pool_size" not in options or not self._is_ours():
             return create_async_engine(url, **options)
         same = f"{url.render_as_string(hide_password=False)} {options}"
-        found = next((warm for warm in self._free if warm.options == same), None)
+        found = next((warm for warm in self._free if warm.options == same and warm.is_fresh), None)
         if found is None:
             engine = create_async_engine(url, **options, pool_use_lifo=True)  # the warmest first
             found = Warm(str(url.database), same, engine)

@@ -13,79 +13,61 @@ import typer
 
 from memory_sql import __version__
 from memory_sql.cli import (
-    configuration,
+    adding,
+    admin,
+    configuring,
     conversations,
-    corrections,
+    database,
     demo,
     forgetting,
-    knowledge,
+    groups,
+    holds,
+    observations,
     output,
     people,
-    propagation,
     reading,
+    scopes,
+    tree,
     work,
+    worker,
 )
-from memory_sql.cli.database import db
-from memory_sql.cli.groups import group
 from memory_sql.errors import MemorySQLError
 
+MAIN: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "add": adding.add,
+    "observe": adding.observe,
+    "context": reading.context,
+    "digest": reading.digest,
+    "search": reading.search,
+    "forget": forgetting.forget,
+    "run-due": worker.run_due,
+    "configure": configuring.configure,
+}
+FACES = {
+    "observation": observations.app,
+    "scope": scopes.app,
+    "conversation": conversations.app,
+    "group": groups.app,
+    "person": people.app,
+    "hold": holds.app,
+    "work": work.app,
+    "admin": admin.app,
+}
+
 app = typer.Typer(
+    cls=tree.ByPanel,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo.demo,
-    "add": conversations.add,
-    "form": conversations.form,
-    "observe": knowledge.observe,
-    "consolidate": knowledge.consolidate,
-    "propagate": propagation.propagate,
-    "held-claims": propagation.held_claims,
-    "review": propagation.review,
-    "context": reading.context,
-    "digest": reading.digest,
-    "search": reading.search,
-    "scopes": reading.scopes,
-    "list": reading.list_observations,
-    "messages": reading.messages,
-    "show": reading.show,
-    "history": reading.history,
-    "diff": reading.diff,
-    "stats": reading.stats,
-    "worker": work.worker,
-    "maintain": work.maintain,
-    "status": work.status,
-    "retry": work.retry,
-    "discard": work.discard,
-    "undo": work.undo,
-    "trim": work.trim,
-    "verify": work.verify,
-    "correct": corrections.correct,
-    "supersede": corrections.supersede,
-    "reinstate": corrections.reinstate,
-    "confirm": corrections.confirm,
-    "dispute": corrections.dispute,
-    "mark": corrections.mark,
-    "quarantine": corrections.quarantine,
-    "unquarantine": corrections.unquarantine,
-    "forget": forgetting.forget,
-    "restore-check": forgetting.restore_check,
-    "export": people.export,
-    "merge-users": people.merge_users,
-    "unmerge-users": people.unmerge_users,
-    "aliases": people.aliases,
-    "rename": people.rename,
-    "hold": people.hold,
-    "holds": people.holds,
-    "release": people.release,
-    "settings": configuration.settings,
-}
-for name, command in COMMANDS.items():
-    app.command(name)(command)
-app.add_typer(group, name="group")
-app.add_typer(db, name="db")
+for name, command in MAIN.items():
+    app.command(name, rich_help_panel=tree.MAIN)(command)
+for name, face in FACES.items():
+    app.add_typer(face, name=name, rich_help_panel=tree.FACES)
+app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
+app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)
 
 
 @app.callback(invoke_without_command=True)
@@ -96,7 +78,7 @@ def about(
     """Long-term memory for AI agents, kept in Postgres.
 
     \b
-    memory-sql demo                                            see it all on an example
+    memory-sql demo                                            see it work on an example
     memory-sql add chat.jsonl --agent ada --user mia           conversations go in
     memory-sql context --agent ada --user mia                  what the agent should know comes out
 
@@ -109,9 +91,9 @@ def about(
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs a command and says its exit code: 1 for an error or a partial failure, 2 for a command that can't be read."""
+    """The exit code of a command, run: 1 for an error or a partial failure, 2 for a command that can't be parsed."""
     signal.signal(signal.SIGTERM, _end)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal can't show is no reason to fail
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(args, prog_name="memory-sql", standalone_mode=False)
@@ -122,14 +104,14 @@ def main(args: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         output.complain(_usage(error))
         return error.exit_code
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # whoever read our output has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code or 0
 
 
 def _end(number: int, _frame: object) -> None:
-    """Ends as after an error, so that what is open gets closed and the embedded server loses a user."""
+    """Ends as after an error, so that what is open is closed and the embedded server loses a user."""
     raise SystemExit(128 + number)
 
 

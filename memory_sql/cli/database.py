@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,22 +9,14 @@ from typing import Annotated
 
 import typer
 
-from memory_sql.cli import output
+from memory_sql.cli import output, tree
 from memory_sql.cli.options import AsJson, Data, Url, resolve
 
-db = typer.Typer(help="The schema, and the embedded Postgres.", rich_markup_mode=None)
-
-vectors = typer.Typer(help="Vectors of observations, as an option (pgvector).", rich_markup_mode=None)
-db.add_typer(vectors, name="vectors")
+app = tree.group("The schema, and the embedded Postgres.")
+vectors = tree.group("Vectors of observations, as an option (pgvector).")
+app.add_typer(vectors, name="vectors")
 
 Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
-
-
-@db.callback(invoke_without_command=True)
-def about(context: typer.Context) -> None:
-    """The schema, and the embedded Postgres."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @contextmanager
@@ -41,33 +32,33 @@ def _reachable(url: str | None, data: Data) -> Iterator[str]:
         yield server.url
 
 
-def _tell(revision: str | None, as_json: bool) -> None:
+def _print(revision: str | None, as_json: bool) -> None:
     output.one({"revision": revision}, lambda r: r["revision"] or "none: the database has no schema of ours", as_json)
 
 
-@db.command()
+@app.command()
 def upgrade(
     revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Up to this revision.")] = "head",
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes the schema, or brings it up to date.
+    """Creates the schema, or brings it up to date.
 
     \b
     memory-sql db upgrade --url postgresql://me:secret@localhost/app
 
-    Everything lies in the schema `memory`; the rest of the database isn't touched. It can be run by several processes
-    at once. The embedded Postgres is brought up to date by every command anyway.
+    Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. Every
+    command brings the embedded Postgres up to date.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
         migrate.upgrade(target, revision)
-        _tell(migrate.current(target), as_json)
+        _print(migrate.current(target), as_json)
 
 
-@db.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
+@app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
 def downgrade(revision: Annotated[str, Revision], url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """Takes the schema back to an older revision.
 
@@ -75,16 +66,16 @@ def downgrade(revision: Annotated[str, Revision], url: Url = None, data: Data = 
     memory-sql db downgrade -1
     memory-sql db downgrade base       (removes everything that is remembered)
 
-    What the older revision has no place for is lost.
+    What the older revision can't store is lost.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
         migrate.downgrade(target, revision)
-        _tell(migrate.current(target), as_json)
+        _print(migrate.current(target), as_json)
 
 
-@db.command()
+@app.command()
 def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """Prints the revision that the schema is at.
 
@@ -94,10 +85,10 @@ def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        _tell(migrate.current(target), as_json)
+        _print(migrate.current(target), as_json)
 
 
-@db.command()
+@app.command()
 def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """Says whether the schema is what this release needs.
 
@@ -112,20 +103,20 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
         output.one({"revision": migrate.check(target)}, lambda r: f"{r['revision']}: up to date", as_json)
 
 
-@db.command()
+@app.command()
 def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes everything that is remembered, and makes the schema again.
+    """Deletes everything that is remembered, and creates the schema again.
 
     \b
     memory-sql db reset
 
-    For a schema that an unreleased version has made. Drops the schema `memory` with all that lies in it, and foreign
-    keys and views of yours that refer to it. Where there are roles (`memory-sql db roles`), make them again afterwards.
+    For a schema that an unreleased version has made. Drops the schema `memory` with everything in it, and foreign keys and
+    views of yours that refer to it. Where there are roles, run `memory-sql db roles` again afterwards.
     """
     from memory_sql.db import migrate
 
@@ -133,42 +124,38 @@ def reset(
         if not yes:
             _ask_to_reset()
         migrate.reset(target)
-        _tell(migrate.current(target), as_json)
+        _print(migrate.current(target), as_json)
 
 
 def _ask_to_reset() -> None:
     from memory_sql.errors import InputError
 
-    if not _somebody_is_there():
+    if not output.can_ask():
         raise InputError("nothing was deleted: say --yes where nobody can be asked")
     if not typer.confirm("Delete everything that this database remembers?", err=True):
         raise InputError("nothing was deleted")
 
 
-def _somebody_is_there() -> bool:
-    return sys.stdin.isatty()
-
-
-@db.command()
+@app.command()
 def roles(
     owner: Annotated[str, typer.Option("--owner", metavar="ROLE", help="Owns the tables.")] = "memory_owner",
     app: Annotated[str, typer.Option("--app", metavar="ROLE", help="What the application runs as.")] = "memory_app",
     analyst: Annotated[str, typer.Option("--analyst", metavar="ROLE", help="Reads everything.")] = "memory_analyst",
-    drop: Annotated[bool, typer.Option("--drop", help="Take them back, and the walls down for the owner.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop them, and the walls for the owner.")] = False,
     show: Annotated[bool, typer.Option("--print", "--dry-run", help="Only show the SQL.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes the roles of a database with walls: whoever hasn't said on whose behalf they ask sees nothing.
+    """Creates the roles of a database with walls: who doesn't say on whose behalf they ask sees nothing.
 
     \b
     memory-sql db roles --url postgresql://postgres@localhost/app
     psql -c "GRANT memory_app TO my_login"
 
-    They can't log in: grant them to roles that do. To be run by a superuser, or by a role that may create roles and
-    owns the schema; again after each upgrade. Beside the three there are ROLE_eraser and ROLE_reader of the application,
-    and ROLE_content of the analyst, which shows the analyst what was said as well.
+    They can't log in: grant them to roles that do. Run it as a superuser, or as a role that may create roles and owns the
+    schema, and again after each upgrade. Beside the three there are ROLE_eraser and ROLE_reader of the application, and
+    ROLE_content of the analyst, who then sees what was said as well.
     """
     import asyncio
 
@@ -187,13 +174,6 @@ def roles(
             output.one(asdict(named), lambda r: ", ".join(r.values()), as_json)
 
 
-@vectors.callback(invoke_without_command=True)
-def about_vectors(context: typer.Context) -> None:
-    """Vectors of observations, as an option (pgvector)."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 @vectors.command()
 def enable(
     dimensions: Annotated[
@@ -206,13 +186,13 @@ def enable(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes the table of vectors, and the extension pgvector if it isn't there.
+    """Creates the table of vectors, and the extension pgvector if it isn't there.
 
     \b
     MEMORY_SQL_EMBEDDING=local memory-sql db vectors enable
 
-    Can be run again. A worker fills it then; until it has, searches find what they find by words. Where there are roles
-    (`memory-sql db roles`), make them again afterwards.
+    Can be run again. A worker fills the table; until then searches go by words alone. Where there are roles, run
+    `memory-sql db roles` again afterwards.
     """
     import asyncio
 
@@ -235,12 +215,12 @@ def disable(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Takes the table of vectors back, with what is in it.
+    """Drops the table of vectors.
 
     \b
     memory-sql db vectors disable --yes
 
-    They can be made anew from the texts. The extension stays.
+    They can be made again from the texts. The extension stays.
     """
     import asyncio
 
@@ -248,7 +228,7 @@ def disable(
     from memory_sql.errors import InputError
 
     if not yes:
-        raise InputError("all vectors will be gone, and have to be made anew; say --yes if that is meant")
+        raise InputError("all vectors will be dropped, and have to be made again; say --yes if you mean it")
     with _reachable(url, data) as target:
         had = asyncio.run(tables.disable(target))
     output.one({"disabled": had}, lambda r: "no vectors any more" if r["disabled"] else "there were none", as_json)
@@ -256,7 +236,7 @@ def disable(
 
 @vectors.command("status")
 def vectors_status(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Says whether the database has vectors. `memory-sql stats` says how many are filled.
+    """Says whether the database has vectors. `memory-sql admin stats` says how many are filled.
 
     \b
     memory-sql db vectors status
@@ -271,14 +251,14 @@ def vectors_status(url: Url = None, data: Data = None, as_json: AsJson = False) 
     output.one(row, lambda r: f"on: {r['dimensions']} dimensions" if r["enabled"] else "off: no table", as_json)
 
 
-@db.command()
+@app.command()
 def start(data: Data = None, as_json: AsJson = False) -> None:
     """Starts the embedded Postgres and leaves it running.
 
     \b
     memory-sql db start
 
-    Prints its URL. Other commands start it for themselves and stop it again; left running it answers them faster.
+    Prints its URL. Other commands start it and stop it again; they are faster while it runs.
     """
     from memory_sql import embedded
 
@@ -286,7 +266,7 @@ def start(data: Data = None, as_json: AsJson = False) -> None:
     output.one({"url": embedded.start(directory), "data_dir": directory}, lambda r: str(r["url"]), as_json)
 
 
-@db.command()
+@app.command()
 def stop(
     data: Data = None,
     force: Annotated[bool, typer.Option("--force", help="Also while other processes use it.")] = False,
@@ -303,7 +283,7 @@ def stop(
     output.one({"stopped": stopped}, lambda r: "stopped" if r["stopped"] else "it wasn't running", as_json)
 
 
-@db.command("url")
+@app.command("url")
 def show_url(
     data: Data = None,
     psql: Annotated[bool, typer.Option("--psql", help="As psql and other programs read it.")] = False,
@@ -325,14 +305,14 @@ def show_url(
     output.one(row, lambda r: str(r["url"]), as_json)
 
 
-@db.command()
+@app.command()
 def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """Frees the space of what was forgotten, in tables and indexes: until then Postgres keeps old versions of rows.
 
     \b
     memory-sql db vacuum --url postgresql://me:secret@localhost/app
 
-    Others may go on reading and writing meanwhile. What is in the write-ahead log and in backups goes when these expire.
+    Others may read and write meanwhile. What is in the write-ahead log and in backups is gone when these expire.
     """
     import asyncio
 

@@ -1,343 +1,238 @@
-"""The command that shows the main job, step by step, on the conversation in `examples/`."""
+"""`memory-sql demo`: a conversation goes in, a fact is superseded, a member sees less, a sentence is forgotten."""
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.configuration import masked
-from memory_sql.cli.conversations import consolidate_each, form_each, model_of, refused
+from memory_sql.cli.batches import consolidate_each, form_each
 from memory_sql.cli.options import AsJson, Data, Url, resolve, run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, where
 
 if TYPE_CHECKING:
-    from memory_sql.cli.files import Conversation, ConversationFile
-    from memory_sql.config import Settings
+    from memory_sql.cli.files import Conversation
     from memory_sql.domain.observations import Observation
-    from memory_sql.domain.reading import Context, SearchResult
-    from memory_sql.domain.results import AddResult, Stats
+    from memory_sql.domain.results import Receipt, Violation
     from memory_sql.domain.scopes import Scope
     from memory_sql.memory import Memory
 
-AGENT = "ada"
-ASKS = "mia"
-PRIVATE_OF = "jonas"
-PRIVATE_WORD = "cardiolog"
-PRIVATE_MESSAGES = frozenset({"jonas-2026-03-04-07", "jonas-2026-03-18-07"})
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-_PACKAGE = Path(__file__).parents[1]
+AGENT = "memory-sql-demo"  # its memory is emptied when the demo begins, so nobody else's agent has this name
+CONVERSATIONS = ("harbor-2026-03-03", "jonas-2026-03-04", "harbor-2026-03-17")
+ABOUT, PRIVATE = "ship", "cardiologist"  # a word of what changes, and of what is nobody else's business
+FORGOTTEN, WORD = ("harbor-2026-03-17", "harbor-2026-03-17-09"), "kronor"  # where it was said, and a word of it
+PEOPLE = ("mia", "jonas")
 
 
 @dataclass(slots=True)
-class Clock:
-    """Replays the time of the conversation, so that ages come out the same whenever it runs."""
+class Shown:
+    """What the demo found out, as `--json` prints it."""
 
-    now: datetime = datetime(2026, 3, 2, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@dataclass(slots=True)
-class Page:
-    """What the reader sees; nothing with --json."""
-
-    quiet: bool
-    steps: int = 0
-
-    def step(self, title: str) -> None:
-        self.steps += 1
-        if not self.quiet:
-            print()
-            typer.secho(f"{self.steps}  {title}", bold=True)
-
-    def say(self, text: str, indent: str = "   ", hanging: str = "") -> None:
-        if not self.quiet:
-            print(output.indented(text, indent, hanging=hanging), flush=True)
-
-
-@dataclass(slots=True)
-class Story:
-    """What happened, for the end of the page and for --json."""
-
-    added: list[AddResult] = field(default_factory=list)
-    formed: int = 0
+    agent: str = AGENT
+    conversations: int = 0
+    messages: int = 0
     observations: int = 0
-    consolidated: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    superseded: dict[str, str] = field(default_factory=dict)
+    private: bool = False
+    forgotten: Receipt | None = None
+    left: int = 0
+    violations: tuple[Violation, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
-    model: str | None = None
-    hits: tuple[str, ...] = ()
-    context: Context | None = None
-    private: bool = True
-    stats: Stats | None = None
+    seconds: float = 0.0
 
-    @property
-    def accepted(self) -> int:
-        return sum(result.accepted for result in self.added)
-
-    def as_json(self, seconds: float) -> dict[str, Any]:
-        return {
-            "agent": AGENT,
-            "sessions": len(self.added),
-            "messages": sum(result.accepted + result.duplicates for result in self.added),
-            "accepted": self.accepted,
-            "duplicates": sum(result.duplicates for result in self.added),
-            "formed": self.formed,
-            "observations": self.observations,
-            "consolidated": self.consolidated,
-            "refused": self.refused,
-            "failed": self.failed,
-            "model": self.model,
-            "hits": self.hits,
-            "context": self.context,
-            "private": self.private,
-            "stats": self.stats,
-            "seconds": round(seconds, 2),
-        }
+    def problems(self) -> dict[str, str]:
+        """What went otherwise than it must, and why."""
+        found = dict(self.failed)
+        if not self.private:
+            found["privacy"] = "the language model put something private into a shared scope"
+        if self.left:
+            found["forgetting"] = f"{output.many(self.left, 'record')} left"
+        if self.violations:
+            found["verify"] = output.many(len(self.violations), "violation")
+        return found
 
 
-def demo(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Shows the whole of it, step by step, on an example.
+def demo(
+    everything: Annotated[bool, typer.Option("--all", help="Show every step, on the whole of the example.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows a conversation go in, and what becomes of it.
 
     \b
     memory-sql demo
-    memory-sql demo --data /tmp/demo
+    memory-sql demo --all --data /tmp/demo
 
-    Two people, Mia and Jonas, talk to an agent called Ada over three weeks. The demo has an embedded Postgres of its own
-    and can be run again: what is there already isn't added twice. With OPENAI_API_KEY a real language model does the
-    work, else rules do.
+    Two people, Mia and Jonas, talk to an agent called Ada. The demo has an embedded Postgres of its own and can be run
+    again. With OPENAI_API_KEY a real language model does the work, else rules do.
     """
-    from memory_sql.cli.files import Defaults, read_file
-
-    started = time.monotonic()
     if url is None and data is None:
         data = resolve(None, None).embedded_data_dir.parent / "demo"
-    page, clock, settings = Page(quiet=as_json), Clock(), resolve(url, data)
-    file = read_file(str(example()), Defaults(max_characters=settings.message_max_characters))
-    page.say(
-        f"memory_sql: {file.messages} messages between {' and '.join(map(str.capitalize, _users(file)))} and their agent "
-        f"{AGENT.capitalize()}, and what becomes of them.",
-        indent="",
-    )
-    page.step("The database")
-    page.say(f"{_where(settings, url)} …")
-    story = run(url, data, lambda memory: _tell(memory, page, clock, file, started), clock=clock)
-    seconds = time.monotonic() - started
+    if everything:
+        from memory_sql.cli.tour import tour
+
+        return tour(url, data, as_json)
+    started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), resolve(url, data)
+    page.say("Mia and Jonas build a booking page for a harbour; Ada is their agent, memory_sql her memory.", indent="")
+    page.dim(f"{model_text(settings)}\n{where(settings, url)} …", indent="")
+    shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock)
+    shown.seconds = round(time.monotonic() - started, 2)
     if as_json:
-        output.json_line(story.as_json(seconds))
-    _finish(page, story, seconds, _option(url, data))
+        output.json_line(asdict(shown))
+    _finish(page, shown, option(url, data))
+    return None
 
 
-def example() -> Path:
-    """The example conversation: inside the package when installed from a wheel, beside it in a checkout."""
-    shipped = _PACKAGE / "examples"
-    return (shipped if shipped.is_dir() else _PACKAGE.parent / "examples") / "team.jsonl"
+async def _story(memory: Memory, page: Page, clock: Clock) -> Shown:
+    shown = Shown()
+    await _empty(memory)
+    learnt = await _conversations(memory, page, clock, shown)
+    await _contradiction(memory, page, learnt, shown)
+    await _members(memory, page, learnt, shown)
+    await _forgetting(memory, page, shown)
+    await _verify(memory, page, shown)
+    return shown
 
 
-def _users(file: ConversationFile) -> list[str]:
-    return sorted({m.user_id for talk in file.conversations for m in talk.messages if m.user_id})
+async def _empty(memory: Memory) -> None:
+    """Forgets what a demo before this one has left."""
+    from memory_sql.domain.selection import Selection
+
+    if any(agent.id == AGENT for agent in await memory.admin.agents()):
+        await memory.forget(Selection(everything=True), agent_id=AGENT)
 
 
-def _where(settings: Settings, url: str | None) -> str:
-    return f"Postgres at {masked(url)}" if url else f"embedded Postgres in {settings.embedded_data_dir}"
-
-
-def _option(url: str | None, data: Path | None) -> str:
-    if url is not None:
-        return f"--url {shlex.quote(masked(url))}"
-    directory = (data or Path()).absolute()
-    if directory.is_relative_to(Path.home()):
-        return f"--data ~/{shlex.quote(str(directory.relative_to(Path.home())))}"
-    return f"--data {shlex.quote(str(directory))}"
-
-
-async def _tell(memory: Memory, page: Page, clock: Clock, file: ConversationFile, started: float) -> Story:
-    story = Story()
-    page.say(f"ready after {time.monotonic() - started:.1f} s; the schema `memory` is up to date")
-    await _add(memory, page, clock, file.conversations, story)
-    await _form(memory, page, file, story)
-    await _consolidate(memory, page, file, story)
-    question = file.conversations[-1].messages[-1].content
-    await _ask(memory, page, question, file, story)
-    await _context(memory, page, story)
-    story.stats = await memory.admin.stats(agent_id=AGENT)
-    return story
-
-
-async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence[Conversation], story: Story) -> None:
-    page.step("Messages go in: `add` stores each once and says whether something is worth forming now")
-    for talk in conversations:
-        clock.now = max((m.created_at for m in talk.messages if m.created_at), default=clock.now)
-        result = await memory.add(
+async def _conversations(memory: Memory, page: Page, clock: Clock, shown: Shown) -> list[Observation]:
+    page.step("A conversation goes in: each message is stored once, and formed into observations")
+    learnt: list[Observation] = []
+    for talk in _talks(memory):
+        clock.now = max(message.created_at for message in talk.messages if message.created_at)
+        await memory.add(
             talk.messages, agent_id=AGENT, user_id=talk.user_id, session_id=talk.session_id, group_ids=talk.group_ids
         )
-        story.added.append(result)
-        group = f", group {', '.join(talk.group_ids)}" if talk.group_ids else ""
-        known = f", {result.duplicates} known already" if result.duplicates else ""
-        page.say(f"{result.session_id:<18} {result.accepted} new{known}{group}")
-        if result.accepted:
-            page.say(_trigger(memory.settings, talk, result), indent=" " * 22, hanging="  ")
+        formed, failed = await form_each(memory, AGENT, [talk.session_id])
+        found = [observation for result in formed for observation in result.observations]
+        with_whom = f"group {talk.group_ids[0]}" if talk.group_ids else f"{talk.user_id.capitalize()} and Ada alone"
+        count = output.many(len(found), "observation")
+        page.say(f"{talk.session_id}  {len(talk.messages)} messages → {count}  ({with_whom})")
+        learnt += found
+        shown.failed |= failed
+        shown.conversations += 1
+        shown.messages += len(talk.messages)
+    shown.observations = len(learnt)
+    for observation in _with(ABOUT, learnt):
+        page.say(output.observation_line(observation), indent="     ", hanging="  ")
+    return learnt
 
 
-def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
-    """What made the session due, or what it waits for."""
-    from memory_sql.formation.intake import signal_in
+def _talks(memory: Memory) -> list[Conversation]:
+    from memory_sql.cli.files import Defaults, read_file
 
-    signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
-    match result.trigger:
-        case "signal":
-            message_id, signal = signals[0] if signals else ("?", "?")
-            more = f" (and {len(signals) - 1} more)" if len(signals) > 1 else ""
-            return f"due: signal “{signal}” in {message_id}{more}"
-        case "messages":
-            return f"due: {settings.formation_messages} messages"
-        case "tokens":
-            return f"due: {settings.formation_tokens:,} weighted tokens"
-        case None:
-            return f"not due: no signal; waits for {settings.formation_cold_minutes:g} minutes of silence"
-        case other:
-            return f"due: {other}"
+    file = read_file(str(example()), Defaults(max_characters=memory.settings.message_max_characters))
+    return [talk for talk in file.conversations if talk.session_id in CONVERSATIONS]
 
 
-async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story) -> None:
-    page.step("Observations: `form` asks the language model once per session what to keep, and where")
-    page.say(_model_text(memory.settings))
-    formed, failed = await form_each(memory, AGENT, [talk.session_id for talk in file.conversations])
-    formed = [result for result in formed if result.messages]
-    story.failed |= failed
-    story.refused, story.model = refused(formed), model_of(formed)
-    story.formed = sum(result.messages for result in formed)
-    story.observations = sum(len(result.observations) for result in formed)
-    if formed:
-        page.say(f"{story.formed} messages of {len(formed)} sessions → {story.observations} observations")
-    elif not failed:
-        page.say("nothing to form: every message has been read before. What is known:")
-    for session, reason in failed.items():
-        page.say(f"{session} failed, its messages stay: {reason}", hanging="  ")
-    for reason, count in story.refused.items():
-        page.say(f"refused: {count} × {reason}")
-    _list_by_scope(page, await _observations(memory, _users(file)))
+def _with(word: str, observations: list[Observation]) -> list[Observation]:
+    return [observation for observation in observations if word in observation.content.casefold()]
 
 
-def _model_text(settings: Settings) -> str:
-    if settings.llm_name == "offline":
-        from memory_sql.llm.offline import NAME
-
-        return f"model: {NAME}: rules that quote, not a language model (OPENAI_API_KEY brings one)"
-    return f"model: {settings.fast_model}, and {settings.slow_model} for the texts below"
-
-
-async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
-    """Everybody's, in the order of scopes and numbers."""
-    from memory_sql.domain.ids import parse_observation_id
-
-    found: dict[tuple[int, int], Observation] = {}
-    for user in users:
-        for observation in await memory.observations.list(agent_id=AGENT, user_id=user, limit=1000):
-            found[parse_observation_id(observation.id)] = observation
-    return [found[key] for key in sorted(found)]
-
-
-def _list_by_scope(page: Page, observations: Iterable[Observation]) -> None:
-    scope = None
-    for o in observations:
-        if o.scope != scope:
-            scope = o.scope
-            page.say(str(scope), indent="     ")
-        page.say(
-            f"{o.id:<6} {output.flat(o.content)}  ←{_NO_BREAK}{', '.join(o.source.message_ids)}",
-            indent="       ",
-            hanging=" " * 7,
-        )
+async def _contradiction(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
+    page.step("The later fact contradicts the older one and supersedes it; the text holds what is true now")
+    scopes = [scope for user in PEOPLE for scope in await memory.scopes.list(agent_id=AGENT, user_id=user)]
+    pending = dict.fromkeys(scope.ref.id for scope in scopes if scope.pending)
+    _, failed = await consolidate_each(memory, AGENT, list(pending))
+    shown.failed |= failed
+    for old in learnt:
+        owner = old.scope.owner_id if old.scope.kind == "individual" else PEOPLE[0]
+        now = await memory.observations.get(old.id, agent_id=AGENT, user_id=owner or PEOPLE[0])
+        if now.superseded_by:
+            shown.superseded[now.id] = now.superseded_by
+            page.say(f"- {now.id}  {output.flat(now.content)}  (superseded by {now.superseded_by})", style="red")
+    if not shown.superseded:
+        page.say("The model found no contradiction.")
+    group = await _group(memory)
+    page.say(f"text of {group.ref}, version {group.version}:")
+    for line in (group.consolidation or "").splitlines():
+        style = "green" if ABOUT in line.casefold() else ""
+        page.say(line, indent="     ", hanging="  ", style=style)
 
 
-async def _consolidate(memory: Memory, page: Page, file: ConversationFile, story: Story) -> None:
-    page.step("Knowledge: `consolidate` writes what is pending into one text per scope, a new version")
-    scopes = await _scopes(memory, file)
-    done, failed = await consolidate_each(memory, AGENT, [scope.ref.id for scope in scopes if scope.pending])
-    story.failed |= failed
-    story.consolidated = len(done)
-    absorbed = {result.scope.id: result.absorbed for result in done}
-    for scope in await _scopes(memory, file):
-        if scope.consolidation:
-            new = absorbed.get(scope.ref.id)
-            news = f"{output.many(new, 'observation')} absorbed now" if new else "nothing new"
-            page.say(f"{scope.ref}, version {scope.version}, {news}", indent="     ")
-            page.say(scope.consolidation, indent="       ", hanging="  ")
+async def _group(memory: Memory) -> Scope:
+    scopes = await memory.scopes.list(agent_id=AGENT, user_id=PEOPLE[0])
+    return next(scope for scope in scopes if scope.ref.kind == "group")
 
 
-async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
-    found = [s for user in _users(file) for s in await memory.scopes.list(agent_id=AGENT, user_id=user)]
-    return list({scope.ref.id: scope for scope in found}.values())
+async def _members(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
+    page.step("What a member tells the agent in private, no other member sees")
+    for observation in _with(PRIVATE, learnt):
+        page.say(f"{observation.id}  {output.flat(observation.content)}", hanging="  ")
+    for user in reversed(PEOPLE):
+        told = "; ".join([f"“{word}” finds {await _found(memory, word, user)}" for word in (ABOUT, PRIVATE)])
+        page.say(f"{user.capitalize():<6} searches: {told}", indent="     ")
+    context = await memory.context(agent_id=AGENT, user_id=PEOPLE[0])
+    shown.private = await _found(memory, PRIVATE, PEOPLE[0]) == "nothing" and PRIVATE not in context.xml.casefold()
+    _result(page, shown.private, "The word isn't in Mia's context either.", "The word got where Mia can see it.")
 
 
-async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
-    page.step(f"A question of {ASKS.capitalize()}'s: are single observations needed, beside the texts?")
-    page.say(f"“{question}”", hanging=" ")
-    session = file.conversations[-1].session_id
-    story.context = await memory.context(agent_id=AGENT, user_id=ASKS, session_id=session, message=question)
-    if not story.context.fired:
-        page.say("no: nothing in it asks for what was said before")
-        return
-    found = await memory.search(question, agent_id=AGENT, user_id=ASKS, session_id=session)
-    story.hits = tuple(hit.observation.id for hit in found.results)
-    page.say(f"yes: {story.context.reason}. Looked for: {', '.join(found.terms)}. Found, best first:")
-    _list_hits(page, found)
+async def _found(memory: Memory, word: str, user: str) -> str:
+    found = await memory.search(word, agent_id=AGENT, user_id=user)
+    kept = output.many(len(found.messages), "message") if found.messages else ""
+    return ", ".join([*(hit.observation.id for hit in found.results), kept]).strip(", ") or "nothing"
 
 
-def _list_hits(page: Page, found: SearchResult) -> None:
-    for hit in found.results:
-        page.say(f"{hit.score:.2f}  {output.observation_line(hit.observation)}", indent="     ", hanging=" " * 6)
+async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
+    from memory_sql.domain.selection import Selection
+
+    page.step("One sentence is forgotten: the observation, the message it was made of, and its place in the text")
+    before = await _group(memory)
+    conversation, message = FORGOTTEN
+    page.say(f"memory-sql forget --conversation {conversation} --message {message} --agent {AGENT}", style="bold")
+    selection = Selection(session_id=conversation, message_id=message)
+    receipt = shown.forgotten = await memory.forget(selection, agent_id=AGENT)
+    await consolidate_each(memory, AGENT, list(receipt.withheld))
+    after = await _group(memory)
+    gone = ", ".join(output.many(receipt.counts[f"{what}s"], what) for what in ("message", "observation"))
+    page.say(f"forgotten: {gone}; text of {after.ref}, version {before.version} → {after.version}:")
+    kept = set((after.consolidation or "").splitlines())
+    for line in (before.consolidation or "").splitlines():
+        if line not in kept:
+            page.say(f"- {line}", indent="     ", hanging="  ", style="red")
+    total, shown.left = await _kept(memory)
+    good = f"Of {total} records that are still kept about Mia and Jonas, none holds “{WORD}”."
+    _result(page, not shown.left, good, f"{shown.left} of {total} records still hold “{WORD}”.")
 
 
-async def _context(memory: Memory, page: Page, story: Story) -> None:
-    context = story.context
-    assert context is not None
-    page.step(
-        f"What goes into the prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)"
-    )
-    page.say(context.xml, indent="     ", hanging="  ")
-    visible = await memory.observations.list(agent_id=AGENT, user_id=ASKS, limit=1000)
-    leaked = [o.id for o in visible if PRIVATE_MESSAGES & set(o.source.message_ids)]
-    own = await memory.context(agent_id=AGENT, user_id=PRIVATE_OF)
-    story.private = not leaked and PRIVATE_WORD not in context.xml.casefold()
-    whose, who = PRIVATE_OF.capitalize(), ASKS.capitalize()
-    page.say("")
-    if story.private:
-        own_too = "it stands in his own" if PRIVATE_WORD in own.xml.casefold() else "nothing was remembered of it"
-        page.say(f"{whose}'s private matter (a {PRIVATE_WORD}ist) isn't in {who}'s context; {own_too}.")
-    else:
-        page.say(f"{whose}'s private matter got where {who} can see it: {', '.join(leaked) or 'in a text'}.")
-        story.failed["privacy"] = "the language model put something private into a shared scope"
+async def _kept(memory: Memory) -> tuple[int, int]:
+    """How many records an export of everybody has, and how many of them hold the word."""
+    total = left = 0
+    for user in PEOPLE:
+        async with aclosing(memory.people.export(agent_id=AGENT, user_id=user)) as lines:
+            async for line in lines:
+                total += 1
+                left += WORD in line.model_dump_json().casefold()
+    return total, left
 
 
-def _finish(page: Page, story: Story, seconds: float, where: str) -> None:
-    stats = story.stats
-    assert stats is not None
-    page.step("Done" if not story.failed else "Done, but not everything")
-    if not (story.accepted or story.formed or story.failed):
-        page.say("Everything was there already; nothing was added twice.")
-    page.say(
-        f"In the database now: {output.many(stats.messages, 'message')}, {output.many(stats.observations, 'observation')}, "
-        f"{output.many(stats.consolidations, 'version')} of texts. It took {seconds:.1f} s."
-    )
-    page.say(f"Try next, each with {where}", hanging="  ")
-    for command in (
-        *(f"memory-sql show {hit} --agent {AGENT} --user {ASKS}" for hit in story.hits[:1]),
-        f'memory-sql search "ship date" --agent {AGENT} --user {PRIVATE_OF}',
-        f'memory-sql observe "Mia is allergic to nuts." --agent {AGENT} --user {ASKS}',
-        f'memory-sql context --agent {AGENT} --user {ASKS} --message "What did we decide about the map?"',
-        "memory-sql db start        (leaves the server running: everything answers faster)",
-    ):
-        page.say(command, indent="     ")
-    output.complain_of(story.failed)
-    if story.failed:
+async def _verify(memory: Memory, page: Page, shown: Shown) -> None:
+    page.step("memory-sql admin verify: every invariant, checked on the live database")
+    shown.violations = tuple(await memory.admin.verify())
+    _result(page, not shown.violations, "Everything holds.", f"{len(shown.violations)} violations.")
+
+
+def _result(page: Page, is_good: bool, good: str, bad: str) -> None:
+    page.say(good if is_good else bad, style="green" if is_good else "bold red")
+
+
+def _finish(page: Page, shown: Shown, database: str) -> None:
+    page.say(f"\nIt took {shown.seconds:.1f} s. Try next, each with {database}:", indent="")
+    for command in ("memory-sql demo --all", f"memory-sql scope list --text --agent {AGENT} --user jonas"):
+        page.say(command)
+    problems: dict[str, Any] = shown.problems()
+    output.complain_of(problems)
+    if problems:
         raise typer.Exit(1)

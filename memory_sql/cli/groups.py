@@ -1,4 +1,4 @@
-"""Commands on groups: group create, rename, add, remove, members, list."""
+"""Groups: create, rename, add, remove, members, list."""
 
 from __future__ import annotations
 
@@ -6,41 +6,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memory_sql.cli import output
-from memory_sql.cli.options import Agent, AnyUser, AsJson, AsOf, Data, Url, moment, run
+from memory_sql.cli import output, tree
+from memory_sql.cli.options import Actor, Agent, AnyUser, AsJson, AsOf, Data, Person, Reason, Url, moment, run
 
 if TYPE_CHECKING:
     from memory_sql.domain.groups import Departure, Group, Member
 
-group = typer.Typer(help="Groups, and who belongs to them.", rich_markup_mode=None)
+app = tree.group("Groups, and who belongs to them.")
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-Person = Annotated[str, typer.Option("--user", metavar="ID", help="The user.")]
-Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
-Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 
 
-@group.callback(invoke_without_command=True)
-def about(context: typer.Context) -> None:
-    """Groups, and who belongs to them."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
-@group.command()
+@app.command()
 def create(
     group_id: GroupId,
     agent: Agent,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="TEXT", help="How it is called, if not by its id.")
-    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="Its name, if not its id.")] = None,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a group; one that is there stays as it is.
+    """Creates a group; one that exists already stays as it is.
 
     \b
     memory-sql group create harbor --agent ada --name "Harbor team"
@@ -53,10 +41,10 @@ def create(
     output.one(made, _group_text, as_json)
 
 
-@group.command()
+@app.command()
 def rename(
     group_id: GroupId,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="How it is called from now on.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its new name.")],
     agent: Agent,
     actor: Actor = None,
     reason: Reason = None,
@@ -64,7 +52,7 @@ def rename(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Changes how a group is called; `memory-sql rename` changes its id.
+    """Changes the name of a group; `memory-sql person rename` changes its id.
 
     \b
     memory-sql group rename harbor "Harbor and quay" --agent ada
@@ -77,7 +65,7 @@ def rename(
     output.one(renamed, _group_text, as_json)
 
 
-@group.command()
+@app.command()
 def add(
     group_id: GroupId,
     agent: Agent,
@@ -91,7 +79,7 @@ def add(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a user a member, also one who has left.
+    """Makes a user a member, also one who had left.
 
     \b
     memory-sql group add harbor --agent ada --user mia
@@ -106,7 +94,7 @@ def add(
     output.one(member, _member_text, as_json)
 
 
-@group.command()
+@app.command()
 def remove(
     group_id: GroupId,
     agent: Agent,
@@ -118,12 +106,12 @@ def remove(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ends a membership: the user sees nothing of the group any more.
+    """Ends a membership: the user no longer sees anything of the group.
 
     \b
     memory-sql group remove harbor --agent ada --user mia --reason "Changed teams"
 
-    What only they have contributed is archived, and the group's text is told anew by the next consolidation.
+    What only they have contributed is archived, and the group's text is rewritten by the next consolidation.
     """
     left = run(
         url,
@@ -135,7 +123,7 @@ def remove(
     output.one(left, _departure_text, as_json)
 
 
-@group.command()
+@app.command()
 def members(
     group_id: GroupId,
     agent: Agent,
@@ -154,7 +142,7 @@ def members(
     output.rows(found, _member_text, as_json, "nobody belongs to this group")
 
 
-@group.command("list")
+@app.command("list")
 def list_groups(
     agent: Agent, user: AnyUser = None, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
@@ -178,11 +166,11 @@ def _member_text(member: Member) -> str:
 
 
 def _departure_text(left: Departure) -> str:
-    told = [f"{left.user_id} left {left.group_id}, {output.minute(left.left_at)}"]
+    lines = [f"{left.user_id} left {left.group_id}, {output.minute(left.left_at)}"]
     if left.archived:
-        told.append(f"archived: {', '.join(left.archived)}")
+        lines.append(f"archived: {', '.join(left.archived)}")
     if left.retracted:
-        told.append(f"retracted: {', '.join(left.retracted)}")
+        lines.append(f"retracted: {', '.join(left.retracted)}")
     if left.withheld:
-        told.append(f"to be told anew: {', '.join(left.withheld)}")
-    return "\n".join(told)
+        lines.append(f"to be rewritten: {', '.join(left.withheld)}")
+    return "\n".join(lines)

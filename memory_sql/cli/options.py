@@ -19,16 +19,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Agent = Annotated[str, typer.Option("--agent", metavar="ID", help="The agent whose memory it is.")]
+OneAgent = Annotated[str | None, typer.Option("--agent", metavar="ID", help="Only this agent; else all.")]
 User = Annotated[str, typer.Option("--user", metavar="ID", help="The user who asks: only what they may see is shown.")]
 AnyUser = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
-InSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="The conversation that is going on.")]
-ScopeId = Annotated[
-    str | None, typer.Option("--scope-id", metavar="ID", help="Only this scope: 12 or s12, as `scopes` shows it.")
+Person = Annotated[str, typer.Option("--user", metavar="ID", help="The user.")]
+InConversation = Annotated[
+    str | None, typer.Option("--conversation", metavar="ID", help="The conversation that is going on.")
 ]
+ObservationId = Annotated[str, typer.Argument(metavar="ID", help="The observation: o12-3.")]
+Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope: s12, as `scope list` shows it.")]
+MaybeScope = Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only this scope: s12.")]
 AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="TIME", help="As it was then, in recorded time: 2026-03-02T10:15:00Z.")
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most that many, 1 to 1000.")]
+Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Really.")]
 Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="A Postgres of yours: postgresql://user:password@host:5432/name."),

@@ -11,9 +11,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from memory_sql.domain.messages import RetainedMessage
     from memory_sql.domain.observations import Observation
 
 T = TypeVar("T")
+
+HIDDEN = "***"
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # with what turns text around
 
@@ -52,9 +55,22 @@ def complain_of(failed: Mapping[str, str]) -> None:
         complain(f"{what}: {reason}")
 
 
+def can_ask() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty()
+
+
 def plain(text: str) -> str:
     """Without control characters, which could drive the terminal; each becomes U+FFFD."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def masked(url: str) -> str:
+    """The URL without its password; nothing of what doesn't look like a URL."""
+    if not re.match(r"[\w+.-]+://", url):
+        return HIDDEN
+    url = re.sub(r"(://[^:@/?]*:).*@", rf"\1{HIDDEN}@", url, flags=re.DOTALL)
+    return re.sub(r"(?i)([?&][^=&]*pass[^=&]*=)[^&]*", rf"\1{HIDDEN}", url)
 
 
 def flat(text: str) -> str:
@@ -88,6 +104,12 @@ def many(count: int, what: str) -> str:
 def observation_line(observation: Observation) -> str:
     o = observation
     return f"{o.id}  {o.scope}  {day(o.observed_at)}  {flat(o.content)}"
+
+
+def message_line(message: RetainedMessage) -> str:
+    m = message
+    who = m.speaker or m.user_id or m.role
+    return plain(f"{m.session_id}  {m.id}  {minute(m.said_at)}  {who}: {flat(m.content)}")
 
 
 class Progress:

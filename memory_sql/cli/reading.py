@@ -1,45 +1,26 @@
-"""Commands that read: context, digest, search, scopes, list, messages, show, history, diff, stats."""
+"""What comes out: context, digest, search."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from memory_sql.arguments import format_of
 from memory_sql.cli import output
-from memory_sql.cli.options import (
-    Agent,
-    AsJson,
-    AsOf,
-    Data,
-    InSession,
-    Limit,
-    ScopeId,
-    Url,
-    User,
-    moment,
-    run,
-)
-from memory_sql.errors import InputError, NotFoundError
+from memory_sql.cli.options import Agent, AsJson, AsOf, Data, InConversation, Url, User, moment, run
+from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.config import Assembly
-    from memory_sql.domain.messages import RetainedMessage
-    from memory_sql.domain.observations import Observation
-    from memory_sql.domain.reading import Explanation, Hit, MessageHit, RetrievalStats, SearchResult
-    from memory_sql.domain.results import Stats
-    from memory_sql.domain.scopes import Consolidation, Diff, Scope
-    from memory_sql.memory import Memory
+    from memory_sql.domain.reading import Explanation, Hit, MessageHit, SearchResult
 
 
 def context(
     agent: Agent,
     user: User,
-    session: InSession = None,
+    conversation: InConversation = None,
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="What the user has just said.")
     ] = None,
@@ -72,13 +53,15 @@ def context(
     message asks for them. With --assembly, or the setting of that name, it is the digest instead, or both. No language
     model is asked.
     """
+    from memory_sql.arguments import format_of
+
     found = run(
         url,
         data,
         lambda memory: memory.context(
             agent_id=agent,
             user_id=user,
-            session_id=session,
+            session_id=conversation,
             message=message,
             retrieve=retrieve,
             budget_tokens=budget,
@@ -93,7 +76,7 @@ def context(
 def digest(
     agent: Agent,
     user: User,
-    session: InSession = None,
+    conversation: InConversation = None,
     query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="Words to look for.")] = None,
     budgets: Annotated[
         list[str] | None,
@@ -124,7 +107,7 @@ def digest(
         lambda memory: memory.digest(
             agent_id=agent,
             user_id=user,
-            session_id=session,
+            session_id=conversation,
             query=query,
             budgets=limits,
             as_of=moment("--as-of", as_of),
@@ -148,7 +131,7 @@ def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to look for; any of them counts.")],
     agent: Agent,
     user: User,
-    session: InSession = None,
+    conversation: InConversation = None,
     top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
     messages: Annotated[
         int | None,
@@ -181,7 +164,7 @@ def search(
             query,
             agent_id=agent,
             user_id=user,
-            session_id=session,
+            session_id=conversation,
             top_k=top_k,
             messages=messages,
             as_of=moment("--as-of", as_of),
@@ -207,7 +190,7 @@ def hit_line(hit: Hit) -> str:
 
 
 def message_hit_line(hit: MessageHit) -> str:
-    return f"{hit.score:.2f}  {message_line(hit.message)}{_explained(hit.explanation)}"
+    return f"{hit.score:.2f}  {output.message_line(hit.message)}{_explained(hit.explanation)}"
 
 
 def _explained(told: Explanation | None) -> str:
@@ -222,271 +205,3 @@ def _about_the_query(found: SearchResult) -> Iterator[str]:
     if found.left_out:
         yield f"not looked for: {', '.join(f'{word} ({why})' for word, why in found.left_out.items())}"
     yield from found.plan
-
-
-def scopes(
-    agent: Agent, user: User, session: InSession = None, url: Url = None, data: Data = None, as_json: AsJson = False
-) -> None:
-    """Lists the scopes that the user may see.
-
-    \b
-    memory-sql scopes --agent ada --user mia
-    """
-    found = run(url, data, lambda memory: memory.scopes.list(agent_id=agent, user_id=user, session_id=session))
-    output.rows(found, scope_line, as_json, f"no scope of {agent} yet that {user} may see")
-
-
-def scope_line(scope: Scope) -> str:
-    text = f"text v{scope.version} of {output.minute(scope.consolidated_at)}" if scope.version else "no text yet"
-    return (
-        f"{scope.ref.id}  {scope.ref}  {output.many(scope.observations, 'observation')}, {scope.pending:,} pending, "
-        f"{text}{'' if scope.is_active else ', switched off'}"
-    )
-
-
-def list_observations(
-    agent: Agent,
-    user: User,
-    scope_id: ScopeId = None,
-    limit: Limit = 50,
-    as_of: AsOf = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Lists observations, newest first.
-
-    \b
-    memory-sql list --agent ada --user mia --limit 10
-    """
-    scope = None if scope_id is None else scope_id
-    found = run(
-        url,
-        data,
-        lambda memory: memory.observations.list(
-            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
-        ),
-    )
-    output.rows(found, output.observation_line, as_json, "no observations")
-
-
-def messages(
-    agent: Agent,
-    user: User,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this conversation.")] = None,
-    of: Annotated[
-        str | None, typer.Option("--of", metavar="ID", help="Only what this observation comes from, oldest first.")
-    ] = None,
-    limit: Limit = 50,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Lists the messages that are still kept, newest first.
-
-    \b
-    memory-sql messages --agent ada --user mia --session monday
-    memory-sql messages --agent ada --user mia --of o12-3
-
-    Of conversations that the user took part in. How long texts are kept is the setting message_retention_days.
-    """
-    if session is not None and of is not None:
-        raise InputError("say either --session or --of")
-
-    async def read(memory: Memory) -> Sequence[RetainedMessage]:
-        if of is not None:
-            return await memory.observations.sources(of, agent_id=agent, user_id=user, limit=limit)
-        return await memory.conversations.messages(agent_id=agent, user_id=user, session_id=session, limit=limit)
-
-    output.rows(run(url, data, read), message_line, as_json, "no messages")
-
-
-def message_line(message: RetainedMessage) -> str:
-    m = message
-    who = m.speaker or m.user_id or m.role
-    return output.plain(f"{m.session_id}  {m.id}  {output.minute(m.said_at)}  {who}: {output.flat(m.content)}")
-
-
-def show(
-    key: Annotated[str, typer.Argument(metavar="ID", help="An observation, o12-3, or a scope, s12.")],
-    agent: Agent,
-    user: User,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Shows an observation and its source, or a scope.
-
-    \b
-    memory-sql show o12-3 --agent ada --user mia
-    memory-sql show s12 --agent ada --user mia
-    """
-    if key.startswith("s"):
-        scope = run(url, data, lambda memory: _scope(memory, agent, user, key))
-        output.one(scope, _scope_text, as_json)
-    else:
-        observation = run(url, data, lambda memory: memory.observations.get(key, agent_id=agent, user_id=user))
-        output.one(observation, _observation_text, as_json)
-
-
-async def _scope(memory: Memory, agent: str, user: str, scope_id: str) -> Scope:
-    for scope in await memory.scopes.list(agent_id=agent, user_id=user):
-        if scope.ref.id == scope_id:
-            return scope
-    raise NotFoundError("scope", scope_id)
-
-
-def _scope_text(scope: Scope) -> str:
-    return "\n".join((scope_line(scope), *([output.indented(scope.consolidation)] if scope.consolidation else [])))
-
-
-def _observation_text(observation: Observation) -> str:
-    o, source = observation, observation.source
-    run_id = None if source.run_id is None else str(source.run_id)
-    facts = {
-        "observed": output.minute(o.observed_at),
-        "stored": output.minute(o.created_at),
-        "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
-        "source": source.kind,
-        "session": source.session_id,
-        "messages": ", ".join(source.message_ids),
-        "speaker": source.speaker,
-        "run": run_id,
-        "sensitivity": o.sensitivity,
-        "tags": ", ".join(o.tags),
-        "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
-    }
-    lines = [f"{name:<12} {output.flat(value)}" for name, value in facts.items() if value]
-    return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content, hanging=""), "", *lines))
-
-
-def history(
-    agent: Agent,
-    user: User,
-    scope_id: ScopeId = None,
-    limit: Limit = 50,
-    as_of: AsOf = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Lists the versions of scopes' texts, newest first.
-
-    \b
-    memory-sql history --agent ada --user mia --scope-id s12
-    """
-    scope = None if scope_id is None else scope_id
-    found = run(
-        url,
-        data,
-        lambda memory: memory.scopes.history(
-            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
-        ),
-    )
-    output.rows(found, version_text, as_json, "no text has been written yet")
-
-
-def version_text(version: Consolidation) -> str:
-    v = version
-    absorbed = f"observations {v.from_seq + 1}–{v.to_seq}" if v.to_seq > v.from_seq else "no new observations"
-    head = (
-        f"{v.scope.id} v{v.version}  {v.scope}  {output.minute(v.created_at)}  {v.words} words of {absorbed}, "
-        f"{v.reason} ({v.model or 'no model'}){'' if v.live else ', undone'}"
-    )
-    return f"{head}\n{output.indented(v.content)}"
-
-
-def diff(
-    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="12 or s12, as `scopes` shows it.")],
-    agent: Agent,
-    user: User,
-    from_version: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="V", help="This version of its text, or that of a time; else the one before --to."
-        ),
-    ] = None,
-    to_version: Annotated[str | None, typer.Option("--to", metavar="V", help="And this one; else the newest.")] = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Shows what changed in a scope's text between two versions.
-
-    \b
-    memory-sql diff s12 --agent ada --user mia
-    memory-sql diff s12 --agent ada --user mia --from 3 --to 7
-    memory-sql diff s12 --agent ada --user mia --from 2026-03-02T00:00:00Z
-
-    Sentence by sentence: - is gone, + has come. Version 0 is before there was a text.
-    """
-    found = run(
-        url,
-        data,
-        lambda memory: memory.scopes.diff(
-            agent_id=agent,
-            user_id=user,
-            scope_id=scope,
-            from_version=_version("--from", from_version),
-            to_version=_version("--to", to_version),
-        ),
-    )
-    output.one(found, diff_text, as_json)
-
-
-def _version(option: str, text: str | None) -> int | datetime | None:
-    """`7` and `v7` are version 7, anything else a time."""
-    digits = (text or "").removeprefix("v")
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else moment(option, text)
-
-
-def diff_text(diff: Diff) -> str:
-    head = [f"--- {diff.scope.id} v{diff.from_version}", f"+++ {diff.scope.id} v{diff.to_version}"]
-    mark = {"kept": " ", "removed": "-", "added": "+"}
-    lines = [f"{mark[sentence.change]} {output.flat(sentence.text)}" for sentence in diff.sentences]
-    what = {"absorbed": diff.absorbed, "given back": diff.given_back}
-    return "\n".join([*head, *lines, *(f"{name}: {', '.join(ids)}" for name, ids in what.items() if ids)])
-
-
-def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Counts messages, observations, runs, tokens.
-
-    \b
-    memory-sql stats --agent ada
-    """
-    found = run(url, data, lambda memory: memory.admin.stats(agent_id=agent))
-    output.one(found, stats_text, as_json)
-
-
-def stats_text(stats: Stats) -> str:
-    s = stats
-    facts = {
-        "sessions": f"{s.sessions:,}, {s.due_sessions:,} due",
-        "messages": f"{s.messages:,}, {s.unformed_messages:,} not formed yet",
-        "observations": f"{s.observations:,}, {s.pending:,} pending",
-        "scopes": _counts(s.scopes) + (f"; {s.due_scopes:,} due" if s.due_scopes else ""),
-        "texts": f"{s.consolidations:,} versions",
-        "propagated": f"{output.many(s.propagated, 'observation')}{_propagations(s)}",
-        "runs": _counts(s.runs),
-        "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
-        "queries": _queries(s.retrieval),
-        "vectors": s.vectors,
-    }
-    if s.vectors_advised:
-        facts["vectors"] += f"; advised for {', '.join(s.vectors_advised)}"
-    return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
-
-
-def _propagations(stats: Stats) -> str:
-    due = f", {output.many(stats.due_propagations, 'scope')} due" if stats.due_propagations else ""
-    return due + (f", {output.many(stats.held, 'claim')} held" if stats.held else "")
-
-
-def _queries(retrieval: RetrievalStats) -> str:
-    r = retrieval
-    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms in the mean, {r.slowest_ms:.1f} at worst"
-    return f"{r.queries:,}, {r.fired:,} searched, {r.without_hit:,} of these found nothing{took}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"

@@ -233,7 +233,7 @@ def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: date
 
 async def _set_aside(session: Session, loaded: Loaded, now: datetime) -> int | None:
     """The only observation of the batch; None where it isn't active any more."""
-    await ScopeRepository(session).raise_epoch(loaded.scope)
+    await ScopeRepository(session).raise_epochs(loaded.scope.agent_key, [loaded.scope.scope_id])
     only = [item.seq for item in loaded.inputs]
     return next(
         iter(await StateRepository(session).quarantine(loaded.scope, only, now, run_id=loaded.run.run_id)), None

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from memory_sql.domain.ids import ScopeId, ScopeKind, Value, parse_scope_id
+from memory_sql.domain.ids import ScopeKind, Value
 
 
 class ScopeRef(Value):
     """Which scope; `owner_id` is the user's, group's, session's or entity's id, None for the agent's own scopes."""
 
-    id: ScopeId
+    id: str  # s12
     kind: ScopeKind
     owner_id: str | None = None
     name: str | None = None
 
     @property
     def key(self) -> int:
-        return parse_scope_id(self.id)
+        return int(self.id[1:])
 
     def __str__(self) -> str:
         parts = (self.kind, self.owner_id, self.name)

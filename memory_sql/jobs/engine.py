@@ -24,6 +24,7 @@ from memory_sql.retry import pause
 log = logging.getLogger("memory_sql")
 
 PERSIST_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+RECORD_SECONDS = 5.0  # for a failure to be recorded by what is cancelled again meanwhile
 Subject = TypeVar("Subject")
 DueWork = Callable[[], Awaitable[RunDueResult]]
 
@@ -75,7 +76,7 @@ class Engine:
             async with self._database.transaction() as unit:
                 applied = await job.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
-            await asyncio.shield(self._record(job.fail, loaded, error, settings))
+            await self._record(job.fail, loaded, error, settings)
             raise
         return job.result(loaded, decided, applied)
 
@@ -105,7 +106,7 @@ class Engine:
                 return await job.load_claimed(unit, held, self._settings, now, job.due_reason)
         except BaseException as error:
             own = self._settings.of_agent(held.agent_settings)
-            await asyncio.shield(self._record(job.give_back, held, error, own))
+            await self._record(job.give_back, held, error, own)
             raise
 
     @asynccontextmanager
@@ -140,8 +141,18 @@ class Engine:
         error: BaseException,
         settings: Settings,
     ) -> None:
-        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out."""
-        await self._persist(lambda unit: write(unit, what, error, settings, self._now()), self._database.transaction)
+        """In a transaction of its own: the one that failed is rolled back. Where it fails too, the lease runs out.
+
+        Who ends a process cancels twice: the worker what it runs, and the loop every task. Neither stops this.
+        """
+        recording = asyncio.create_task(
+            self._persist(lambda unit: write(unit, what, error, settings, self._now()), self._database.transaction)
+        )
+        try:
+            await asyncio.shield(recording)
+        except asyncio.CancelledError:
+            await asyncio.wait([recording], timeout=RECORD_SECONDS)
+            raise
 
     async def _persist(self, step: Step, unit_of_work: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
         """A step that must not be lost to a passing failure of the database: what it stores was paid for."""

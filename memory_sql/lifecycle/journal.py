@@ -1,7 +1,7 @@
 """What was forgotten, written down outside the database: a backup that is older than a forgetting doesn't know of it.
 
 One JSON object a line, with ids and no text: first what a forgetting takes out, before its commit, then that it was
-committed. `memory-sql restore-check` does again on a restored database what it doesn't know of.
+committed. `memory-sql admin restore-check` does again on a restored database what it doesn't know of.
 """
 
 from __future__ import annotations

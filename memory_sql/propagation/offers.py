@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory_sql.db.repositories.propagations import Candidate, Target
+from memory_sql.db.repositories.propagations import Shareable, WiderScope
 from memory_sql.db.repositories.runs import RunKey
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import observation_id
@@ -21,12 +21,12 @@ SHOWN_AT_MOST = 3  # wordings of others, in a prompt
 class Offer:
     """A claim and a wider scope. `supports`: what other groups say that claims the same."""
 
-    source: Candidate
-    target: Target
-    supports: tuple[Candidate, ...] = ()
+    source: Shareable
+    target: WiderScope
+    supports: tuple[Shareable, ...] = ()
 
     @property
-    def sources(self) -> tuple[Candidate, ...]:
+    def sources(self) -> tuple[Shareable, ...]:
         return self.source, *self.supports
 
 
@@ -99,7 +99,7 @@ def task(loaded: Loaded) -> PropagationTask:
     return PropagationTask(tuple(claims), offered, loaded.now)
 
 
-def sources_of(offers: Sequence[Offer]) -> list[Candidate]:
+def sources_of(offers: Sequence[Offer]) -> list[Shareable]:
     return list({offer.source.key: offer.source for offer in offers}.values())
 
 

@@ -20,8 +20,9 @@ from typing import Any
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import share_agent
-from memory_sql.db.repositories.corrections import Key
-from memory_sql.db.repositories.propagations import Candidate, Judgement, PropagationRepository, Target
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.propagations import Judgement, PropagationRepository, Shareable, WiderScope
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.domain.results import Usage
@@ -119,7 +120,7 @@ async def _load(
 
 async def _found(
     repository: PropagationRepository, scope: ScopeState, settings: Settings, *, new_only: bool
-) -> list[tuple[Target, list[Candidate]]]:
+) -> list[tuple[WiderScope, list[Shareable]]]:
     """For each target what may be judged for it, together no more than a batch."""
     found, left = [], _batch(scope, settings)
     for target in await repository.targets(scope.scope_id):
@@ -139,7 +140,7 @@ def _batch(scope: ScopeState, settings: Settings) -> int:
     return max(settings.propagation_batch >> scope.propagation_errors, 1)
 
 
-async def _names(repository: PropagationRepository, scope: ScopeState, targets: Sequence[Target]) -> frozenset[str]:
+async def _names(repository: PropagationRepository, scope: ScopeState, targets: Sequence[WiderScope]) -> frozenset[str]:
     around = {scope.scope_id, *(target.scope_id for target in targets if target.kind == "group" and target.scope_id)}
     return frozenset(await repository.names(around, NAMES_AT_MOST))
 
@@ -227,11 +228,11 @@ async def _lock(
     wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
     keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
-    repository = PropagationRepository(session, scope.agent_key)
+    lineage = LineageRepository(session, scope.agent_key)
     # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
-    read |= await repository.origins(keys)
+    read |= await lineage.origins(keys)
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
-    if not await repository.origins(keys) <= read:
+    if not await lineage.origins(keys) <= read:
         raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
@@ -265,7 +266,7 @@ async def _once(
     repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
 ) -> list[Verdict]:
     """What goes to everybody goes once: not what another run has told them meanwhile, nor twice in one run."""
-    once, told = list[Verdict](), set[Key]()
+    once, told = list[Verdict](), set[ObservationKey]()
     for item in standing:
         offer = item.offer
         if item.text is not None and offer.target.kind == "collective":

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memory_sql.config import Settings
-from memory_sql.db.repositories.corrections import Key
-from memory_sql.db.repositories.propagations import Candidate, Person, PropagationRepository, Target
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.propagations import PropagationRepository, Shareable, WiderScope, Witness
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.propagation import likeness, rules
 from memory_sql.propagation.offers import Offer, Verdict
@@ -21,13 +21,13 @@ class Screening:
 
     repository: PropagationRepository
     scope: ScopeState
-    target: Target
+    target: WiderScope
     settings: Settings
     names: frozenset[str]
     epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
     _peers: list[int] | None = field(default=None, init=False)
 
-    async def look_at(self, source: Candidate) -> tuple[Offer, Verdict | None]:
+    async def look_at(self, source: Shareable) -> tuple[Offer, Verdict | None]:
         """The claim with what supports it, and what is decided on it already."""
         offer = Offer(source, self.target)
         reason = rules.withheld(source.content, names=self.names)
@@ -72,11 +72,11 @@ class Screening:
         held = not _established(people) and len(new) >= self.settings.propagation_burst
         return Verdict(offer, "held", "burst") if held else None
 
-    async def _people(self, candidates: Iterable[Candidate]) -> dict[Key, list[Person]]:
+    async def _people(self, candidates: Iterable[Shareable]) -> dict[ObservationKey, list[Witness]]:
         keys = {candidate.key for candidate in candidates}
         return await self.repository.people(keys, self.settings.propagation_new_user_days)
 
-    async def _alike(self, source: Candidate) -> tuple[Candidate, ...]:
+    async def _alike(self, source: Shareable) -> tuple[Shareable, ...]:
         """What others know that claims the same, by rule; nobody's word for it counts, least of all a model's."""
         if self._peers is None:
             self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
@@ -94,6 +94,6 @@ class Screening:
         )
 
 
-def _established(people: Mapping[Key, Sequence[Person]]) -> bool:
+def _established(people: Mapping[ObservationKey, Sequence[Witness]]) -> bool:
     """Whether anybody known for a while says so, or the host, which is nobody."""
     return any(not group or any(person.established for person in group) for group in people.values())

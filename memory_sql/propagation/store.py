@@ -8,8 +8,9 @@ from datetime import datetime
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
-from memory_sql.db.repositories.propagations import Candidate, PropagationRepository
+from memory_sql.db.repositories.propagations import PropagationRepository, Shareable
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.languages.dates import Dated, with_dates, zone_of
@@ -82,12 +83,14 @@ class Store:
         sources = [source.key for source in item.offer.sources]
         whole = target.kind == "group"
         await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
-        await self.repository.derive((target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole)
+        await LineageRepository(self.session, target.agent_key).derive(
+            (target.scope_id, seq), sources, self.loaded.run.run_id, self.now, whole=whole
+        )
         if whole:
             await self._replace_older(item.offer.source, target, seq)
         return replace(placed, seq=seq)
 
-    async def _replace_older(self, source: Candidate, target: ScopeState, seq: int) -> None:
+    async def _replace_older(self, source: Shareable, target: ScopeState, seq: int) -> None:
         """What was made of that alone whose place the source has taken gives way to what is made of the source."""
         older = await self.repository.made_of_predecessors(source.key, target)
         if by := {one: seq for one in older if one != seq}:

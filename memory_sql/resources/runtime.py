@@ -52,7 +52,7 @@ class Runtime:
         self._read_url = read_url or _revealed(settings.read_url)
         self._llm = llm
         self._given_embeddings = embeddings
-        self._clock = clock or (lambda: datetime.now(UTC))
+        self._clock = partial(_moment, clock) if clock else partial(datetime.now, UTC)
         self._reset()
 
     def _reset(self) -> None:
@@ -61,6 +61,7 @@ class Runtime:
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
         self._reads: Reads | None = None
+        self._jobs: Jobs | None = None
 
     async def open(self) -> None:
         if self._database is not None:
@@ -82,6 +83,7 @@ class Runtime:
             readable = replica or database
             semantics = Semantics(readable, self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
+            self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self._clock, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
@@ -102,7 +104,7 @@ class Runtime:
 
     def now(self) -> datetime:
         """The present moment, in UTC."""
-        return aware(self._clock(), "clock")
+        return self._clock()
 
     @property
     def database(self) -> Database:
@@ -141,7 +143,9 @@ class Runtime:
 
     @property
     def jobs(self) -> Jobs:
-        return Jobs(self.database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+        if self._jobs is None:
+            raise InputError(NOT_OPEN)
+        return self._jobs
 
     @property
     def lock_timeout(self) -> timedelta:
@@ -201,6 +205,10 @@ async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Setti
     """The settings with those that the agent has of its own, if it is known."""
     known = await find_agent(unit, agent_id)
     return settings if known is None else settings.of_agent(known.settings)
+
+
+def _moment(clock: Callable[[], datetime]) -> datetime:
+    return aware(clock(), "clock")
 
 
 def _revealed(url: SecretStr | None) -> str | None:

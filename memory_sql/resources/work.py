@@ -16,7 +16,7 @@ from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
-from memory_sql.db.repositories.corrections import CorrectionRepository, Entry
+from memory_sql.db.repositories.corrections import Cause, CorrectionRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
@@ -87,7 +87,7 @@ class Work(Face):
         agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
         target, entry = (
             parse_scope_id(target_scope_id),
-            Entry(optional_id("actor", actor), reason_of(reason), self._now()),
+            Cause(optional_id("actor", actor), reason_of(reason), self._now()),
         )
         outcome: Literal["released", "refused"] = "released" if share else "refused"
         async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:

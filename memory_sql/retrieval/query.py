@@ -8,7 +8,7 @@ in `Weights` has its ablation in docs/retrieval.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from functools import cache
@@ -61,7 +61,8 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
     found, searched = find_dates(asked, now, zone, language), _searched(language)
     left_out: dict[str, str] = {}
     terms: dict[tuple[str, ...], Term] = {}
-    for start, end, word in _looked_at(asked, searched.frame, left_out):
+    words = words_in(asked)
+    for start, end, word in _looked_at(asked, words, searched.frame, left_out):
         if any(item.start < end and start < item.end for item in found):
             left_out.setdefault(word, "date")  # looked for as well: it may be written like that
         for term in terms_of(word, searched.variants.get(word.lower(), ())):
@@ -73,11 +74,11 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         for word in words_in(phrase):
             for term in terms_of(word):
                 terms.setdefault((*term.words, *term.extra), term)
-    spans = merged(day for item in found for day in _years_of(item, asked, now))
+    spans = merged(day for item in found for day in _years_of(item, asked, now)) if found else ()
     return Query(
         text=" ".join(asked.split()),
         terms=tuple(terms.values())[:MAX_TERMS],
-        names=tuple(dict.fromkeys(word.lower() for word in words_in(asked))),
+        names=tuple(dict.fromkeys(word.lower() for word in words)),
         asks_when=searched.when.search(asked) is not None,
         spans=spans,
         left_out=left_out,
@@ -86,9 +87,11 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
     )
 
 
-def _looked_at(text: str, frame: Words, left_out: dict[str, str]) -> Iterator[tuple[int, int, str]]:
+def _looked_at(
+    text: str, words: Sequence[str], frame: Words, left_out: dict[str, str]
+) -> Iterator[tuple[int, int, str]]:
     at = 0
-    for word in words_in(text):
+    for word in words:
         at = text.find(word, at)
         if word.lower() in frame:
             left_out[word] = "frames the question"
@@ -158,13 +161,6 @@ def _in_year(days: Days, year: int) -> Days | None:
         return Days(days.first.replace(year=year), days.last.replace(year=year + days.last.year - days.first.year))
     except ValueError:  # 29 February
         return None
-
-
-_WHEN = re.compile(r"\b(when|how long|(what|which) (date|day|time|year|month|week)|since when)\b", re.IGNORECASE)
-
-
-def _multirange(spans: Iterable[Days]) -> str:
-    return "{" + ",".join(f"[{days.first},{days.last}]" for days in spans) + "}"
 
 
 _OPERATOR = re.compile(

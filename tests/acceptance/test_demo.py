@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from memory_sql import embedded
-from memory_sql.cli.demo import example
+from memory_sql.cli import demo
+from memory_sql.cli.page import example
 from tests.commands import memory_sql
 
 
@@ -18,9 +19,55 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo") / "postgres"
 
 
-def test_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) -> None:
-    messages = len(example().read_text().splitlines())
+def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
     first = memory_sql("demo", "--data", directory).out
+    shown = iter(first.splitlines())
+    for what in (
+        "harbor-2026-03-03  15 messages → 5 observations  (group harbor)",
+        "Mia said: We decided to ship on 17 April.",
+        "Mia said: We moved the ship date to 24 April",
+        "- o1-1  Mia said: We decided to ship on 17 April.  (superseded by o1-6)",
+        "text of group:harbor, version 1:",
+        "Jonas said: I have an appointment with a cardiologist",
+        "Jonas  searches: “ship” finds o1-6, ",
+        "Mia    searches: “ship” finds o1-6, ",
+        "The word isn't in Mia's context either.",
+        "forgotten: 1 message, 1 observation; text of group:harbor, version 1 → 3:",
+        "- Mia said: Yes, the decision is 280 kronor",
+        "records that are still kept about Mia and Jonas, none holds “kronor”.",
+        "Everything holds.",
+        "memory-sql demo --all",
+    ):
+        assert any(what in line for line in shown), what
+    assert len(first.splitlines()) <= 60
+    assert max(map(len, first.splitlines())) <= 100
+    assert "\x1b" not in first
+    text = first.partition("text of group:harbor, version 1:")[2].partition("\n\n")[0]
+    assert "17 April" not in text
+    assert "“cardiologist” finds nothing" in next(line for line in first.splitlines() if "Mia    searches" in line)
+    assert not embedded.running(directory)
+
+
+def test_demo_can_be_run_again_and_begins_anew(directory: Path) -> None:
+    for _ in range(2):
+        told = memory_sql("demo", "--data", directory, "--json").value
+        assert (told["conversations"], told["messages"], told["observations"]) == (3, 44, 14)
+        assert (len(told["superseded"]), told["private"], told["left"]) == (1, True, 0)
+        assert (told["violations"], told["failed"]) == ([], {})
+        assert told["forgotten"]["counts"]["messages"] == 1
+
+
+def test_demo_says_what_is_not_as_it_must_be(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "WORD", "tuesdays")  # of another sentence, which nobody forgets
+    monkeypatch.setattr(demo, "PRIVATE", "codeberg")  # of what the whole group may know
+    ran = memory_sql("demo", "--url", database_url, code=1)
+    assert "The word got where Mia can see it." in ran.out
+    assert [line.split()[1] for line in ran.err.splitlines()] == ["privacy:", "forgetting:"]
+
+
+def test_long_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) -> None:
+    messages = len(example().read_text().splitlines())
+    first = memory_sql("demo", "--all", "--data", directory).out
     for shown in (
         f"{messages} messages between Jonas and Mia",
         "due: signal “decision” in harbor-2026-03-03-04",
@@ -36,7 +83,7 @@ def test_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) ->
         assert shown in first
     assert max(map(len, first.splitlines())) <= 100
     assert "\x1b" not in first
-    second = memory_sql("demo", "--data", directory)
+    second = memory_sql("demo", "--all", "--data", directory)
     assert "Everything was there already; nothing was added twice." in second.out
     assert counts(first) == counts(second.out)
     assert not embedded.running(directory)
@@ -46,8 +93,8 @@ def counts(page: str) -> str:
     return page.partition("In the database now: ")[2].partition(" It took")[0]
 
 
-def test_demo_in_json_is_one_object(directory: Path) -> None:
-    told = memory_sql("demo", "--data", directory, "--json").value
+def test_long_demo_in_json_is_one_object(directory: Path) -> None:
+    told = memory_sql("demo", "--all", "--data", directory, "--json").value
     assert told["messages"] == told["stats"]["messages"] == len(example().read_text().splitlines())
     assert (told["private"], told["failed"]) == (True, {})
     xml = told["context"]["xml"]
@@ -60,15 +107,17 @@ def test_demo_in_json_is_one_object(directory: Path) -> None:
     assert set(told["hits"]) <= {source for part in told["context"]["parts"] for source in part["sources"]}
 
 
-def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_demo_goes_on_where_a_model_that_failed_left_off(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
         for name, value in {
             "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",
             "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
         }.items():  # fmt: skip
             broken.setenv(name, value)
-        failed = memory_sql("demo", "--url", database_url, code=1)
+        failed = memory_sql("demo", "--all", "--url", database_url, code=1)
     assert "session mia-2026-03-02 of agent ada failed, its messages stay: " in failed.out
-    told = memory_sql("demo", "--url", database_url, "--json").value
+    told = memory_sql("demo", "--all", "--url", database_url, "--json").value
     assert (told["accepted"], told["formed"], told["failed"]) == (0, told["messages"], {})
-    assert "Everything was there already" in memory_sql("demo", "--url", database_url).out
+    assert "Everything was there already" in memory_sql("demo", "--all", "--url", database_url).out

@@ -202,6 +202,7 @@ async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[st
         assert await memory.observations.list(**MIA) == []
 
 
+@pytest.mark.slow
 async def test_upgrades_at_once_take_turns(empty_database: str) -> None:
     runs = [
         await asyncio.create_subprocess_exec(
@@ -279,6 +280,7 @@ async def test_documented_commands_start_over_where_the_hosts_alembic_keeps_the_
         assert await memory.observations.list(**MIA) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["apart", "branch"])
 async def test_readme_of_the_example_says_how(empty_database: str, way: str) -> None:
     readme = (HOST_APP / "README.md").read_text("utf-8")

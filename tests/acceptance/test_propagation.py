@@ -181,6 +181,7 @@ def quiet_client(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="openai")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [48, pytest.param(210, marks=pytest.mark.prove)])
 async def test_no_private_fact_reaches_anybody_else(
     database_url: str, caplog: pytest.LogCaptureFixture, count: int
@@ -322,6 +323,7 @@ class Gossip:
         ]
 
 
+@pytest.mark.slow
 async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

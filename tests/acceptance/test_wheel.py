@@ -16,6 +16,7 @@ from memory_sql.db.engine import REVISION
 from tests.acceptance.bare import Bare
 from tests.migrations.databases import fetch
 
+pytestmark = pytest.mark.slow  # builds the wheel, and an environment for it
 CHECKOUT = Path(__file__).parents[2]
 UPGRADE = "import sys; from memory_sql.db import migrate; migrate.upgrade(sys.argv[1])"
 

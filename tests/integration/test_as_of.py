@@ -171,8 +171,8 @@ async def test_naive_moment_is_refused(memory: Memory) -> None:
 def test_as_of_on_the_command_line(database_url: str) -> None:
     to = ("--agent", "ada", "--user", "mia", "--url", database_url)
     kept = memory_sql("observe", "Tea.", *to, "--json").value
-    assert memory_sql("list", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
-    assert len(memory_sql("list", *to, "--as-of", kept["created_at"], "--json").rows) == 1
+    assert memory_sql("observation", "list", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
+    assert len(memory_sql("observation", "list", *to, "--as-of", kept["created_at"], "--json").rows) == 1
     assert memory_sql("search", "tea", *to, "--as-of", "2020-01-01T00:00:00Z", "--json").rows == []
     assert "Tea" not in memory_sql("context", *to, "--as-of", "2020-01-01T00:00:00Z").out
-    assert "ISO 8601" in memory_sql("history", *to, "--as-of", "yesterday", code=1).err
+    assert "ISO 8601" in memory_sql("scope", "history", *to, "--as-of", "yesterday", code=1).err

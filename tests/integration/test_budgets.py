@@ -198,17 +198,22 @@ async def test_agents_without_budgets_cost_maintenance_one_look(database_url: st
 
 
 def test_command(database_url: str) -> None:
-    def run(command: str, *args: object, **options: Any) -> Any:
-        return memory_sql(command, *args, "--agent", "ada", "--url", database_url, **options)
+    def run(*args: object, **options: Any) -> Any:
+        return memory_sql(*args, "--agent", "ada", "--url", database_url, **options)
 
     for n in range(3):
         run("observe", f"Boat {n}.", "--user", "mia")
-    assert run("trim").out == "nothing to evict\n"
-    run("settings", "--set", "retention=budget", "--set", "store_note_items=1")
-    assert run("trim", "--dry-run").out == "would evict 2 notes from 1 scope\n"
-    assert run("trim", "--json").value == {"evicted": {"note": 2}, "scopes": [1], "over": [], "dry_run": False}
+    assert run("work", "trim").out == "nothing to evict\n"
+    run("configure", "--set", "retention=budget", "--set", "store_note_items=1")
+    assert run("work", "trim", "--dry-run").out == "would evict 2 notes from 1 scope\n"
+    assert run("work", "trim", "--json").value == {
+        "evicted": {"note": 2},
+        "scopes": ["s1"],
+        "over": [],
+        "dry_run": False,
+    }
     run("observe", "Boat 4.", "--user", "mia")
-    assert run("maintain").out == "0 messages lost their texts, 1 observation evicted\n"
-    run("hold", "--observation", "o1-4")
-    run("settings", "--set", "store_note_items=0")
-    assert run("trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"
+    assert run("work", "maintain").out == "0 messages lost their texts, 1 observation evicted\n"
+    run("hold", "place", "--observation", "o1-4")
+    run("configure", "--set", "store_note_items=0")
+    assert run("work", "trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memory_sql import __version__, embedded
-from tests.commands import Ran, memory_sql
+from tests.commands import Ran, commands, memory_sql
 
 Run = Callable[..., Ran]
 
@@ -47,19 +47,19 @@ def write(path: Path, *messages: Any) -> Path:
 def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, talk: Path) -> None:
     first = run("add", talk, *MIA, "--json").value
     assert first == {
-        "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "sessions": 1,
+        "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "conversations": 1,
         "formed": 3, "observations": 2, "consolidated": 0, "propagated": 0,
         "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
     }  # fmt: skip
-    counts = run("stats", *ADA, "--json").value
+    counts = run("admin", "stats", *ADA, "--json").value
     again = run("add", talk, *MIA, "--json").value
     assert again == first | {"accepted": 0, "duplicates": 3, "formed": 0, "observations": 0, "model": None}
-    assert run("stats", *ADA, "--json").value == counts
+    assert run("admin", "stats", *ADA, "--json").value == counts
 
 
 def test_add_tells_people_what_it_did(run: Run, talk: Path) -> None:
     assert run("add", talk, *MIA).out == (
-        f"{talk}: 3 messages in 1 session: 3 new, 0 known already\n"
+        f"{talk}: 3 messages in 1 conversation: 3 new, 0 known already\n"
         "formed 3 messages into 2 observations (offline-rules-1)\n"
     )
 
@@ -71,22 +71,24 @@ def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:
         for n in range(number * 10, number * 10 + 5)
     ]
     added = run("add", write(tmp_path / "n.jsonl", *said), *MIA, "--json").value
-    assert (added["sessions"], added["observations"], added["consolidated"]) == (3, 15, 1)
-    assert [row["ref"]["kind"] for row in run("scopes", *MIA, "--json").rows if row["version"]] == ["individual"]
+    assert (added["conversations"], added["observations"], added["consolidated"]) == (3, 15, 1)
+    assert [row["ref"]["kind"] for row in run("scope", "list", *MIA, "--json").rows if row["version"]] == ["individual"]
 
 
 def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) -> None:
     added = run("add", talk, *MIA, "--no-form", "--json").value
     assert (added["accepted"], added["formed"], added["due"]) == (3, 0, {"talk": "signal"})
-    assert "due: 1 of 1 session; form whatever is new with: memory-sql form --agent ada" in run(
+    assert "due: 1 of 1 conversation; form whatever is new with: memory-sql conversation form --agent ada" in run(
         "add", talk, *MIA, "--no-form"
     ).out.replace("due: 0", "due: 1")
-    formed = run("form", *ADA, "--json").value
+    formed = run("conversation", "form", *ADA, "--json").value
     assert [(f["session_id"], f["messages"], len(f["observations"])) for f in formed["formed"]] == [("talk", 3, 2)]
     assert formed["failed"] == {}
-    assert run("form", *ADA).out == "nothing to form\n"
-    assert run("form", *ADA, "--session", "talk").out == "talk: nothing to form\n"
-    assert run("form", *ADA, "--session", "nowhere", code=1).err == "memory-sql: no session nowhere\n"
+    assert run("conversation", "form", *ADA).out == "nothing to form\n"
+    assert run("conversation", "form", *ADA, "--conversation", "talk").out == "talk: nothing to form\n"
+    assert (
+        run("conversation", "form", *ADA, "--conversation", "nowhere", code=1).err == "memory-sql: no session nowhere\n"
+    )
 
 
 def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
@@ -95,16 +97,16 @@ def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
         for user in ("mia", "jonas")
     ]  # fmt: skip
     added = run("add", write(tmp_path / "two.jsonl", *said), *ADA, "--json").value
-    assert (added["sessions"], added["observations"]) == (2, 1)
+    assert (added["conversations"], added["observations"]) == (2, 1)
     for user in ("mia", "jonas"):
-        assert [r["ref"]["owner_id"] for r in run("scopes", *ADA, "--user", user, "--json").rows] == ["team"]
+        assert [r["ref"]["owner_id"] for r in run("scope", "list", *ADA, "--user", user, "--json").rows] == ["team"]
 
 
 def test_several_files_are_a_line_each(run: Run, talk: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", {"role": "user", "content": "Hello"})
     rows = run("add", talk, other, *MIA, "--group", "crew", "--json").rows
     assert [(row["file"], row["accepted"]) for row in rows] == [(str(talk), 3), (str(other), 1)]
-    assert "group" in {row["ref"]["kind"] for row in run("scopes", *MIA, "--json").rows}
+    assert "group" in {row["ref"]["kind"] for row in run("scope", "list", *MIA, "--json").rows}
 
 
 def test_stdin_is_added_once(run: Run) -> None:
@@ -113,14 +115,17 @@ def test_stdin_is_added_once(run: Run) -> None:
     assert (first["file"], first["accepted"]) == ("stdin", 3)
     assert run("add", "-", *MIA, "--json", stdin=piped).value["duplicates"] == 3
     other = run("add", "-", *MIA, "--json", stdin=b'{"role": "user", "content": "I like rain a lot."}').value
-    assert (other["sessions"], other["accepted"]) == (1, 1)
-    assert {row["source"]["session_id"] for row in run("list", *MIA, "--json").rows} == {"monday", "stdin"}
+    assert (other["conversations"], other["accepted"]) == (1, 1)
+    assert {row["source"]["session_id"] for row in run("observation", "list", *MIA, "--json").rows} == {
+        "monday",
+        "stdin",
+    }
 
 
 def test_sessions_by_number_are_named_after_the_file(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "conv-1.jsonl", *({**message, "session": n} for n, message in enumerate(TALK)))
-    assert run("add", path, *MIA, "--json").value["sessions"] == 3
-    sessions = {row["source"]["session_id"] for row in run("list", *MIA, "--json").rows}
+    assert run("add", path, *MIA, "--json").value["conversations"] == 3
+    sessions = {row["source"]["session_id"] for row in run("observation", "list", *MIA, "--json").rows}
     assert sessions == {"conv-1/0", "conv-1/2"}
 
 
@@ -140,7 +145,7 @@ def test_file_with_a_mistake_stores_nothing_nor_does_a_file_beside_it(
     ran = run("add", talk, wrong, *MIA, "--json", code=1)
     assert ran.out == ""
     assert ran.err.startswith(f"memory-sql: {wrong}: {reason}")
-    assert run("stats", *ADA, code=1).err == "memory-sql: no agent ada\n"
+    assert run("admin", "stats", *ADA, code=1).err == "memory-sql: no agent ada\n"
 
 
 def test_what_postgres_cant_hold_is_cleaned_and_counted(run: Run) -> None:
@@ -167,8 +172,8 @@ def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
         }.items():  # fmt: skip
             broken.setenv(name, value)
         added = run("add", talk, *MIA, "--json", code=1)
-        formed = run("form", *ADA, "--json", code=1)
-        assert run("form", *ADA, code=1).out == "nothing was formed\n"
+        formed = run("conversation", "form", *ADA, "--json", code=1)
+        assert run("conversation", "form", *ADA, code=1).out == "nothing was formed\n"
     assert (added.value["accepted"], added.value["formed"], list(added.value["failed"])) == (
         3,
         0,
@@ -176,7 +181,7 @@ def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
     )
     assert added.err.startswith("memory-sql: session talk of agent ada: ")
     assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["session talk of agent ada"])
-    assert run("form", *ADA).out.startswith("talk: 3 messages → 2 observations (offline-rules-1)\n  o")
+    assert run("conversation", "form", *ADA).out.startswith("talk: 3 messages → 2 observations (offline-rules-1)\n  o")
 
 
 def test_nothing_is_stored_where_there_is_no_model_to_form_it(
@@ -200,7 +205,7 @@ def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_pa
     ]
     talk.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
     run("add", talk, *MIA, "--time-zone", "America/New_York")
-    found = {row["source"]["session_id"]: row["content"] for row in run("list", *MIA, "--json").rows}
+    found = {row["source"]["session_id"]: row["content"] for row in run("observation", "list", *MIA, "--json").rows}
     assert "yesterday (2026-11-20)" in found["a"]
     assert "yesterday (2026-11-19)" in found["b"]
     assert "time zone" in run("add", talk, *MIA, "--time-zone", "Mars/Olympus", code=1).err
@@ -211,7 +216,7 @@ def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_pa
 
 def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
     observed = run(
-        "observe", "Mia sails.", *MIA, "--observed-at", "2026-03-02T10:15:00Z", "--session", "s", "--speaker", "Mia",
+        "observe", "Mia sails.", *MIA, "--observed-at", "2026-03-02T10:15:00Z", "--conversation", "s", "--speaker", "Mia",
         "--scope", "sports", "--tag", "sea", "--tag", "boat", "--metadata", '{"ticket": 17}', "--json",
     ).value  # fmt: skip
     assert observed["scope"] | {"id": 0} == {"id": 0, "kind": "individual", "owner_id": "mia", "name": "sports"}
@@ -242,28 +247,28 @@ def test_observation_that_cant_be_accepted_is_refused(run: Run, options: tuple[s
 def test_pending_observations_are_consolidated_where_the_user_can_see_them(run: Run) -> None:
     for owner in (("--user", "mia"), ("--user", "jonas"), ("--collective",)):
         run("observe", "I prefer tea.", *ADA, *owner)
-    done = run("consolidate", *MIA, "--json").value
+    done = run("scope", "consolidate", *MIA, "--json").value
     assert [(c["scope"]["kind"], c["version"], c["absorbed"]) for c in done["consolidated"]] == [
         ("collective", 1, 1),
         ("individual", 1, 1),
     ]
-    assert run("consolidate", *MIA).out == "nothing is pending\n"
-    (jonas,) = [row for row in run("scopes", *ADA, "--user", "jonas", "--json").rows if row["pending"]]
-    shown = run("consolidate", *ADA, "--scope-id", f"s{jonas['ref']['id']}").out
+    assert run("scope", "consolidate", *MIA).out == "nothing is pending\n"
+    (jonas,) = [row for row in run("scope", "list", *ADA, "--user", "jonas", "--json").rows if row["pending"]]
+    shown = run("scope", "consolidate", jonas["ref"]["id"], *ADA).out
     assert "individual:jonas  v1, 1 observation absorbed (offline-rules-1)\n" in shown
-    assert "nothing is pending" in run("consolidate", *ADA, "--scope-id", jonas["ref"]["id"]).out
+    assert "nothing is pending" in run("scope", "consolidate", jonas["ref"]["id"], *ADA).out
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "which scopes? say --user, or --scope-id"),
-        (("--scope-id", "12x"), "a scope id must look like 12 or s12"),
-        (("--scope-id", "12"), "no agent ada"),
+        ((), "which scopes? name one, or say --user"),
+        (("12x",), "scope_id: must look like s12"),
+        (("s12",), "no agent ada"),
     ],
 )
 def test_consolidation_of_nothing_in_particular_is_refused(run: Run, options: tuple[str, ...], reason: str) -> None:
-    assert run("consolidate", *ADA, *options, code=1).err == f"memory-sql: {reason}\n"
+    assert run("scope", "consolidate", *ADA, *options, code=1).err == f"memory-sql: {reason}\n"
 
 
 # what comes out
@@ -273,7 +278,7 @@ def test_consolidation_of_nothing_in_particular_is_refused(run: Run, options: tu
 def known(run: Run, talk: Path) -> Run:
     """With something to read: the talk, consolidated, and one observation that came later."""
     run("add", talk, *MIA)
-    run("consolidate", *MIA)
+    run("scope", "consolidate", *MIA)
     run("observe", "Mia's boat is \x1b[31mred\x1b[0m\nand called <Elin>.", *MIA)
     return run
 
@@ -319,46 +324,52 @@ def test_search_finds_by_words_best_first(known: Run) -> None:
 
 
 def test_lists_are_rows_newest_first_and_can_be_narrowed(known: Run) -> None:
-    rows = known("list", *MIA, "--json").rows
+    rows = known("observation", "list", *MIA, "--json").rows
     assert [row["id"].rpartition("-")[2] for row in rows] == ["3", "2", "1"]
     assert [row["pending"] for row in rows] == [True, False, False]
-    assert len(known("list", *MIA, "--limit", 1, "--json").rows) == 1
-    assert len(known("list", *MIA, "--scope-id", f"s{rows[0]['scope']['id']}", "--json").rows) == 3
-    assert known("list", *MIA, "--scope-id", 999999).out == "no observations\n"
-    assert known("list", *MIA, "--limit", 0, code=1).err == "memory-sql: limit must be a whole number from 1 to 1000\n"
-    assert "\x1b" not in known("list", *MIA).out
+    assert len(known("observation", "list", *MIA, "--limit", 1, "--json").rows) == 1
+    assert len(known("observation", "list", *MIA, "--scope-id", rows[0]["scope"]["id"], "--json").rows) == 3
+    assert known("observation", "list", *MIA, "--scope-id", "s999999").out == "no observations\n"
+    assert (
+        known("observation", "list", *MIA, "--limit", 0, code=1).err
+        == "memory-sql: limit must be a whole number from 1 to 1000\n"
+    )
+    assert "\x1b" not in known("observation", "list", *MIA).out
 
 
 def test_one_observation_is_shown_with_its_source(known: Run) -> None:
-    newest, _, oldest = known("list", *MIA, "--json").rows
-    text = known("show", oldest["id"], *MIA).out
-    assert "\nstatus       active, consolidated\nsource       formation\nsession      talk\n" in text
-    assert re.search(r"^messages     talk\.jsonl:1:[0-9a-f]{8}$", text, re.MULTILINE)
-    assert "\N{REPLACEMENT CHARACTER}[31mred" in known("show", newest["id"], *MIA).out
-    assert known("show", newest["id"], *MIA, "--json").value == newest
+    newest, _, oldest = known("observation", "list", *MIA, "--json").rows
+    text = known("observation", "get", oldest["id"], *MIA).out
+    assert "\nstatus        active, consolidated\nsource        formation\nconversation  talk\n" in text
+    assert re.search(r"^messages      talk\.jsonl:1:[0-9a-f]{8}$", text, re.MULTILINE)
+    assert "\N{REPLACEMENT CHARACTER}[31mred" in known("observation", "get", newest["id"], *MIA).out
+    assert known("observation", "get", newest["id"], *MIA, "--json").value == newest
     for key, user in ((oldest["id"], "jonas"), ("o999999-1", "mia")):
-        assert known("show", key, *ADA, "--user", user, code=1).err == f"memory-sql: no observation {key}\n"
-    assert known("show", "7", *MIA, code=1).err == "memory-sql: observation id: must look like o12-3\n"
+        assert (
+            known("observation", "get", key, *ADA, "--user", user, code=1).err == f"memory-sql: no observation {key}\n"
+        )
+    assert known("observation", "get", "7", *MIA, code=1).err == "memory-sql: observation id: must look like o12-3\n"
 
 
 def test_one_scope_is_shown_with_its_text_and_its_history(known: Run) -> None:
-    (scope,) = known("scopes", *MIA, "--json").rows
-    key = f"s{scope['ref']['id']}"
-    line = known("scopes", *MIA).out
+    (scope,) = known("scope", "list", *MIA, "--json").rows
+    key = scope["ref"]["id"]
+    line = known("scope", "list", *MIA).out
     assert line.startswith(f"{key}  individual:mia  3 observations, 1 pending, text v1 of ")
-    assert known("show", key, *MIA).out.startswith(f"{line}  [Offline: quotes")
-    assert known("show", key, *MIA, "--json").value == scope
-    assert known("show", key, *ADA, "--user", "jonas", code=1).err == f"memory-sql: no scope {key}\n"
-    (version,) = known("history", *MIA, "--scope-id", key, "--json").rows
+    assert known("scope", "list", *MIA, "--text").out.startswith(f"{line}  [Offline: quotes")
+    assert known("scope", "list", *MIA, "--text", "--json").value == scope
+    assert known("scope", "list", *ADA, "--user", "jonas").out == "no scope of ada yet that jonas may see\n"
+    assert known("scope", "diff", key, *ADA, "--user", "jonas", code=1).err.startswith("memory-sql: no ")
+    (version,) = known("scope", "history", key, *MIA, "--json").rows
     assert (version["version"], version["from_seq"], version["to_seq"]) == (1, 0, 2)
-    assert f"{key} v1  individual:mia  " in known("history", *MIA).out
-    assert known("history", *ADA, "--user", "jonas").out == "no text has been written yet\n"
+    assert f"{key} v1  individual:mia  " in known("scope", "history", *MIA).out
+    assert known("scope", "history", *ADA, "--user", "jonas").out == "no text has been written yet\n"
 
 
 def test_stats_are_counts(known: Run) -> None:
-    stats = known("stats", *ADA, "--json").value
+    stats = known("admin", "stats", *ADA, "--json").value
     assert (stats["messages"], stats["observations"], stats["pending"], stats["consolidations"]) == (3, 3, 1, 1)
-    assert "messages      3, 0 not formed yet\n" in known("stats", *ADA).out
+    assert "messages      3, 0 not formed yet\n" in known("admin", "stats", *ADA).out
 
 
 # settings
@@ -367,10 +378,10 @@ def test_stats_are_counts(known: Run) -> None:
 def test_settings_are_shown_resolved_and_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_SQL_TOP_K", "17")
     monkeypatch.setenv("MEMORY_SQL_URL", "postgresql://mia:s3c:r/t@home@db.example/app?sslpassword=s3cret&port=1")
-    text = memory_sql("settings").out
+    text = memory_sql("admin", "settings").out
     assert "\ntop_k = 17\n" in text
     assert '# url = "postgresql://mia:***@db.example/app?sslpassword=***&port=1"\n' in text
-    rows = memory_sql("settings", "--json").rows
+    rows = memory_sql("admin", "settings", "--json").rows
     assert {row["name"]: row["value"] for row in rows}["llm"] == "offline"
     assert all(row["description"] for row in rows)
     assert "s3c" not in text + json.dumps(rows)
@@ -378,54 +389,59 @@ def test_settings_are_shown_resolved_and_without_the_password(monkeypatch: pytes
 
 @pytest.mark.parametrize("secret", ["host=db password=s3cret", "s3cret", "postgresql://:s3cret@db/app"])
 def test_settings_show_no_password_however_the_url_is_written(secret: str) -> None:
-    assert "s3cret" not in memory_sql("settings", "--url", secret).out
+    assert "s3cret" not in memory_sql("admin", "settings", "--url", secret).out
 
 
 def test_settings_are_a_configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "memory-sql.toml"
-    path.write_text(memory_sql("settings").out.replace("top_k = 5", "top_k = 9"))
+    path.write_text(memory_sql("admin", "settings").out.replace("top_k = 5", "top_k = 9"))
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(path))
-    assert "\ntop_k = 9\n" in memory_sql("settings").out
+    assert "\ntop_k = 9\n" in memory_sql("admin", "settings").out
     path.write_text("top_k = 'many'\n")
-    assert memory_sql("settings", code=1).err.startswith("memory-sql: settings: top_k: Input should be a valid integer")
+    assert memory_sql("admin", "settings", code=1).err.startswith(
+        "memory-sql: settings: top_k: Input should be a valid integer"
+    )
 
 
 def test_settings_say_where_they_come_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory-sql.toml").write_text("top_k = 9\npending_max = 3\n")
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "memory-sql.toml"))
     monkeypatch.setenv("MEMORY_SQL_PENDING_MAX", "4")
-    run("settings", *ADA, "--set", "formation_messages=20", "--set", "time_zone=Asia/Tokyo")
-    rows = {row["name"]: (row["value"], row["source"]) for row in run("settings", *ADA, "--json").rows}
+    run("configure", *ADA, "--set", "formation_messages=20", "--set", "time_zone=Asia/Tokyo")
+    rows = {row["name"]: (row["value"], row["source"]) for row in run("admin", "settings", *ADA, "--json").rows}
     assert rows["top_k"] == (9, "file")
     assert rows["pending_max"] == (4, "environment")
     assert rows["formation_messages"] == (20, "agent")
     assert rows["time_zone"] == ("Asia/Tokyo", "agent")
     assert rows["language"] == ("english", "default")
     assert rows["url"][1] == "argument"
-    assert "(from: agent)\nformation_messages = 20\n" in run("settings", *ADA).out
-    assert "formation_messages = 45\n" in run("settings").out
+    assert "(from: agent)\nformation_messages = 20\n" in run("admin", "settings", *ADA).out
+    assert "formation_messages = 45\n" in run("admin", "settings").out
 
 
 def test_settings_of_an_agent_are_changed_and_taken_back(run: Run) -> None:
-    run("settings", *ADA, "--set", "formation_messages=20", "--set", "daily_tokens=1000")
-    assert "formation_messages = 45\n" in run("settings", *ADA, "--unset", "formation_messages").out
-    assert "daily_tokens = 1000\n" in run("settings", *ADA).out
+    run("configure", *ADA, "--set", "formation_messages=20", "--set", "daily_tokens=1000")
+    assert run("configure", *ADA, "--unset", "formation_messages").out == "daily_tokens = 1000\n"
+    assert "formation_messages = 45\n" in run("admin", "settings", *ADA).out
+    assert "daily_tokens = 1000\n" in run("admin", "settings", *ADA).out
     for wrong, because in {
         "pool_size=3": "pool_size",
         "formation_messages=no": "formation_messages",
         "formation_messages": "NAME=VALUE",
     }.items():
-        assert because in run("settings", *ADA, "--set", wrong, code=1).err
-    assert "--agent" in run("settings", "--set", "formation_messages=3", code=1).err
+        assert because in run("configure", *ADA, "--set", wrong, code=1).err
+    assert "--agent" in run("configure", "--set", "formation_messages=3", code=2).err
+    assert "say what to change" in run("configure", *ADA, code=1).err
+    assert run("configure", *ADA, "--unset", "daily_tokens").out == "nothing of its own\n"
 
 
 def test_directory_on_the_command_line_beats_a_url_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMORY_SQL_URL", "postgresql://db.example/app")
-    rows = {row["name"]: row["value"] for row in memory_sql("settings", "--data", tmp_path, "--json").rows}
+    rows = {row["name"]: row["value"] for row in memory_sql("admin", "settings", "--data", tmp_path, "--json").rows}
     assert (rows["url"], rows["data_dir"]) == (None, str(tmp_path))
-    both = memory_sql("settings", "--data", tmp_path, "--url", "postgresql://db.example/app", code=1)
+    both = memory_sql("admin", "settings", "--data", tmp_path, "--url", "postgresql://db.example/app", code=1)
     assert both.err == "memory-sql: say either --url or --data\n"
 
 
@@ -440,7 +456,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     assert db("current").out == "none: the database has no schema of ours\n"
     missing = "memory-sql: the database has no schema of this release; run `memory-sql db upgrade`\n"
     assert db("check", code=1).err == missing
-    assert memory_sql("scopes", *MIA, "--url", empty_database, code=1).err == missing
+    assert memory_sql("scope", "list", *MIA, "--url", empty_database, code=1).err == missing
     revision = db("upgrade", "--json").value["revision"]
     assert db("check").out == f"{revision}: up to date\n"
     assert db("downgrade", "-1", "--json").value == {"revision": None}
@@ -450,7 +466,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     assert db("upgrade", "nonsense", code=1).err == "memory-sql: Can't locate revision identified by 'nonsense'\n"
 
 
-@pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "current"), ("scopes", *MIA)])
+@pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "current"), ("scope", "list", *MIA)])
 def test_database_that_cant_be_reached_is_one_line(command: tuple[str, ...]) -> None:
     ran = memory_sql(*command, "--url", "postgresql://mia:s3cret@127.0.0.1:9/app", code=1)
     assert ran.err.startswith("memory-sql: the database can't be reached")
@@ -473,7 +489,7 @@ def test_embedded_server_is_started_by_a_command_or_left_running_until_stopped(d
     url = db("start").out.strip()
     assert db("url", "--json").value == {"url": url, "running": True, "data_dir": str(directory)}
     assert db("url", "--psql").out.startswith("postgresql://postgres@/postgres?host=/")
-    assert len(memory_sql("list", *MIA, "--url", url, "--json").rows) == 1
+    assert len(memory_sql("observation", "list", *MIA, "--url", url, "--json").rows) == 1
     assert db("check").out.endswith(": up to date\n")
     assert embedded.running(directory)
     assert db("stop", "--json").value == {"stopped": True}
@@ -484,13 +500,13 @@ SLOW = """
 import asyncio, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored
 from memory_sql.cli import main
-from memory_sql.memory import Memory
+from memory_sql.resources.scopes import Scopes
 
-async def scopes(*_, **__):
+async def list_scopes(*_, **__):
     print("waiting", flush=True)
     await asyncio.sleep(60)
 
-Memory.scopes = scopes
+Scopes.list = list_scopes
 sys.exit(main())
 """
 
@@ -500,7 +516,7 @@ def test_interrupted_command_ends_quietly_and_stops_its_server(
     directory: Path, number: signal.Signals, code: int
 ) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW, "scopes", *MIA, "--data", directory],
+        [sys.executable, "-c", SLOW, "scope", "list", *MIA, "--data", directory],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -524,22 +540,28 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
-GROUPS = (["group"], ["db"], ["db", "vectors"])
-
-
-def commands(*group: str) -> list[list[str]]:
-    listed = memory_sql(*group).out.partition("Commands:")[2]
-    found = [[*group, name] for name in re.findall(r"^  ([\w-]+)  ", listed, re.MULTILINE)]
-    return [command for each in found for command in (commands(*each) if each in GROUPS else [each])]
-
-
+@pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
-    listed = commands()
-    assert len(listed) == 64
+    listed = list(commands())
+    assert len(listed) == 72
     for command in listed:
+        assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage
         assert "--json" in shown
+
+
+def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> None:
+    _, main, faces, operations = re.split(
+        r"^(?:Main commands|By what it is about|Operations):$", memory_sql().out, flags=re.M
+    )
+    assert re.findall(r"^  (\S+)", main, re.M) == [
+        "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
+    ]  # fmt: skip
+    assert re.findall(r"^  (\S+)", faces, re.M) == [
+        "observation", "scope", "conversation", "group", "person", "hold", "work", "admin"
+    ]  # fmt: skip
+    assert re.findall(r"^  (\S+)", operations, re.M) == ["worker", "db"]
 
 
 @pytest.mark.parametrize(
@@ -548,7 +570,7 @@ def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
         (("add", "x.jsonl"), "Missing option '--agent' (see memory-sql add --help)"),
         (("frobnicate",), "No such command 'frobnicate' (see memory-sql --help)"),
         (("db", "up"), "No such command 'up' (see memory-sql db --help)"),
-        (("stats", "--agent"), "Option '--agent' requires an argument (see memory-sql --help)"),
+        (("admin", "stats", "--agent"), "Option '--agent' requires an argument (see memory-sql admin stats --help)"),
     ],
 )
 def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: str) -> None:
@@ -559,7 +581,10 @@ def test_reader_that_has_had_enough_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
-        [sys.executable, "-m", "memory_sql.cli", "settings"], check=False, stdout=writing, stderr=subprocess.PIPE
+        [sys.executable, "-m", "memory_sql.cli", "admin", "settings"],
+        check=False,
+        stdout=writing,
+        stderr=subprocess.PIPE,
     )
     os.close(writing)
     assert ended.stderr == b""
@@ -568,7 +593,7 @@ def test_reader_that_has_had_enough_is_no_error() -> None:
 def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: str) -> None:
     run("observe", "Mia spricht 日本語 😀.", *MIA)
     ended = subprocess.run(
-        [sys.executable, "-m", "memory_sql.cli", "list", *MIA, "--json", "--url", database_url],
+        [sys.executable, "-m", "memory_sql.cli", "observation", "list", *MIA, "--json", "--url", database_url],
         check=True, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     )  # fmt: skip
     assert json.loads(ended.stdout)["content"] == "Mia spricht 日本語 😀."
@@ -592,13 +617,16 @@ def imported(*args: str) -> set[str]:
     return HEAVY & set(ended.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["settings"], ["add", "--help"], ["db", "url"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], ["--version"], ["scope"], ["admin", "settings"], ["add", "--help"], ["db", "url"]]
+)
 def test_what_needs_no_database_imports_nothing_of_it(args: list[str]) -> None:
     assert imported(*args) == set()
 
 
 @pytest.mark.parametrize(
-    "args", [["context", *MIA, "--message", "Do you remember the tea?"], ["search", "tea", *MIA], ["stats", *ADA]]
+    "args",
+    [["context", *MIA, "--message", "Do you remember the tea?"], ["search", "tea", *MIA], ["admin", "stats", *ADA]],
 )
 def test_reading_commands_import_no_language_model_and_no_migrations(
     known: Run, database_url: str, args: list[str]

@@ -1,4 +1,4 @@
-"""memory-sql correct, supersede, reinstate, confirm, dispute, mark, quarantine, unquarantine."""
+"""memory-sql observation update, supersede, reinstate, confirm, dispute, mark, quarantine, unquarantine."""
 
 from __future__ import annotations
 
@@ -32,38 +32,47 @@ def run(database_url: str) -> Run:
 
 
 def test_correct(run: Run) -> None:
-    new = run("correct", "o1-1", "Mia lives in Oslo.", *ME, "--reason", "she called", "--json").value
+    new = run("observation", "update", "o1-1", "Mia lives in Oslo.", *ME, "--reason", "she called", "--json").value
     assert (new["id"], new["content"], new["version"]) == ("o1-3", "Mia lives in Oslo.", 1)
-    assert run("list", *ME).out.count("Mia") == 2
-    refused = run("correct", "o1-1", "Mia lives in Lima.", *ME, code=1)
+    assert run("observation", "list", *ME).out.count("Mia") == 2
+    refused = run("observation", "update", "o1-1", "Mia lives in Lima.", *ME, code=1)
     assert refused.err == "memory-sql: observation o1-1 is superseded by o1-3; nothing was written\n"
-    assert "has version 1, not 7" in run("correct", "o1-3", "x", *ME, "--if-version", "7", code=1).err
-    assert "no observation o9-9" in run("correct", "o9-9", "x", *ME, code=1).err
+    assert "has version 1, not 7" in run("observation", "update", "o1-3", "x", *ME, "--if-version", "7", code=1).err
+    assert "no observation o9-9" in run("observation", "update", "o9-9", "x", *ME, code=1).err
 
 
 def test_supersede_and_reinstate(run: Run) -> None:
-    assert "(superseded by o1-2, unverified)" in run("supersede", "o1-1", "o1-2", *ME).out
-    assert "(active, unverified)" in run("reinstate", "o1-1", *ME, "--actor", "desk").out
+    assert "(superseded by o1-2, unverified)" in run("observation", "supersede", "o1-1", "o1-2", *ME).out
+    assert "(active, unverified)" in run("observation", "reinstate", "o1-1", *ME, "--actor", "desk").out
 
 
 def test_confirm_and_dispute(run: Run) -> None:
-    assert "(active, confirmed)" in run("confirm", "o1-1", *ME).out
-    assert run("dispute", "o1-1", *ME, "--json").value["verification"] == "disputed"
+    assert "(active, confirmed)" in run("observation", "confirm", "o1-1", *ME).out
+    assert run("observation", "dispute", "o1-1", *ME, "--json").value["verification"] == "disputed"
     assert "disputed)" in run("context", *ME).out
 
 
 def test_mark(run: Run) -> None:
-    assert run("mark", "o1-1", *ME, "--private").out == "o1-1  private, never leaves its scope\n"
-    done = run("mark", "o1-1", *ME, "--no-private", "--sensitivity", "sensitive", "--json").value
+    assert run("observation", "mark", "o1-1", *ME, "--private").out == "o1-1  private, never leaves its scope\n"
+    done = run("observation", "mark", "o1-1", *ME, "--no-private", "--sensitivity", "sensitive", "--json").value
     assert (done["observation"]["sensitivity"], done["retracted"]) == ("sensitive", [])
-    assert "say private=" in run("mark", "o1-1", *ME, code=1).err
-    assert "sensitivity must be one of" in run("mark", "o1-1", *ME, "--sensitivity", "secret", code=1).err
+    assert "say private=" in run("observation", "mark", "o1-1", *ME, code=1).err
+    assert (
+        "sensitivity must be one of" in run("observation", "mark", "o1-1", *ME, "--sensitivity", "secret", code=1).err
+    )
 
 
 def test_quarantine_and_back(run: Run) -> None:
-    assert run("quarantine", "o1-1", *ME, "--reason", "injected").out == "1 observation set aside: o1-1\n"
-    assert run("list", *ME).out.count("Mia") == 1
-    assert run("quarantine", "--agent", "ada", "--source", "observe", "--json").value["observations"] == ["o1-2"]
-    assert run("unquarantine", "o1-1", *ME).out == "1 observation released: o1-1\n"
-    assert run("unquarantine", "--agent", "ada", "--from-user", "mia").out == "1 observation released: o1-2\n"
-    assert "a source" in run("quarantine", "--agent", "ada", code=1).err
+    assert (
+        run("observation", "quarantine", "o1-1", *ME, "--reason", "injected").out == "1 observation quarantined: o1-1\n"
+    )
+    assert run("observation", "list", *ME).out.count("Mia") == 1
+    assert run("observation", "quarantine", "--agent", "ada", "--source", "observe", "--json").value[
+        "observations"
+    ] == ["o1-2"]
+    assert run("observation", "unquarantine", "o1-1", *ME).out == "1 observation unquarantined: o1-1\n"
+    assert (
+        run("observation", "unquarantine", "--agent", "ada", "--from-user", "mia").out
+        == "1 observation unquarantined: o1-2\n"
+    )
+    assert "a source" in run("observation", "quarantine", "--agent", "ada", code=1).err

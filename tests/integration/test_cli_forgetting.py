@@ -1,4 +1,4 @@
-"""memory-sql forget, restore-check, db vacuum."""
+"""memory-sql forget, admin restore-check, db vacuum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dumped(url: str) -> str:
 
 def test_preview_forgets_nothing(run: Run, database_url: str) -> None:
     planned = run(*FORGET, "--dry-run")
-    assert planned.out.startswith("would go: 1 observations, 1 evidence, 1 messages")
+    assert planned.out.startswith("would be forgotten: 1 observations, 1 evidence, 1 messages")
     assert "ruby" in dumped(database_url)
 
 
@@ -63,12 +63,12 @@ def test_nobody_to_ask_means_no(run: Run, database_url: str) -> None:
 
 @pytest.mark.parametrize(("said", "goes"), [("y", True), ("n", False)])
 def test_person_is_asked(run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch, said: str, goes: bool) -> None:
-    monkeypatch.setattr("memory_sql.cli.forgetting._somebody_is_there", lambda: True)
+    monkeypatch.setattr("memory_sql.cli.output.can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: said == "y")
     if goes:
         run(*FORGET)
     else:
-        monkeypatch.setattr("memory_sql.cli.forgetting._receipt_text", lambda _: "memory-sql: planned")
+        monkeypatch.setattr("memory_sql.cli.forgetting.receipt_text", lambda _: "memory-sql: planned")
         assert "nothing was forgotten" in run(*FORGET, code=1).err
     assert ("ruby" in dumped(database_url)) is not goes
 
@@ -84,11 +84,11 @@ def test_journal_from_the_environment(
     monkeypatch.setenv("MEMORY_SQL_FORGET_JOURNAL", str(path))
     run(*FORGET, "--yes")
     assert path.read_text().count("\n") == 2
-    assert "nothing was forgotten since" in run("restore-check").out
+    assert "nothing was forgotten since" in run("admin", "restore-check").out
 
 
 def test_restore_check_needs_a_journal(run: Run) -> None:
-    assert "which journal" in run("restore-check", code=1).err
+    assert "which journal" in run("admin", "restore-check", code=1).err
 
 
 def test_vacuum_runs_every_statement(run: Run) -> None:

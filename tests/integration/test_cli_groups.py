@@ -44,7 +44,7 @@ def test_members_come_and_go(run: Run) -> None:
     left = run("group", "remove", "harbor", *MIA, "--actor", "desk", "--reason", "Changed teams").out
     assert left.startswith("mia left harbor, 2")
     assert left.endswith(f"\narchived: {observed}\n")
-    assert run("list", *MIA, "--json").rows == []
+    assert run("observation", "list", *MIA, "--json").rows == []
     assert run("group", "members", "harbor", *ADA).out == "nobody belongs to this group\n"
     assert run("group", "members", "harbor", *ADA, "--as-of", since).out.startswith("mia  harbor, since 2")
     assert run("group", "remove", "harbor", *MIA, "--json").value["archived"] == []
@@ -59,7 +59,7 @@ def test_what_somebody_contributed_can_be_kept(run: Run) -> None:
     run("observe", "Mia's plan.", *MIA, "--group", "harbor")
     assert run("group", "remove", "harbor", *MIA, "--keep", "--json").value["archived"] == []
     run("group", "add", "harbor", *MIA)
-    assert [row["status"] for row in run("list", *MIA, "--json").rows] == ["active"]
+    assert [row["status"] for row in run("observation", "list", *MIA, "--json").rows] == ["active"]
 
 
 def test_group_without_a_command_shows_its_help(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""export, merge-users, unmerge-users, aliases, rename, hold, holds, release."""
+"""person merge, unmerge, aliases, rename, export; hold place, list, release."""
 
 from __future__ import annotations
 
@@ -29,54 +29,54 @@ def known(run: Run) -> str:
 
 
 def test_merged_users_are_told_and_unmerged(run: Run, known: str) -> None:
-    merged = run("merge-users", *MIA, "--into", "zoe", "--actor", "support", "--reason", "Logged in.").out
+    merged = run("person", "merge", *MIA, "--into", "zoe", "--actor", "support", "--reason", "Logged in.").out
     assert merged.startswith("mia stands for zoe, since 2")
-    assert run("aliases", *ADA, "--user", "zoe").out == merged
-    assert [row["id"] for row in run("list", *ADA, "--user", "zoe", "--json").rows] == [known]
-    assert "circle" in run("merge-users", *ADA, "--user", "zoe", "--into", "mia", code=1).err
-    assert run("unmerge-users", *MIA, "--json").value["ended_at"] is not None
-    assert run("aliases", *ADA, "--user", "zoe").out == "nobody stands for this user\n"
-    assert run("unmerge-users", *MIA, code=1).err == "memory-sql: no merged user mia\n"
+    assert run("person", "aliases", *ADA, "--user", "zoe").out == merged
+    assert [row["id"] for row in run("observation", "list", *ADA, "--user", "zoe", "--json").rows] == [known]
+    assert "circle" in run("person", "merge", *ADA, "--user", "zoe", "--into", "mia", code=1).err
+    assert run("person", "unmerge", *MIA, "--json").value["ended_at"] is not None
+    assert run("person", "aliases", *ADA, "--user", "zoe").out == "nobody stands for this user\n"
+    assert run("person", "unmerge", *MIA, code=1).err == "memory-sql: no merged user mia\n"
 
 
 def test_renamed_user_is_told_with_what_was_changed(run: Run, known: str) -> None:
-    renamed = run("rename", "mia", "zoe", "--kind", "user", *ADA).out
+    renamed = run("person", "rename", "mia", "zoe", "--kind", "user", *ADA).out
     assert renamed == "user mia is zoe now (rows: 1 of scopes, 1 of observations, 1 of evidence)\n"
-    assert [row["id"] for row in run("list", *ADA, "--user", "zoe", "--json").rows] == [known]
-    assert run("rename", "mia", "zoe", "--kind", "user", *ADA, code=1).err == "memory-sql: no user mia\n"
-    run("rename", "mia", "zoe", "--kind", "agent", *ADA, code=2)
+    assert [row["id"] for row in run("observation", "list", *ADA, "--user", "zoe", "--json").rows] == [known]
+    assert run("person", "rename", "mia", "zoe", "--kind", "user", *ADA, code=1).err == "memory-sql: no user mia\n"
+    run("person", "rename", "mia", "zoe", "--kind", "agent", *ADA, code=2)
 
 
 def test_holds_are_listed_until_they_are_released(run: Run, known: str) -> None:
-    held = run("hold", *ADA, "--observation", known, "--reason", "Case 7", "--json").value
+    held = run("hold", "place", *ADA, "--observation", known, "--reason", "Case 7", "--json").value
     assert (held["kind"], held["target"], held["reason"]) == ("observation", known, "Case 7")
-    shown = run("holds", *ADA).out
+    shown = run("hold", "list", *ADA).out
     assert shown.startswith(f"{held['hold_id']}  observation {known}, since 2")
     assert shown.endswith(": Case 7\n")
-    assert ", released 2" in run("release", held["hold_id"], *ADA).out
-    assert run("holds", *ADA).out == "nothing is held\n"
-    assert [row["hold_id"] for row in run("holds", *ADA, "--released", "--json").rows] == [held["hold_id"]]
-    assert "say one of" in run("hold", *ADA, code=1).err
-    assert run("release", 99, *ADA, code=1).err == "memory-sql: no hold 99\n"
+    assert ", released 2" in run("hold", "release", held["hold_id"], *ADA).out
+    assert run("hold", "list", *ADA).out == "nothing is held\n"
+    assert [row["hold_id"] for row in run("hold", "list", *ADA, "--released", "--json").rows] == [held["hold_id"]]
+    assert "say one of" in run("hold", "place", *ADA, code=1).err
+    assert run("hold", "release", 99, *ADA, code=1).err == "memory-sql: no hold 99\n"
 
 
 def test_export_goes_to_a_pipe_or_into_a_file_of_ones_own(run: Run, known: str, tmp_path: Path) -> None:
-    header, *lines = run("export", *MIA).rows
+    header, *lines = run("person", "export", *MIA).rows
     assert (header["type"], header["counts"]["observation"]) == ("header", 1)
     assert [line["content"] for line in lines if line["type"] == "observation"] == ["Likes tea ☕."]
     file = tmp_path / "mia.jsonl"
-    assert run("export", *MIA, file).out == f"{file}: 1 scope, 1 observation\n"
+    assert run("person", "export", *MIA, file).out == f"{file}: 1 scope, 1 observation\n"
     written = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     assert written[1:] == lines
     assert file.stat().st_mode & 0o077 == 0
-    assert run("export", *MIA, file, "--json").value["counts"] == header["counts"]
+    assert run("person", "export", *MIA, file, "--json").value["counts"] == header["counts"]
     assert [path.name for path in tmp_path.iterdir()] == ["mia.jsonl"]
 
 
 def test_export_that_fails_leaves_no_file(run: Run, known: str, tmp_path: Path) -> None:
     file = tmp_path / "mia.jsonl"
     file.write_text("before")
-    assert run("export", "--agent", "bob", "--user", "mia", file, code=1).err == "memory-sql: no agent bob\n"
+    assert run("person", "export", "--agent", "bob", "--user", "mia", file, code=1).err == "memory-sql: no agent bob\n"
     assert file.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["mia.jsonl"]
-    assert "can't be written" in run("export", *MIA, tmp_path / "none" / "mia.jsonl", code=1).err
+    assert "can't be written" in run("person", "export", *MIA, tmp_path / "none" / "mia.jsonl", code=1).err

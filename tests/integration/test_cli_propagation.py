@@ -1,4 +1,4 @@
-"""propagate, held-claims, review; and propagation in status, stats, worker and add."""
+"""scope propagate, work held-claims, review; and propagation in work backlog, admin stats, worker and add."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(database_url: str) -> Run:
 
 
 def known_by(run: Run, user: str) -> list[str]:
-    return [row["content"] for row in run("list", *ADA, "--user", user, "--json").rows]
+    return [row["content"] for row in run("observation", "list", *ADA, "--user", user, "--json").rows]
 
 
 @pytest.fixture
@@ -45,91 +45,91 @@ def eden(run: Run) -> str:
         run("group", "add", "eden", *ADA, "--user", user)
     run("observe", TEA, *GENE)
     scope = run("observe", DEADLINE, *GENE, "--json").value["scope"]["id"]
-    run("consolidate", *ADA, "--scope-id", scope)
-    return f"s{scope}"
+    run("scope", "consolidate", scope, *ADA)
+    return str(scope)
 
 
 def test_dry_run_shows_what_would_go_and_nothing_goes(run: Run, eden: str) -> None:
-    shown = run("propagate", *ADA, "--dry-run").out
+    shown = run("scope", "propagate", *ADA, "--dry-run").out
     assert shown.splitlines() == [
         "1 of 2 claims would be propagated (offline-rules-1)",
         f"o{eden[1:]}-1  eden  refused: personal",
         f"o{eden[1:]}-2  eden  propagated: shared  {DEADLINE}",
     ]
     assert known_by(run, "mia") == []
-    assert run("propagate", *ADA, "--dry-run").out == shown
-    told = run("propagate", *ADA, "--scope-id", eden, "--dry-run", "--json").value
+    assert run("scope", "propagate", *ADA, "--dry-run").out == shown
+    told = run("scope", "propagate", eden, *ADA, "--dry-run", "--json").value
     assert (told["dry_run"], len(told["judged"]), told["scope"]["owner_id"]) == (True, 2, "gene")
 
 
 def test_claim_goes_to_the_group_once(run: Run, eden: str) -> None:
-    done = run("propagate", *ADA, "--scope-id", eden).out.splitlines()
+    done = run("scope", "propagate", eden, *ADA).out.splitlines()
     assert done[0] == "1 of 2 claims propagated (offline-rules-1)"
     assert done[-1].startswith(f"o{eden[1:]}-2  eden  propagated as o")
     assert known_by(run, "mia") == [DEADLINE]
-    assert run("propagate", *ADA, "--scope-id", eden).out == "nothing to judge\n"
-    assert run("propagate", *ADA, "--json").value["judged"] == []
+    assert run("scope", "propagate", eden, *ADA).out == "nothing to judge\n"
+    assert run("scope", "propagate", *ADA, "--json").value["judged"] == []
     assert known_by(run, "mia") == [DEADLINE]
 
 
 def test_whole_agent_is_judged_scope_by_scope(run: Run, eden: str) -> None:
     other = run("observe", FREEZE, *ADA, "--user", "mia", "--json").value["scope"]["id"]
     run("observe", DEADLINE, "--agent", "bob", "--user", "gene")
-    run("consolidate", *ADA, "--scope-id", other)
-    told = run("propagate", *ADA, "--json").value
+    run("scope", "consolidate", other, *ADA)
+    told = run("scope", "propagate", *ADA, "--json").value
     assert (told["scope"], told["failed"], len(told["run_ids"])) == (None, {}, 2)
     assert sorted(item["text"] for item in told["judged"] if item["outcome"] == "propagated") == [DEADLINE, FREEZE]
-    assert {item["source"].partition("-")[0] for item in told["judged"]} == {f"o{eden[1:]}", f"o{other}"}
+    assert {item["source"].partition("-")[0] for item in told["judged"]} == {f"o{eden[1:]}", f"o{other[1:]}"}
 
 
 def test_scope_and_agent_that_are_not_there_are_one_line(run: Run, eden: str) -> None:
-    assert run("propagate", *ADA, "--scope-id", "s99", code=1).err == "memory-sql: no scope 99\n"
-    assert run("propagate", "--agent", "eve", code=1).err == "memory-sql: no agent eve\n"
-    assert run("propagate", *ADA, "--scope-id", "x", code=1).err == (
-        "memory-sql: a scope id must look like 12 or s12\n"
-    )
-    assert run("propagate", *ADA, "--scope-id", eden).code == 0
+    assert run("scope", "propagate", "s99", *ADA, code=1).err == "memory-sql: no scope s99\n"
+    assert run("scope", "propagate", "--agent", "eve", code=1).err == "memory-sql: no agent eve\n"
+    assert run("scope", "propagate", "x", *ADA, code=1).err == ("memory-sql: scope_id: must look like s12\n")
+    assert run("scope", "propagate", eden, *ADA).code == 0
 
 
 def test_agent_that_is_switched_off_has_nothing_to_judge(run: Run, eden: str) -> None:
-    run("settings", *ADA, "--set", "propagation=false")
-    assert run("propagate", *ADA).out == "nothing to judge\n"
-    assert run("propagate", *ADA, "--scope-id", eden).out == "nothing to judge\n"
-    run("settings", *ADA, "--unset", "propagation")
-    assert run("propagate", *ADA).out.startswith("1 of 2 claims propagated")
+    run("configure", *ADA, "--set", "propagation=false")
+    assert run("scope", "propagate", *ADA).out == "nothing to judge\n"
+    assert run("scope", "propagate", eden, *ADA).out == "nothing to judge\n"
+    run("configure", *ADA, "--unset", "propagation")
+    assert run("scope", "propagate", *ADA).out.startswith("1 of 2 claims propagated")
 
 
 def test_scope_whose_model_fails_stops_no_other_and_the_command_says_so(
     run: Run, eden: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = run("observe", TEA, *ADA, "--user", "mia", "--json").value["scope"]["id"]
-    run("consolidate", *ADA, "--scope-id", other)
+    run("scope", "consolidate", other, *ADA)
     for name, value in {
         "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    failed = run("propagate", *ADA, code=1)
-    assert failed.out == f"0 of 1 claim propagated (none)\no{other}-1  eden  refused: personal\n"
-    assert failed.err.startswith(f"memory-sql: propagation of scope {eden[1:]} of agent ada: ")
+    failed = run("scope", "propagate", *ADA, code=1)
+    assert failed.out == f"0 of 1 claim propagated (none)\no{other[1:]}-1  eden  refused: personal\n"
+    assert failed.err.startswith(f"memory-sql: propagation of scope {eden} of agent ada: ")
     monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
-    assert run("propagate", *ADA).out.startswith("1 of 2 claims propagated")
+    assert run("scope", "propagate", *ADA).out.startswith("1 of 2 claims propagated")
 
 
 def test_worker_and_status_and_stats_tell_of_it(run: Run, eden: str) -> None:
-    status = run("status", *ADA, "--json").value
+    status = run("work", "backlog", *ADA, "--json").value
     assert (status["due_propagations"], status["held"]) == (1, 0)
     assert status["oldest_due_at"] is not None
-    assert run("status").out.startswith("due          0 sessions, 0 scopes, 1 propagation; the oldest since ")
-    assert "\npropagated    0 observations, 1 scope due\n" in run("stats", *ADA).out
+    assert run("work", "backlog").out.startswith(
+        "due          0 conversations, 0 scopes, 1 propagation; the oldest since "
+    )
+    assert "\npropagated    0 observations, 1 scope due\n" in run("admin", "stats", *ADA).out
     ran = run("worker", "--once")
-    assert ran.out == "formed 0 sessions, consolidated 0 scopes, propagated 1 claim, 0 failed, 0 interrupted\n"
+    assert ran.out == "formed 0 conversations, consolidated 0 scopes, propagated 1 claim, 0 failed, 0 interrupted\n"
     assert ran.err == f"memory-sql: scope {eden}: 1 of 2 claims propagated\n"
-    assert run("status", *ADA, "--json").value["due_propagations"] == 0
-    stats = run("stats", *ADA, "--json").value
+    assert run("work", "backlog", *ADA, "--json").value["due_propagations"] == 0
+    stats = run("admin", "stats", *ADA, "--json").value
     assert (stats["propagated"], stats["due_propagations"], stats["held"]) == (1, 0, 0)
     assert stats["runs"]["propagation.succeeded"] == 1
-    assert "\npropagated    1 observation\n" in run("stats", *ADA).out
+    assert "\npropagated    1 observation\n" in run("admin", "stats", *ADA).out
 
 
 class Clock:
@@ -157,24 +157,26 @@ async def burst(url: str) -> Observation:
 
 
 def test_held_claims_are_listed_and_released_or_refused(run: Run, database_url: str) -> None:
-    assert run("held-claims", *ADA).out == "nothing is held\n"
+    assert run("work", "held-claims", *ADA).out == "nothing is held\n"
     asyncio.run(burst(database_url))
-    held = run("held-claims", *ADA, "--json").rows
-    assert len(held) == run("status", "--json").value["held"] == 3
-    assert run("status").out.splitlines()[-1] == "held         3 claims"
+    held = run("work", "held-claims", *ADA, "--json").rows
+    assert len(held) == run("work", "backlog", "--json").value["held"] == 3
+    assert run("work", "backlog").out.splitlines()[-1] == "held         3 claims"
     first, second, _ = (row["source"] for row in held)
-    group = f"s{held[0]['target_scope_id']}"
-    line = run("held-claims", *ADA, "--limit", 1).out
+    group = held[0]["target_scope_id"]
+    line = run("work", "held-claims", *ADA, "--limit", 1).out
     assert line.startswith(f"{first}  from {group}, 2026-04-08 ")
     assert line.endswith(" UTC  The billing service pays refunds within one day.\n")
-    review = ("review", first, *ADA, "--scope-id", group)
-    assert run(*review, code=1).err == "memory-sql: say either --release or --refuse\n"
-    assert run(*review, "--release", "--actor", "desk", "--reason", "True.").out == f"{first}: released for {group}\n"
-    refused = run("review", second, *ADA, "--scope-id", group, "--refuse", "--json").value
-    assert refused == {"observation": second, "scope_id": int(group[1:]), "outcome": "refused"}
-    assert [row["source"] for row in run("held-claims", *ADA, "--json").rows] == [held[2]["source"]]
-    assert run(*review, "--release", code=1).err == f"memory-sql: no held claim {first}\n"
-    judged = run("propagate", *ADA, "--json").value["judged"]
+    review = ("work", "review", first, *ADA, "--scope-id", group)
+    assert run(*review, code=1).err == "memory-sql: say either --share or --refuse\n"
+    assert (
+        run(*review, "--share", "--actor", "desk", "--reason", "True.").out == f"{first}: may be shared with {group}\n"
+    )
+    refused = run("work", "review", second, *ADA, "--scope-id", group, "--refuse", "--json").value
+    assert refused == {"observation": second, "scope_id": group, "share": False}
+    assert [row["source"] for row in run("work", "held-claims", *ADA, "--json").rows] == [held[2]["source"]]
+    assert run(*review, "--share", code=1).err == f"memory-sql: no held claim {first}\n"
+    judged = run("scope", "propagate", *ADA, "--json").value["judged"]
     assert [item["source"] for item in judged] == [first]  # that of `second` has been decided for good
 
 
@@ -182,7 +184,7 @@ async def test_review_is_an_event_with_who_did_it_and_why_in_the_hosts_transacti
     await burst(database_url)
     async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
         held, *_ = await memory.work.held_claims(**AGENT)
-        asked: dict[str, Any] = {**AGENT, "target_scope_id": held.target_scope_id, "release": True}
+        asked: dict[str, Any] = {**AGENT, "target_scope_id": held.target_scope_id, "share": True}
         async with memory.database.transaction() as session:
             await memory.work.review(held.source, **asked, actor="desk", reason="True.", session=session)
             assert len(await memory.work.held_claims(**AGENT, session=session)) == 2

@@ -1,4 +1,4 @@
-"""worker --once, status, retry, discard, undo; the worker as a process is in test_worker.py."""
+"""worker --once, work backlog, dead, retry, discard, scope undo; the worker as a process is in test_worker.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_sql.cli import work
+from memory_sql.cli import worker as commands
 from memory_sql.config import Settings
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
@@ -68,7 +68,7 @@ async def poison_scope(memory: Memory) -> None:
 
 
 def dead_run(run: Run) -> str:
-    (dead,) = run("status", "--json").value["dead_runs"]
+    (dead,) = run("work", "dead", "--json").rows
     return str(dead["run_id"])
 
 
@@ -79,7 +79,7 @@ def test_worker_does_once_what_is_due(run: Run, remember: Callable[..., None]) -
     assert ran.err == "memory-sql: session monday: 1 messages, 1 observations\n"
     idle = run("worker", "--once", *ADA)
     assert (idle.out, idle.err) == (
-        "formed 0 sessions, consolidated 0 scopes, propagated 0 claims, 0 failed, 0 interrupted\n",
+        "formed 0 conversations, consolidated 0 scopes, propagated 0 claims, 0 failed, 0 interrupted\n",
         "",
     )
 
@@ -96,7 +96,7 @@ def test_worker_says_when_something_failed(
     ran = run("worker", "--once", "--json", code=1)
     assert ran.value["failed"] == 1
     assert ran.err.startswith("memory-sql: session monday of agent ada: ")
-    assert run("status", "--json").value["retrying"] == 1
+    assert run("work", "backlog", "--json").value["retrying"] == 1
 
 
 def test_worker_refuses_what_makes_no_sense(run: Run) -> None:
@@ -104,7 +104,7 @@ def test_worker_refuses_what_makes_no_sense(run: Run) -> None:
 
 
 def test_worker_has_the_same_defaults_as_a_command_and_as_a_class() -> None:
-    command, worker = (inspect.signature(it).parameters for it in (work.worker, Worker))
+    command, worker = (inspect.signature(it).parameters for it in (commands.worker, Worker))
     names = {"concurrency": "concurrency", "poll": "poll_seconds", "grace": "grace_seconds"}
     assert {name: command[name].default for name in names} == {
         name: worker[parameter].default for name, parameter in names.items()
@@ -112,84 +112,90 @@ def test_worker_has_the_same_defaults_as_a_command_and_as_a_class() -> None:
 
 
 def test_status_counts_what_waits(run: Run, remember: Callable[..., None]) -> None:
-    nothing = "due          0 sessions, 0 scopes\nin progress  0\nretrying     0\ngiven up     0\n"
-    assert run("status").out == nothing
+    nothing = "due          0 conversations, 0 scopes\nin progress  0\nretrying     0\ngiven up     0\n"
+    assert run("work", "backlog").out == nothing
     remember(say)
     assert re.fullmatch(
-        r"due          1 session, 0 scopes; the oldest since \d{4}-\d\d-\d\d \d\d:\d\d UTC\n"
+        r"due          1 conversation, 0 scopes; the oldest since \d{4}-\d\d-\d\d \d\d:\d\d UTC\n"
         r"in progress  0\nretrying     0\ngiven up     0\n",
-        run("status").out,
+        run("work", "backlog").out,
     )
-    assert run("status", "--agent", "eve").out == nothing
-    assert run("status", *ADA, "--json").value["due_sessions"] == 1
+    assert run("work", "backlog", "--agent", "eve").out == nothing
+    assert run("work", "backlog", *ADA, "--json").value["due_sessions"] == 1
 
 
 def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[..., None]) -> None:
     remember(poison, "nonsense", "nonsense")
-    status = run("status", "--json").value
+    status = run("work", "backlog", "--json").value
     assert (status["dead"], status["due_sessions"]) == (1, 0)
-    (dead,) = status["dead_runs"]
+    (dead,) = run("work", "dead", "--json").rows
     assert (dead["agent_id"], dead["session_id"], dead["error_code"]) == ("ada", "monday", "not_json")
-    line = run("status").out.splitlines()[-1]
-    assert re.fullmatch(rf"run {dead['run_id']}  ada  session monday  [\d-]+ [\d:]+ UTC  not_json: .+", line)
-    assert run("status", "--agent", "eve", "--json").value["dead_runs"] == []
+    line = run("work", "dead").out.strip()
+    assert re.fullmatch(rf"run {dead['run_id']}  ada  conversation monday  [\d-]+ [\d:]+ UTC  not_json: .+", line)
+    assert run("work", "dead", "--agent", "eve", "--json").rows == []
+    assert run("work", "dead", "--agent", "eve").out == "nothing was given up\n"
 
 
 def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., None]) -> None:
     remember(poison, "nonsense", "nonsense")
     number = dead_run(run)
-    assert run("retry", number, *ADA).out == f"run {number}: due again\n"
+    assert run("work", "retry", number, *ADA).out == f"run {number}: due again\n"
     assert run("worker", "--once", "--json").value["formed"] == 1
-    assert run("retry", number, *ADA, code=1).err == f"memory-sql: no run that was given up {number}\n"
+    assert run("work", "retry", number, *ADA, code=1).err == f"memory-sql: no run that was given up {number}\n"
 
 
 def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Callable[..., None]) -> None:
     remember(poison, "nonsense", "nonsense")
     number = dead_run(run)
-    assert "say --yes if that is meant" in run("discard", number, *ADA, code=1).err
-    assert run("discard", number, *ADA, "--yes", "--json").value == {"run_id": int(number), "state": "discarded"}
-    assert run("status", "--json").value["dead"] == 0
-    assert run("discard", number, *ADA, "--yes", code=1).err == f"memory-sql: no run that was given up {number}\n"
+    assert "say --yes if you mean it" in run("work", "discard", number, *ADA, code=1).err
+    assert run("work", "discard", number, *ADA, "--yes", "--json").value == {
+        "run_id": int(number),
+        "state": "discarded",
+    }
+    assert run("work", "backlog", "--json").value["dead"] == 0
+    assert (
+        run("work", "discard", number, *ADA, "--yes", code=1).err == f"memory-sql: no run that was given up {number}\n"
+    )
 
 
 def test_dead_run_of_a_scope_names_the_scope(run: Run, remember: Callable[..., None]) -> None:
     remember(poison_one, "")
-    (dead,) = run("status", "--json").value["dead_runs"]
-    assert f"  scope s{dead['scope_id']}  " in run("status").out
-    assert run("discard", dead["run_id"], *ADA, "--yes").out == f"run {dead['run_id']}: discarded\n"
+    (dead,) = run("work", "dead", "--json").rows
+    assert f"  scope {dead['scope_id']}  " in run("work", "dead").out
+    assert run("work", "discard", dead["run_id"], *ADA, "--yes").out == f"run {dead['run_id']}: discarded\n"
 
 
 def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
     remember(poison_scope, "One and two.")
     remember(poison_scope, "One, two, and again.")
-    (scope,) = run("scopes", *ADA, "--user", "mia", "--json").rows
-    undo = partial(run, "undo", *ADA, "--scope-id", f"s{scope['ref']['id']}")
-    assert undo().out == f"s{scope['ref']['id']}  individual:mia  v3\n  One and two.\n"
+    (scope,) = run("scope", "list", *ADA, "--user", "mia", "--json").rows
+    undo = partial(run, "scope", "undo", scope["ref"]["id"], *ADA)
+    assert undo().out == f"{scope['ref']['id']}  individual:mia  v3\n  One and two.\n"
     assert undo("--json").value["version"] == 4
     assert "consolidation to undo" in undo(code=1).err
-    assert run("undo", *ADA, "--scope-id", "twelve", code=1).err == "memory-sql: a scope id must look like 12 or s12\n"
+    assert run("scope", "undo", "twelve", *ADA, code=1).err == "memory-sql: scope_id: must look like s12\n"
 
 
 def test_change_of_a_text_is_shown_by_sentences(run: Run, remember: Callable[..., None]) -> None:
     remember(poison_scope, "One and two. So it is.")
     remember(poison_scope, "One and two. So it was.")
-    (scope,) = run("scopes", *ADA, "--user", "mia", "--json").rows
-    key = f"s{scope['ref']['id']}"
-    diff = partial(run, "diff", key, *ADA, "--user", "mia")
-    numbers = ", ".join(f"o{scope['ref']['id']}-{seq}" for seq in (3, 4))
+    (scope,) = run("scope", "list", *ADA, "--user", "mia", "--json").rows
+    key = scope["ref"]["id"]
+    diff = partial(run, "scope", "diff", key, *ADA, "--user", "mia")
+    numbers = ", ".join(f"o{key[1:]}-{seq}" for seq in (3, 4))
     shown = f"--- {key} v1\n+++ {key} v2\n  One and two.\n- So it is.\n+ So it was.\nabsorbed: {numbers}\n"
     assert diff().out == shown
     assert diff("--from", "1", "--to", "2").out == shown
     assert diff("--json").value["sentences"][0] == {"change": "kept", "text": "One and two."}
-    assert diff("--to", "3", code=1).err == f"memory-sql: no text of scope {scope['ref']['id']} of version 3\n"
+    assert diff("--to", "3", code=1).err == f"memory-sql: no text of scope {key} of version 3\n"
 
 
 def test_verify_has_nothing_to_say_until_something_is_wrong(run: Run, remember: Callable[..., None]) -> None:
     remember(say)
-    assert run("verify").out == "everything holds\n"
-    assert run("verify", "--json").out == ""
+    assert run("admin", "verify").out == "everything holds\n"
+    assert run("admin", "verify", "--json").out == ""
     remember(partial(execute, sql="UPDATE memory.sessions SET unformed_messages = 7"))
-    wrong = run("verify", "--json", code=1)
+    wrong = run("admin", "verify", "--json", code=1)
     assert "unformed_messages_are_counted" in wrong.out
 
 

@@ -218,7 +218,7 @@ async def test_version_that_has_moved_on_is_refused(memory: Memory) -> None:
         partial(memory.observations.update, text="x"),
         memory.observations.confirm,
         memory.observations.dispute,
-        memory.observations.mark,
+        partial(memory.observations.mark, private=True),
         partial(memory.observations.supersede, new_id=old.id),
     ):
         with pytest.raises(VersionError) as error:
@@ -646,9 +646,16 @@ async def test_quarantine_of_a_source(memory: Memory) -> None:
     await memory.run_due()
     assert await texts(memory) == {"u:mia": "I sail a sloop."}
     assert (await memory.observations.unquarantine(Selection(session_id="s"), **ADA)).observations == done.observations
-    for wrong in ({}, {"user_id": "mia"}, {"from_session_id": "s", "user_id": "mia"}, {"from_nowhere": 1}):
+    with pytest.raises(InputError):
+        Selection()
+    for wrong, who in (
+        (done.observations[0], ADA),  # nobody who asks
+        (Selection(session_id="s"), MIA),
+        (Selection(observation_id=done.observations[0]), ADA),
+        (Selection(everything=True), ADA),
+    ):
         with pytest.raises(InputError):
-            await memory.observations.quarantine(**ADA, **wrong)
+            await memory.observations.quarantine(wrong, **who)
 
 
 async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: Memory) -> None:
@@ -692,7 +699,7 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
 # Any of it in any order
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
     dice, done = random.Random(seed), 0

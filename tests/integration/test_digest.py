@@ -285,7 +285,7 @@ def test_lists_come_from_the_environment_with_commas(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MEMORY_SQL_DIGEST_SENSITIVITIES", "public")
     settings = Settings.load()
     assert (settings.digest_fact_keys, settings.digest_sensitivities) == (("home", "diet"), ("public",))
-    assert 'digest_fact_keys = ["home", "diet"]\n' in memory_sql("settings").out
+    assert 'digest_fact_keys = ["home", "diet"]\n' in memory_sql("admin", "settings").out
 
 
 async def test_in_the_hosts_transaction_it_shows_what_that_has_written(memory: Memory) -> None:

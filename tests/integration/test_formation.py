@@ -424,6 +424,7 @@ async def test_the_last_thing_said_again_is_evidence_and_older_things_are_said_a
     ]
 
 
+@pytest.mark.slow
 async def test_agent_that_repeats_its_memory_does_not_make_it_anew(memory: Memory, llm: Scripted) -> None:
     """Fifty turns of echo, and a model that takes all of it for news."""
     await memory.observe("Mia moors at berth 12.", agent_id="ada", user_id="mia")

@@ -119,7 +119,9 @@ async def test_failure_is_recorded_and_raised(engine: Engine) -> None:
     assert job.done == [("load", "a"), ("decide", 1), ("fail", "UnavailableError")]
 
 
-async def test_failure_is_recorded_when_the_work_is_cancelled(engine: Engine) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+async def test_failure_is_recorded_when_the_work_is_cancelled(engine: Engine, times: int) -> None:
+    """Twice: by the worker that ends, and by the loop."""
     working = asyncio.Event()
 
     async def work_on() -> None:
@@ -129,7 +131,9 @@ async def test_failure_is_recorded_when_the_work_is_cancelled(engine: Engine) ->
     job = Counting(1, meanwhile=work_on)
     running = asyncio.create_task(engine.run(job, "a", "asked"))
     await working.wait()
-    running.cancel()
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await running
     assert job.done[-1] == ("fail", "CancelledError")

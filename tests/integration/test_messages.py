@@ -539,13 +539,16 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
             return (await memory.conversations.form(**ADA, session_id="s")).observations[0].id
 
     tea = asyncio.run(fill())
-    assert memory_sql("messages", *mia).out == "s  m2  2026-03-02 09:02 UTC  Mia: Tea.\N{REPLACEMENT CHARACTER}!\n"
-    assert memory_sql("messages", *mia, "--session", "s", "--json").value["id"] == "m2"
-    assert memory_sql("messages", *mia, "--of", tea, "--json").value["content"] == "Tea.\u202e!"
-    assert memory_sql("messages", *mia, "--session", "t").out == "no messages\n"
-    assert "say either" in memory_sql("messages", *mia, "--session", "t", "--of", tea, code=1).err
-    assert 'message_retention_days = "forever"' in memory_sql("settings", "--agent", "ada", *at).out
-    assert memory_sql("maintain", *at).out == "0 messages lost their texts\n"
-    memory_sql("settings", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
-    assert memory_sql("maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
-    assert memory_sql("maintain", "--json", *at).value == {"messages": 1, "evicted": 0, "complete": True}
+    assert (
+        memory_sql("conversation", "messages", *mia).out
+        == "s  m2  2026-03-02 09:02 UTC  Mia: Tea.\N{REPLACEMENT CHARACTER}!\n"
+    )
+    assert memory_sql("conversation", "messages", *mia, "--conversation", "s", "--json").value["id"] == "m2"
+    assert memory_sql("observation", "sources", tea, *mia, "--json").value["content"] == "Tea.\u202e!"
+    assert memory_sql("conversation", "messages", *mia, "--conversation", "t").out == "no messages\n"
+    assert "no observation o9-9" in memory_sql("observation", "sources", "o9-9", *mia, code=1).err
+    assert 'message_retention_days = "forever"' in memory_sql("admin", "settings", "--agent", "ada", *at).out
+    assert memory_sql("work", "maintain", *at).out == "0 messages lost their texts\n"
+    memory_sql("configure", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
+    assert memory_sql("work", "maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
+    assert memory_sql("work", "maintain", "--json", *at).value == {"messages": 1, "evicted": 0, "complete": True}

@@ -25,6 +25,7 @@ from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
 
+pytestmark = pytest.mark.slow  # all of them live in one database, which takes long to fill
 FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
 CLEANED = {"The deadline is Friday"}
 ADA: dict[str, Any] = {"agent_id": "ada"}

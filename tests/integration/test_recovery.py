@@ -60,6 +60,7 @@ async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clo
         yield memory
 
 
+@pytest.mark.slow
 async def test_outage_of_66_seconds_loses_nothing_and_needs_nobody(timed: Memory, llm: Scripted, clock: Clock) -> None:
     started = clock.now
     for n in range(5):
@@ -367,6 +368,7 @@ async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, 
     assert await rows(timed, "SELECT status FROM memory.observation_states") == [("archived",)]
 
 
+@pytest.mark.slow
 async def test_pauses_grow_to_ten_minutes(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await timed.add([message("Actually, I prefer tea.")], **HERE)
     llm.replies = [UnavailableError("timeout", "no answer")] * 100

@@ -1,4 +1,4 @@
-"""Requirements that no other test shows; `docs/requirements.md` says which test shows which."""
+"""Requirements that no other test shows; `tests/requirements.md` says which test shows which."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -312,7 +312,8 @@ async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(mem
 )
 def test_prompt_says_the_rule(name: str, rule: str) -> None:
     """R091, R092, R095, R096: what the model is told. Whoever changes the wording changes it here too."""
-    assert rule in " ".join(prompts.load(name).instructions.split())
+    package = {"extraction": "memory_sql.formation", "consolidation": "memory_sql.consolidation"}[name]
+    assert rule in " ".join(prompts.load(package, name).instructions.split())
 
 
 # Retrieval

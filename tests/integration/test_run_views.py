@@ -127,6 +127,7 @@ async def test_agent_without_conversations_has_no_row(told: Memory) -> None:
     assert await rows(told, "SELECT day FROM memory.v_model_cost WHERE agent_id = 'bob'") == []
 
 
+@pytest.mark.slow
 async def test_everything_adds_up_after_a_busy_life(database_url: str) -> None:
     life = Life(database_url)
     async with life.memory as memory:

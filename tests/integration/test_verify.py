@@ -381,6 +381,7 @@ class Life:
         )
 
 
+@pytest.mark.slow
 async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
     life = Life(database_url)
     async with life.memory as memory:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import event, text
 
 from memory_sql.db.engine import Database, asyncpg_url
+from tests.recycling import connect
 
 STATE = """
 SELECT current_user <> session_user, current_setting('work_mem'), current_setting('search_path'),
@@ -81,6 +82,18 @@ async def test_connection_that_was_cut_is_replaced(database_url: str) -> None:
     again = Database(database_url)
     assert (await ask(again))[-1] != pid
     await asyncio.gather(again.close(), other.close())
+
+
+async def test_connection_that_is_cut_while_nobody_has_it_is_given_to_nobody(database_url: str) -> None:
+    database, other = Database(database_url), Database(database_url)
+    pid = (await ask(database))[-1]
+    await database.close()
+    cut = await connect(database_url)
+    assert await cut.fetchval("SELECT pg_terminate_backend($1, 5000)", pid)
+    again = Database(database_url)
+    assert again.engine is not database.engine
+    assert (await ask(again))[-1] != pid
+    await asyncio.gather(again.close(), other.close(), cut.close())
 
 
 def test_loop_of_its_own_gets_an_engine_of_its_own(database_url: str) -> None:

@@ -654,6 +654,7 @@ async def test_process_works_until_it_is_told_to_stop(
     assert "memory-sql: stopping; " in told
 
 
+@pytest.mark.slow
 async def test_process_gives_back_what_its_model_does_not_end(database_url: str, outside: Memory) -> None:
     await say(outside, 1)
     async with loopback(hang(60)) as server:
@@ -671,6 +672,7 @@ async def test_process_gives_back_what_its_model_does_not_end(database_url: str,
     assert (await outside.work.backlog()).due_sessions == 1
 
 
+@pytest.mark.slow
 async def test_second_signal_ends_the_process_at_once(database_url: str, outside: Memory) -> None:
     await say(outside, 1)
     async with loopback(hang(60)) as server:

@@ -62,6 +62,7 @@ async def test_alembic_check_finds_nothing_to_do(database_url: str) -> None:
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))
 
 
+@pytest.mark.slow
 async def test_processes_that_upgrade_at_once_take_turns(empty_database: str, database_url: str) -> None:
     start = partial(asyncio.get_running_loop().run_in_executor, ThreadPoolExecutor(PROCESSES))
     async with connect_once(empty_database) as gate:

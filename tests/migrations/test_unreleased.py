@@ -130,16 +130,16 @@ def test_reset_in_a_pipe_deletes_nothing_without_yes(database_url: str) -> None:
     memory_sql("observe", "Tea.", *MIA, "--url", database_url)
     ran = memory_sql("db", "reset", "--url", database_url, stdin=b"y\n", code=1)
     assert ran.err == "memory-sql: nothing was deleted: say --yes where nobody can be asked\n"
-    assert len(memory_sql("list", *MIA, "--url", database_url, "--json").rows) == 1
+    assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 
 @pytest.mark.parametrize(("answer", "left"), [(False, 1), (True, 0)], ids=["no", "yes"])
 def test_reset_asks_who_is_there(database_url: str, monkeypatch: pytest.MonkeyPatch, answer: bool, left: int) -> None:
     memory_sql("observe", "Tea.", *MIA, "--url", database_url)
-    monkeypatch.setattr("memory_sql.cli.database._somebody_is_there", lambda: True)
+    monkeypatch.setattr("memory_sql.cli.output.can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: answer)
     memory_sql("db", "reset", "--url", database_url, code=left)
-    assert len(memory_sql("list", *MIA, "--url", database_url, "--json").rows) == left
+    assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == left
 
 
 async def test_reset_gives_up_on_a_lock_with_nothing_deleted(
@@ -170,4 +170,4 @@ def test_embedded_database_of_an_old_revision_is_refused_in_one_line_until_it_is
         assert "made by an unreleased version of memory_sql" in ran.err
     assert memory_sql("db", "current", *data, "--json").value == {"revision": "e41f7a0b6c29"}
     memory_sql("db", "reset", "--yes", *data)
-    assert memory_sql("list", *MIA, *data, "--json").rows == []
+    assert memory_sql("observation", "list", *MIA, *data, "--json").rows == []

@@ -108,11 +108,11 @@ MUTATIONS = (
     # Rule 5: one way back
     Mutation(
         "5: what was taken from below the watermark does not wait again",
-        (without("            (ObservationStateRow.seq.in_(extras), True),\n"),),
+        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq > done_seq"),),
     ),
     Mutation(
         "5: marks above the watermark stay",
-        (without("            (ObservationStateRow.seq > done_seq, False),\n"),),
+        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq.in_(extras)"),),
     ),
     Mutation(
         "5: what gave way in an undone version does not count again",
@@ -189,11 +189,13 @@ MUTATIONS = (
     # Corrections
     Mutation(
         "correction: a consolidation that has read the old one is committed",
-        (never_called("CorrectionRepository(session, scope.agent_key).take_lease"),),
+        (never_called("scopes.take_lease"),),
         CORRECTIONS,
     ),
     Mutation(
-        "correction: what it was made of is not passed on", (never_called("repository.inherit_lineage"),), CORRECTIONS
+        "correction: what it was made of is not passed on",
+        (never_called("LineageRepository(session, old.agent_key).inherit"),),
+        CORRECTIONS,
     ),
     Mutation(
         "privacy: what has spread can be made private by hand",
@@ -202,10 +204,14 @@ MUTATIONS = (
     ),
     Mutation(
         "privacy: no epoch rises",
-        (never_called("CorrectionRepository(session, agent_key).raise_epochs"),),
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
         CORRECTIONS,
     ),
-    Mutation("quarantine: no epoch rises", (never_called("repository.raise_epochs"),), CORRECTIONS),
+    Mutation(
+        "quarantine: no epoch rises",
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
+        CORRECTIONS,
+    ),
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
@@ -406,7 +412,7 @@ MUTATIONS = (
     # Propagation: what is taken back
     Mutation(
         "propagation: what becomes private stays where it has spread",
-        (Change("derived = await repository.derived(line)", "derived = ()"),),
+        (Change("derived = await LineageRepository(session, agent_key).derived(line)", "derived = ()"),),
         PROPAGATION,
     ),
     Mutation(
@@ -422,7 +428,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await repository.derived([key, *same]))", "tuple(same)"),),
+        (Change("(*same, *await LineageRepository(session, agent_key).derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

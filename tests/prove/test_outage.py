@@ -95,6 +95,7 @@ async def is_drained(memory: Memory) -> bool:
     return backlog.dead == 1 and not (backlog.due_sessions or backlog.due_scopes or backlog.retrying)
 
 
+@pytest.mark.slow
 async def test_backlog_of_an_outage_drains_by_itself(database_url: str) -> None:
     """Two workers, and a clock that the test moves by 3 seconds whenever they have nothing left to do."""
     now = MONDAY

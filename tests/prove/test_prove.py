@@ -101,6 +101,7 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
     assert min(did.values()) >= 20
 
 
+@pytest.mark.slow
 def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
     run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", str(share(300)))
 

@@ -35,7 +35,9 @@ def scope(
     number: int = 1,
 ) -> ScopeText:
     lines = tuple(PendingObservation(n, line, MONDAY) for n, line in enumerate(pending, 1))
-    return ScopeText(ScopeRef(id=number, kind=kind, owner_id=owner, name=name), None, text, 3 if text else 0, lines)
+    return ScopeText(
+        ScopeRef(id=f"s{number}", kind=kind, owner_id=owner, name=name), None, text, 3 if text else 0, lines
+    )
 
 
 def render(scopes: Sequence[ScopeText], hits: Sequence[Hit], now: datetime, style: Style, **more: Any) -> Context:
@@ -47,7 +49,7 @@ def rendered(scopes: Sequence[ScopeText], style: Style = STYLE, *, messages: Seq
 
 
 def hit(content: str, observation_id: str = "o9-9", kind: ScopeKind = "individual") -> Hit:
-    ref = ScopeRef(id=9, kind=kind, owner_id="mia")
+    ref = ScopeRef(id="s9", kind=kind, owner_id="mia")
     return Hit(
         score=1.0,
         observation=Observation(

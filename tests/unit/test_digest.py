@@ -34,7 +34,7 @@ from tests.factories import MONDAY
 from tests.sizes import examples
 
 PLAIN = Settings()
-MIA = ScopeRef(id=1, kind="individual", owner_id="mia")
+MIA = ScopeRef(id="s1", kind="individual", owner_id="mia")
 LINE = re.compile(r'- \[(\w+)\] (o\d+-\d+) \(((?:[^"()]|"(?:[^"\\]|\\.)*")*)\) (.+)')
 
 
@@ -63,7 +63,7 @@ def ids(found: Iterable[Candidate]) -> list[int]:
 
 def test_line_says_what_it_is_where_it_comes_from_and_then_the_text() -> None:
     found = candidate(
-        3, "Lives in Oslo.", scope=ScopeRef(id=12, kind="group", owner_id="harbor"), fact_key="home", confidence=0.8,
+        3, "Lives in Oslo.", scope=ScopeRef(id="s12", kind="group", owner_id="harbor"), fact_key="home", confidence=0.8,
         session_id="monday", message_ids=("m1", "m2", "m3"), source_kind="formation",
     )  # fmt: skip
     assert str(compose([found], [], Settings())) == (
@@ -308,7 +308,7 @@ def some(pick: random.Random) -> Candidate:
     number = pick.randrange(3)
     kind, owner = kinds[number]
     return Candidate(
-        scope=ScopeRef(id=number + 1, kind=kind, owner_id=owner),
+        scope=ScopeRef(id=f"s{number + 1}", kind=kind, owner_id=owner),
         seq=pick.randrange(1, 40),
         content=" ".join(pick.choices(WORDS, k=pick.choice((1, 4, 12, 60)))),
         observed_at=MONDAY + timedelta(hours=pick.randrange(4)),

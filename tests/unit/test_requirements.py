@@ -1,4 +1,4 @@
-"""`docs/requirements.md`: complete, and true in so far as the tests that it names exist."""
+"""`tests/requirements.md`: complete, and true in so far as the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "requirements.md"
+DOCUMENT = ROOT / "tests" / "requirements.md"
 
 REQUIREMENTS = [f"R{n:03}" for n in range(1, 349)]
 CONTRADICTIONS = [f"C{n}" for n in range(1, 31)]

@@ -86,24 +86,21 @@ class ConsolidationRepository:
         )
         if version is None:
             return None
-        await self._session.execute(
-            insert(ConsolidationRow).values(
-                agent_key=state.agent_key,
-                scope_id=state.scope_id,
-                version=version,
-                base=state.version,
-                from_seq=state.done_seq,
-                to_seq=to_seq,
-                extra_seqs=list(extra_seqs),
-                contradictions=[item.model_dump() for item in contradictions],
-                content=content,
-                words=words,
-                model=model,
-                prompt_version=prompt_version,
-                reason=reason,
-                run_id=run_id,
-                created_at=now,
-            )
+        await self._add_version(
+            state,
+            version=version,
+            base=state.version,
+            from_seq=state.done_seq,
+            to_seq=to_seq,
+            extra_seqs=list(extra_seqs),
+            contradictions=[item.model_dump() for item in contradictions],
+            content=content,
+            words=words,
+            model=model,
+            prompt_version=prompt_version,
+            reason=reason,
+            run_id=run_id,
+            created_at=now,
         )
         return version
 
@@ -119,18 +116,19 @@ class ConsolidationRepository:
             ObservationRow.lane == "absorb",
             ObservationRow.seq.not_in(inputs),
         )
-        await self._session.execute(
+        left = (
             upsert(ObservationStateRow)
             .from_select([*row, "seq", "repend", "status_at"], passed_over)
             .on_conflict_do_update(index_elements=[*row, "seq"], set_={"repend": True})
         )
-        await self._session.execute(
+        read = (
             update(ObservationStateRow)
             .where(
                 in_scope(ObservationStateRow, state), ObservationStateRow.repend, ObservationStateRow.seq.in_(inputs)
             )
             .values(repend=False)
         )
+        await self._session.execute(read.add_cte(left.cte("passed_over")))  # no row is in both
 
     async def newest_absorbing(self, state: ScopeState) -> int | None:
         """The newest live version that absorbed something."""
@@ -168,44 +166,25 @@ class ConsolidationRepository:
         )
         rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
         done_seq, base = rows[0].from_seq, rows[0].base
-        extras = [seq for row in rows for seq in row.extra_seqs if seq <= done_seq]
-        for condition, repend in (
-            (ObservationStateRow.seq > done_seq, False),
-            (ObservationStateRow.seq.in_(extras), True),
-        ):
-            await self._session.execute(
-                update(ObservationStateRow).where(in_scope(ObservationStateRow, state), condition).values(repend=repend)
-            )
-        text = await self._session.scalar(
-            select(ConsolidationRow.content).where(in_scope(ConsolidationRow, state), ConsolidationRow.version == base)
-        )
         version = state.version + 1
-        await self._session.execute(
+        await self._pend_again(state, done_seq, [seq for row in rows for seq in row.extra_seqs])
+        text: str | None = await self._session.scalar(
             update(ScopeRow)
             .where(in_scope(ScopeRow, state))
             .values(
-                consolidation=text,
+                consolidation=select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery(),
                 version=version,
                 done_seq=done_seq,
                 consolidated_at=now,
                 held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
                 suspects=0,
             )
+            .returning(ScopeRow.consolidation)
         )
         if text is not None:
-            await self._session.execute(
-                insert(ConsolidationRow).values(
-                    agent_key=state.agent_key,
-                    scope_id=state.scope_id,
-                    version=version,
-                    base=base,
-                    from_seq=done_seq,
-                    to_seq=done_seq,
-                    content=text,
-                    words=count_words(text),
-                    reason=reason,
-                    created_at=now,
-                )
+            place = {"version": version, "base": base, "from_seq": done_seq, "to_seq": done_seq}
+            await self._add_version(
+                state, **place, content=text, words=count_words(text), reason=reason, created_at=now
             )
         gave_way = [
             (item["older"], item["newer"], row.created_at)
@@ -215,6 +194,20 @@ class ConsolidationRepository:
         ]
         await StateRepository(self._session).reinstate(state, gave_way, now, version=version)
         return version, text
+
+    async def _pend_again(self, state: ScopeState, done_seq: int, extras: Sequence[int]) -> None:
+        """What lies behind the new end waits by that; of what lies before it the extras, by their state."""
+        t = ObservationStateRow
+        await self._session.execute(
+            update(t)
+            .where(in_scope(t, state), or_(t.seq > done_seq, t.seq.in_(extras)))
+            .values(repend=t.seq <= done_seq)
+        )
+
+    async def _add_version(self, state: ScopeState, **columns: Any) -> None:
+        await self._session.execute(
+            insert(ConsolidationRow).values(agent_key=state.agent_key, scope_id=state.scope_id, **columns)
+        )
 
     async def spans(self, principal: Mapping[str, Any], scope_id: int) -> History | None:
         """How the scope's text came to be; None for a scope that isn't visible or has no text yet."""

@@ -7,22 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy import and_, exists, insert, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.events import record_all
-from memory_sql.db.repositories.observations import STATUS
-from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.repositories.observations import STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
-
-Key = tuple[int, int]
-"""`(scope_id, seq)`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Cause:
     """Who made a change and why, as the ledger says it; no actor: a rule of ours."""
 
     actor: str | None
@@ -34,7 +30,7 @@ class Entry:
 class Standing:
     """The status of an observation, and what has taken its place."""
 
-    key: Key
+    key: ObservationKey
     status: str
     superseded_by: int | None = None
 
@@ -63,10 +59,10 @@ class CorrectionRepository:
         self._session = session
         self._agent_key = agent_key
 
-    async def record(self, kind: str, key: Key, detail: dict[str, Any], entry: Entry) -> None:
+    async def record(self, kind: str, key: ObservationKey, detail: dict[str, Any], entry: Cause) -> None:
         await self._record([(kind, key, detail)], entry)
 
-    async def _record(self, events: Iterable[tuple[str, Key, dict[str, Any]]], entry: Entry) -> None:
+    async def _record(self, events: Iterable[tuple[str, ObservationKey, dict[str, Any]]], entry: Cause) -> None:
         rows = [
             {
                 "agent_key": self._agent_key,
@@ -82,7 +78,7 @@ class CorrectionRepository:
         ]
         await record_all(self._session, rows)
 
-    async def change(self, changes: Sequence[Change], entry: Entry) -> None:
+    async def change(self, changes: Sequence[Change], entry: Cause) -> None:
         """Sets the statuses and writes them down; `repend` is the apply's alone (rule 3)."""
         if not changes:
             return
@@ -98,11 +94,11 @@ class CorrectionRepository:
         await self._set(rows, "status", "status_at", "superseded_by")
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
-    async def verify(self, key: Key, before: str, verification: str, entry: Entry) -> None:
+    async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
         await self.record("verification", key, {"from": before, "to": verification}, entry)
 
-    def _key_columns(self, key: Key) -> dict[str, int]:
+    def _key_columns(self, key: ObservationKey) -> dict[str, int]:
         return {"agent_key": self._agent_key, "scope_id": key[0], "seq": key[1]}
 
     async def _set(self, rows: Sequence[dict[str, Any]], *columns: str) -> None:
@@ -114,17 +110,17 @@ class CorrectionRepository:
             )
         )
 
-    async def add_word(self, key: Key, user_id: str, now: datetime) -> None:
+    async def add_word(self, key: ObservationKey, user_id: str, now: datetime) -> None:
         """A person vouches for it."""
         await self._session.execute(
             insert(EvidenceRow).values(**self._key_columns(key), user_id=user_id, created_at=now)
         )
 
-    async def standings(self, keys: Collection[Key]) -> list[Standing]:
+    async def standings(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """Of those that there are, in the order of their keys."""
         return await self._standings(tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(sorted(keys)))
 
-    async def twins(self, keys: Collection[Key], status: str) -> list[Standing]:
+    async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
         """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""
         o, same = ObservationRow, ObservationRow.__table__.alias("same")
         says_the_same = select(same.c.seq).where(
@@ -141,7 +137,7 @@ class CorrectionRepository:
             exists(says_the_same),
         )
 
-    async def superseded_by(self, keys: Collection[Key]) -> list[Standing]:
+    async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """That in whose place any of these stands now."""
         t = ObservationStateRow
         return await self._standings(tuple_(t.scope_id, t.superseded_by).in_(sorted(keys)))
@@ -166,7 +162,7 @@ class CorrectionRepository:
         )
         return [Standing((row.scope_id, row.seq), row.status, row.superseded_by) for row in found]
 
-    async def with_predecessors(self, key: Key) -> tuple[Key, ...]:
+    async def with_predecessors(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
         """The observation and, transitively, that whose place it has taken."""
         t = ObservationStateRow
         scope_id, seq = key
@@ -177,7 +173,7 @@ class CorrectionRepository:
         line = line.union(before)
         return tuple((scope_id, n) for n in await self._session.scalars(select(line.c.seq).order_by(line.c.seq)))
 
-    async def successors(self, standing: Standing) -> tuple[Key, ...]:
+    async def successors(self, standing: Standing) -> tuple[ObservationKey, ...]:
         """What has taken its place, and what has taken the place of that; empty where nothing has."""
         t = ObservationStateRow
         scope_id, _ = standing.key
@@ -189,62 +185,7 @@ class CorrectionRepository:
         found = await self._session.scalars(select(line.c.seq).where(line.c.seq.is_not(None)).order_by(line.c.seq))
         return tuple((scope_id, n) for n in found)
 
-    async def derived(self, keys: Collection[Key]) -> tuple[Key, ...]:
-        """What was made of these and can't stay without them, over all levels, in the order of the keys."""
-        ordered = sorted(keys)
-        found = func.memory.derived(
-            self._agent_key,
-            cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
-            cast([seq for _, seq in ordered], ARRAY(Integer)),
-            cast([], ARRAY(BigInteger)),
-        ).table_valued("scope_id", "seq")
-        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
-        return tuple((row.scope_id, row.seq) for row in rows)
-
-    async def quarantined_sources(self, keys: Collection[Key]) -> list[tuple[Key, Key]]:
-        """`(made, source)` for each quarantined observation that these were merged of with others."""
-        link, t = LineageRow, ObservationStateRow
-        found = await self._session.execute(
-            select(link.scope_id, link.seq, link.source_scope_id, link.source_seq)
-            .join(
-                t,
-                and_(
-                    t.agent_key == link.agent_key,
-                    t.scope_id == link.source_scope_id,
-                    t.seq == link.source_seq,
-                    t.status == "quarantined",
-                ),
-            )
-            .where(
-                link.agent_key == self._agent_key,
-                tuple_(link.scope_id, link.seq).in_(sorted(keys)),
-                ~link.whole,
-            )
-        )
-        return [((row.scope_id, row.seq), (row.source_scope_id, row.source_seq)) for row in found]
-
-    async def inherit_lineage(self, scope_id: int, old: int, new: int, now: datetime) -> None:
-        """The new one was made of what the old one was made of: what must go with that goes here as well."""
-        link = LineageRow
-        await self._session.execute(
-            upsert(link)
-            .from_select(
-                ["agent_key", "scope_id", "seq", "source_scope_id", "source_seq", "run_id", "created_at", "whole"],
-                select(
-                    link.agent_key,
-                    link.scope_id,
-                    literal(new),
-                    link.source_scope_id,
-                    link.source_seq,
-                    link.run_id,
-                    literal(now),
-                    link.whole,
-                ).where(link.agent_key == self._agent_key, link.scope_id == scope_id, link.seq == old),
-            )
-            .on_conflict_do_nothing()
-        )
-
-    async def privacy(self, keys: Collection[Key]) -> list[tuple[bool, bool, str]]:
+    async def privacy(self, keys: Collection[ObservationKey]) -> list[tuple[bool, bool, str]]:
         """`(no_propagate, confidential, sensitivity)` of each."""
         o = ObservationRow
         found = await self._session.execute(
@@ -254,13 +195,13 @@ class CorrectionRepository:
         )
         return [(row.no_propagate, row.confidential, row.sensitivity) for row in found]
 
-    async def set_privacy(self, keys: Collection[Key], values: dict[str, Any]) -> None:
+    async def set_privacy(self, keys: Collection[ObservationKey], values: dict[str, Any]) -> None:
         o = ObservationRow
         await self._session.execute(
             update(o).where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys))).values(values)
         )
 
-    async def quarantines(self, keys: Collection[Key]) -> dict[Key, dict[str, Any]]:
+    async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
         """What the ledger says of the newest quarantine of each of these, where it says something."""
         e = EventRow
         found = await self._session.execute(
@@ -274,23 +215,3 @@ class CorrectionRepository:
             .order_by(e.event_id)
         )
         return {(row.scope_id, row.seq): row.detail for row in found}  # the newest comes last
-
-    async def raise_epochs(self, scope_ids: Collection[int]) -> None:
-        """Whatever a model is making just now of what these scopes held is refused (rule 6)."""
-        await self._session.execute(
-            update(ScopeRow)
-            .where(ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id.in_(sorted(scope_ids)))
-            .values(epoch=ScopeRow.epoch + 1)
-        )
-
-    async def take_lease(self, scope: ScopeState) -> None:
-        """Whoever is consolidating the scope is too late: it has read what has just been corrected."""
-        await self._session.execute(
-            update(ScopeRow)
-            .where(
-                ScopeRow.agent_key == scope.agent_key,
-                ScopeRow.scope_id == scope.scope_id,
-                ScopeRow.lease_until.is_not(None),
-            )
-            .values(fence=ScopeRow.fence + 1, lease_until=None)
-        )

@@ -24,7 +24,7 @@ from memory_sql.db.models import (
     ScopeRow,
     SessionRow,
 )
-from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.events import record
 from memory_sql.domain.ids import owner_key, parse_observation_id
 from memory_sql.domain.results import Receipt
@@ -93,7 +93,6 @@ class ForgettingRepository:
     def __init__(self, session: AsyncSession, agent_key: int) -> None:
         self._session = session
         self._agent_key = agent_key
-        self._aliases = AliasRepository(session, agent_key)
 
     async def seeds(self, selection: Selection) -> Seeds:
         """Where to begin; empty where there is nothing of the kind."""
@@ -126,7 +125,7 @@ class ForgettingRepository:
 
     async def _person(self, user_id: str) -> Seeds:
         """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
-        users = await self._aliases.user_ids(user_id)
+        users = await self._ids_of(user_id)
         sessions = tuple(
             await self._session.scalars(
                 select(SessionRow.session_id)
@@ -139,7 +138,11 @@ class ForgettingRepository:
         )
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("session", session_id) for session_id in sessions]
-        return Seeds(users=tuple(users), sessions=sessions, scopes=await self._scopes(owners))
+        return Seeds(users=users, sessions=sessions, scopes=await self._scopes(owners))
+
+    async def _ids_of(self, user_id: str) -> tuple[str, ...]:
+        ids = user_ids(self._agent_key, user_id)
+        return tuple(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
 
     async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:
         found = await self._session.scalars(
@@ -205,7 +208,7 @@ class ForgettingRepository:
                 )
             )
         if selection.user_id is not None:
-            users = await self._aliases.user_ids(selection.user_id)
+            users = await self._ids_of(selection.user_id)
             said = select(e.evidence_id).where(
                 e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.user_id.in_(users)
             )

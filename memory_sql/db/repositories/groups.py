@@ -12,8 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.corrections import Key
-from memory_sql.db.repositories.observations import STATUS
+from memory_sql.db.repositories.observations import STATUS, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
 
@@ -121,7 +120,7 @@ class GroupRepository:
             .values(left_at=func.greatest(now, _m.joined_at))
         )
 
-    async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[Key, ...]:
+    async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
         """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.
 
         The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose

@@ -38,6 +38,9 @@ from memory_sql.languages.words import search_extra
 from memory_sql.privacy import SENSITIVITIES
 from memory_sql.privacy.classify import classify
 
+ObservationKey = tuple[int, int]
+"""`(scope_id, seq)`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

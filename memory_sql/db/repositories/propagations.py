@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,7 +30,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, ScopeRow
-from memory_sql.db.repositories.corrections import CorrectionRepository, Key
+from memory_sql.db.repositories.corrections import CorrectionRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, leased
 from memory_sql.db.repositories.states import active_among
 from memory_sql.domain.ids import ScopeKind, observation_id
@@ -40,7 +41,7 @@ OPEN = ("waiting", "released")  # outcomes after which it is judged again
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WiderScope:
     """A scope one level up. `scope_id` None: the collective scope, which nobody has needed yet."""
 
     scope_id: int | None
@@ -54,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Shareable:
     """An observation that may be judged. `outcome`: what was decided on it before, for this target."""
 
     scope_id: int
@@ -64,12 +65,12 @@ class Candidate:
     outcome: str | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObservationKey:
         return self.scope_id, self.seq
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Witness:
     """Somebody on whose word an observation rests. `established`: known for a while when they said it."""
 
     name: str
@@ -78,7 +79,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    source: Key
+    source: ObservationKey
     target: int
     outcome: str
     reason: str
@@ -92,12 +93,12 @@ class PropagationRepository:
         self._session = session
         self._agent_key = agent_key
 
-    async def targets(self, scope_id: int) -> list[Target]:
+    async def targets(self, scope_id: int) -> list[WiderScope]:
         found = func.memory.propagation_targets(self._agent_key, scope_id).table_valued(
             "scope_id", "kind", "owner", "display_name"
         )
         rows = await self._session.execute(select(found).order_by(found.c.owner))
-        return [Target(*row) for row in rows]
+        return [WiderScope(*row) for row in rows]
 
     async def scopes(self, excluded: Sequence[str]) -> list[int]:
         """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first."""
@@ -125,8 +126,8 @@ class PropagationRepository:
         return list(found)
 
     async def candidates(
-        self, scope_id: int, target: Target, excluded: Sequence[str], limit: int, *, new_only: bool = False
-    ) -> list[Candidate]:
+        self, scope_id: int, target: WiderScope, excluded: Sequence[str], limit: int, *, new_only: bool = False
+    ) -> list[Shareable]:
         """What may be judged for this target and wasn't, first; then what waits, longest first."""
         shareable, j, o = self._shareable(scope_id, excluded), JudgedRow, ObservationRow
         undecided = j.outcome.is_(None) if new_only else or_(j.outcome.is_(None), j.outcome.in_(OPEN))
@@ -159,14 +160,14 @@ class PropagationRepository:
             .order_by(func.coalesce(j.outcome == "waiting", False), j.judged_at, shareable.c.seq)
             .limit(limit)
         )
-        return [Candidate(scope_id, *row) for row in found]
+        return [Shareable(scope_id, *row) for row in found]
 
-    async def still_shareable(self, keys: Collection[Key], excluded: Sequence[str]) -> set[Key]:
+    async def still_shareable(self, keys: Collection[ObservationKey], excluded: Sequence[str]) -> set[ObservationKey]:
         """Those of these that may still be judged."""
         by_scope: dict[int, list[int]] = {}
         for scope_id, seq in sorted(keys):
             by_scope.setdefault(scope_id, []).append(seq)
-        still = set[Key]()
+        still = set[ObservationKey]()
         for scope_id, seqs in by_scope.items():
             shareable = self._shareable(scope_id, excluded)
             found = await self._session.scalars(select(shareable.c.seq).where(shareable.c.seq.in_(seqs)))
@@ -179,14 +180,14 @@ class PropagationRepository:
             *(item.expression for item in columns), name="shareable"
         )
 
-    async def peers(self, scope_id: int, target: Target, limit: int) -> list[int]:
+    async def peers(self, scope_id: int, target: WiderScope, limit: int) -> list[int]:
         found = func.memory.peers(self._agent_key, scope_id, target.scope_id, limit).table_valued("scope_id")
         return list(await self._session.scalars(select(found.c.scope_id).order_by(found.c.scope_id)))
 
     async def epochs(self, scope_ids: Sequence[int]) -> dict[int, int]:
         return await ScopeRepository(self._session).epochs(self._agent_key, scope_ids)
 
-    async def outcomes(self, keys: Collection[Key], target: Target) -> dict[Key, str]:
+    async def outcomes(self, keys: Collection[ObservationKey], target: WiderScope) -> dict[ObservationKey, str]:
         """What was decided on these for the target, where anything was."""
         j = JudgedRow
         found = await self._session.execute(
@@ -199,8 +200,8 @@ class PropagationRepository:
         return {(row.source_scope_id, row.source_seq): row.outcome for row in found}
 
     async def alike(
-        self, candidate: Candidate, peers: Sequence[int], excluded: Sequence[str], limit: int
-    ) -> list[Candidate]:
+        self, candidate: Shareable, peers: Sequence[int], excluded: Sequence[str], limit: int
+    ) -> list[Shareable]:
         """What has words in common with it, among the peers; the closest first."""
         found = func.memory.alike(
             self._agent_key,
@@ -210,9 +211,9 @@ class PropagationRepository:
             cast(list(peers), ARRAY(BigInteger)),
             limit,
         ).table_valued("scope_id", "seq", "content", "observed_at")
-        return [Candidate(*row) for row in await self._session.execute(select(found))]
+        return [Shareable(*row) for row in await self._session.execute(select(found))]
 
-    async def people(self, keys: Collection[Key], new_days: float) -> dict[Key, list[Person]]:
+    async def people(self, keys: Collection[ObservationKey], new_days: float) -> dict[ObservationKey, list[Witness]]:
         """On whose word each of these rests."""
         ordered = sorted(set(keys))
         found = func.memory.people_behind(
@@ -221,12 +222,12 @@ class PropagationRepository:
             cast([seq for _, seq in ordered], ARRAY(Integer)),
             cast(new_days, REAL),
         ).table_valued("scope_id", "seq", "person", "established")
-        people: dict[Key, list[Person]] = {key: [] for key in ordered}
+        people: dict[ObservationKey, list[Witness]] = {key: [] for key in ordered}
         for row in await self._session.execute(select(found).order_by(found.c.person)):
-            people[row.scope_id, row.seq].append(Person(row.person, row.established))
+            people[row.scope_id, row.seq].append(Witness(row.person, row.established))
         return people
 
-    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[Key]:
+    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[ObservationKey]:
         """What everybody knows on the word of these users, among others, behind which fewer people stand than `least`."""
         e, link, s = EvidenceRow, LineageRow, ScopeRow
         said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
@@ -247,23 +248,6 @@ class PropagationRepository:
         found = await self._session.execute(select(line.c.scope_id, line.c.seq).join(s, collective))
         people = await self.people([(row.scope_id, row.seq) for row in found], 0)
         return [key for key, behind in people.items() if len(behind) < least]
-
-    async def origins(self, keys: Collection[Key]) -> set[int]:
-        """The scopes of what these were made of, over all levels."""
-        link = LineageRow
-        columns = (link.source_scope_id, link.source_seq)
-        line = (
-            select(*columns)
-            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
-            .cte("line", recursive=True)
-        )
-        above = select(*columns).where(
-            link.agent_key == self._agent_key,
-            link.scope_id == line.c.source_scope_id,
-            link.seq == line.c.source_seq,
-        )
-        line = line.union(above)
-        return set(await self._session.scalars(select(line.c.source_scope_id).distinct()))
 
     async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
         """What the people around these scopes are called: their ids, those of members, and who speaks there."""
@@ -295,7 +279,7 @@ class PropagationRepository:
         active: dict[bytes, int] = await active_among(self._session, target, digests)
         return {digest: active[digest] for digest in active}
 
-    async def hashes(self, keys: Collection[Key]) -> dict[bytes | None, int]:
+    async def hashes(self, keys: Collection[ObservationKey]) -> dict[bytes | None, int]:
         """The numbers of these, all of one scope, by the hash of their text."""
         o = ObservationRow
         found = await self._session.execute(
@@ -315,7 +299,7 @@ class PropagationRepository:
         )
         return set(found)
 
-    async def vouch(self, made: Key, run_id: int, now: datetime) -> None:
+    async def vouch(self, made: ObservationKey, run_id: int, now: datetime) -> None:
         """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
         e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
         of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
@@ -324,23 +308,7 @@ class PropagationRepository:
         row = select(*(literal(value, e.__table__.c[name].type) for name, value in zip(columns, values, strict=True)))
         await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))
 
-    async def derive(self, made: Key, sources: Iterable[Key], run_id: int, now: datetime, *, whole: bool) -> None:
-        rows = [
-            {
-                "agent_key": self._agent_key,
-                "scope_id": made[0],
-                "seq": made[1],
-                "source_scope_id": scope_id,
-                "source_seq": seq,
-                "run_id": run_id,
-                "created_at": now,
-                "whole": whole,
-            }
-            for scope_id, seq in sources
-        ]
-        await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
-
-    async def made_of_predecessors(self, source: Key, target: ScopeState) -> list[int]:
+    async def made_of_predecessors(self, source: ObservationKey, target: ScopeState) -> list[int]:
         """What of the target was made of that alone whose place this one has taken, and nobody there has said."""
         line = await CorrectionRepository(self._session, self._agent_key).with_predecessors(source)
         older, link = [key for key in line if key != source], LineageRow
@@ -386,7 +354,7 @@ class PropagationRepository:
             )
         )
 
-    async def reopen(self, made: Collection[Key], but: Collection[Key], now: datetime) -> None:
+    async def reopen(self, made: Collection[ObservationKey], but: Collection[ObservationKey], now: datetime) -> None:
         """What was made of several goes because of one of its sources: of the others it is judged anew."""
         j = JudgedRow
         changed = (
@@ -404,19 +372,6 @@ class PropagationRepository:
             update(ScopeRow)
             .where(ScopeRow.agent_key == self._agent_key, ScopeRow.scope_id.in_(select(changed.c.source_scope_id)))
             .values(_due_anew(now))
-        )
-
-    async def detach(self, sources: Collection[Key]) -> None:
-        """What these are still sources of stays for the sake of its others."""
-        ordered = sorted(sources)
-        await self._session.execute(
-            select(
-                func.memory.detach(
-                    self._agent_key,
-                    cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
-                    cast([seq for _, seq in ordered], ARRAY(Integer)),
-                )
-            )
         )
 
     async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> None:
@@ -452,7 +407,7 @@ class PropagationRepository:
             for row in found
         ]
 
-    async def review(self, source: Key, target: int, outcome: str, now: datetime) -> bool:
+    async def review(self, source: ObservationKey, target: int, outcome: str, now: datetime) -> bool:
         """Released or refused by a person; False: it isn't held."""
         j = JudgedRow
         changed = await self._session.scalar(

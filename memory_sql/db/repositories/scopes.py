@@ -71,7 +71,7 @@ class NewScope:
 
 def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
     owner_id = owner[2:] if OWNER_PREFIX[kind].endswith(":") else None
-    return ScopeRef(id=scope_id, kind=kind, owner_id=owner_id, name=name or None)
+    return ScopeRef(id=f"s{scope_id}", kind=kind, owner_id=owner_id, name=name or None)
 
 
 def visible_scopes() -> Any:
@@ -403,9 +403,21 @@ class ScopeRepository:
             .values({what: until})
         )
 
-    async def raise_epoch(self, state: ScopeState) -> None:
-        """What a model is reading of the scope just now is refused (rule 6)."""
-        await self._session.execute(update(ScopeRow).where(in_scope(ScopeRow, state)).values(epoch=ScopeRow.epoch + 1))
+    async def raise_epochs(self, agent_key: int, scope_ids: Collection[int]) -> None:
+        """Whatever a model is making just now of what these scopes held is refused (rule 6)."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(sorted(scope_ids)))
+            .values(epoch=ScopeRow.epoch + 1)
+        )
+
+    async def take_lease(self, state: ScopeState) -> None:
+        """Whoever is consolidating the scope is too late: it has read what has just been changed."""
+        await self._session.execute(
+            update(ScopeRow)
+            .where(in_scope(ScopeRow, state), ScopeRow.lease_until.is_not(None))
+            .values(fence=ScopeRow.fence + 1, lease_until=None)
+        )
 
     async def extend(self, state: ScopeState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""

@@ -6,9 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Key, Standing
+from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import Closure
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of, superseded_alone
 from memory_sql.lifecycle.corrections.request import Asked
@@ -26,7 +29,7 @@ class Departing:
     closure: Closure
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[ObservationKey]:
         return [*(one.key for one in self.standings), *self.closure.observations]
 
     @property
@@ -62,7 +65,7 @@ async def archive(
     await repository.change(found.changes, asked.entry)
     await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
     await erase_derived(session, asked, agent_key, found.closure)
-    await repository.raise_epochs(found.scopes)
+    await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
     withheld = await rebuild(session, asked, agent_key, tainted, found.scopes)
     return Archived(
         observations=tuple(observation_id(*one.key) for one in found.standings),
@@ -87,9 +90,11 @@ async def _rewound(
     return found, tainted
 
 
-async def _departing(session: Session, agent_key: int, scope_ids: Collection[int], going: set[Key]) -> Departing:
+async def _departing(
+    session: Session, agent_key: int, scope_ids: Collection[int], going: set[ObservationKey]
+) -> Departing:
     repository = CorrectionRepository(session, agent_key)
-    derived = await repository.derived(going) if going else ()
+    derived = await LineageRepository(session, agent_key).derived(going) if going else ()
     return Departing(
         tuple(sorted(scope_ids)),
         tuple(await repository.standings(going)) if going else (),

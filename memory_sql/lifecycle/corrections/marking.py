@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import CorrectionRepository, Key
+from memory_sql.db.repositories.corrections import CorrectionRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
@@ -56,7 +57,7 @@ async def _set(
 ) -> tuple[list[str], list[int]]:
     """The observations that were erased, and the scopes whose texts wait to be rebuilt."""
     repository = CorrectionRepository(session, agent_key)
-    retracted: tuple[Key, ...] = ()
+    retracted: tuple[ObservationKey, ...] = ()
     withheld: list[int] = []
     if any(_is_raised(now, values) for now in await repository.privacy(spread.line)):
         retracted, withheld = spread.closure.observations, await retract(session, asked, agent_key, spread)

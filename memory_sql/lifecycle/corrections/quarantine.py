@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Key, Standing
+from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import ForgettingRepository
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import SetAside
 from memory_sql.domain.selection import Selection
@@ -25,7 +28,7 @@ class Poisoned:
     `because` says of which chosen one it was made, for what wasn't chosen itself; `replaced` is what becomes active again.
     """
 
-    because: dict[Key, Key]
+    because: dict[ObservationKey, ObservationKey]
     standings: tuple[Standing, ...]
     replaced: tuple[Standing, ...]
 
@@ -64,7 +67,7 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
     poisoned, tainted = await _rewound(session, asked, agent_key, selection)
     repository = CorrectionRepository(session, agent_key)
     await repository.change(poisoned.changes, asked.entry)
-    await repository.raise_epochs(poisoned.scopes)
+    await ScopeRepository(session).raise_epochs(agent_key, poisoned.scopes)
     withheld = await rebuild(session, asked, agent_key, tainted, poisoned.scopes)
     return _set_aside(poisoned.fresh, withheld)
 
@@ -84,9 +87,11 @@ async def _rewound(session: Session, asked: Asked, agent_key: int, selection: Se
 async def _poisoned(session: Session, agent_key: int, selection: Selection) -> Poisoned:
     repository = CorrectionRepository(session, agent_key)
     chosen = {one.key for one in await _chosen(session, agent_key, selection)}
-    because: dict[Key, Key] = {}
+    because: dict[ObservationKey, ObservationKey] = {}
     for key in sorted(chosen):
-        because |= {one: key for one in await _made_of(repository, key) if one not in because and one not in chosen}
+        because |= {
+            one: key for one in await _made_of(session, agent_key, key) if one not in because and one not in chosen
+        }
     standings = await repository.standings(chosen | set(because))
     replaced = await superseded_alone(repository, {one.key for one in standings})
     return Poisoned(because, tuple(standings), tuple(replaced))
@@ -97,13 +102,13 @@ async def _chosen(session: Session, agent_key: int, selection: Selection) -> lis
     return await CorrectionRepository(session, agent_key).standings(selected)
 
 
-async def _made_of(repository: CorrectionRepository, key: Key) -> tuple[Key, ...]:
+async def _made_of(session: Session, agent_key: int, key: ObservationKey) -> tuple[ObservationKey, ...]:
     """What says the same, and what was made of any of these."""
-    same = [twin.key for twin in await repository.twins([key], "active")]
-    return (*same, *await repository.derived([key, *same]))
+    same = [twin.key for twin in await CorrectionRepository(session, agent_key).twins([key], "active")]
+    return (*same, *await LineageRepository(session, agent_key).derived([key, *same]))
 
 
-async def superseded_alone(repository: CorrectionRepository, going: Collection[Key]) -> list[Standing]:
+async def superseded_alone(repository: CorrectionRepository, going: Collection[ObservationKey]) -> list[Standing]:
     """What `going` had superseded and is to be active again: unless it goes itself, or something active says the same."""
     replaced = [one for one in await repository.superseded_by(going) if one.key not in going]
     twins = {one.key: await repository.twins([one.key], "active") for one in replaced}
@@ -115,7 +120,7 @@ class Releasable:
     """What was quarantined together, with what the events of the quarantine say of each."""
 
     standings: tuple[Standing, ...]
-    ledger: dict[Key, dict[str, Any]]
+    ledger: dict[ObservationKey, dict[str, Any]]
 
     @property
     def scopes(self) -> set[int]:
@@ -150,16 +155,19 @@ async def _releasable(session: Session, agent_key: int, selection: Selection) ->
     repository = CorrectionRepository(session, agent_key)
     seeds = {one.key for one in await _chosen(session, agent_key, selection) if one.status == "quarantined"}
     seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
-    derived = await repository.derived(seeds)
+    lineage = LineageRepository(session, agent_key)
+    derived = await lineage.derived(seeds)
     ledger = await repository.quarantines([*seeds, *derived])
     causes = {observation_id(*key) for key in seeds}
     came_along = {key for key in derived if ledger.get(key, {}).get("because") in causes} - seeds
-    going = _free(seeds, came_along, await repository.quarantined_sources(derived))
+    going = _free(seeds, came_along, await lineage.quarantined_sources(derived))
     standings = await repository.standings(going)
     return Releasable(tuple(one for one in standings if one.status == "quarantined"), ledger)
 
 
-def _free(seeds: set[Key], came_along: set[Key], edges: list[tuple[Key, Key]]) -> set[Key]:
+def _free(
+    seeds: set[ObservationKey], came_along: set[ObservationKey], edges: list[tuple[ObservationKey, ObservationKey]]
+) -> set[ObservationKey]:
     """The seeds and what came along; what was made of several stays while any of these is quarantined."""
     going = seeds | came_along
     while bound := {made for made, source in edges if made in going - seeds and source not in going}:

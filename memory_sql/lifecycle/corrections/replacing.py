@@ -8,8 +8,9 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Key
-from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
+from memory_sql.db.repositories.corrections import Change, CorrectionRepository
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import Draft, Evidence, ObservationKey, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -36,7 +37,7 @@ async def update(
     if new.status == "quarantined":
         raise InputError("this very text is quarantined in this scope")
     repository = CorrectionRepository(session, old.agent_key)
-    await repository.inherit_lineage(old.scope.scope_id, old.key[1], key[1], asked.now)
+    await LineageRepository(session, old.agent_key).inherit(old.scope.scope_id, old.key[1], key[1], asked.now)
     await repository.record("correction", old.key, {"by": new.id}, asked.entry)
     await _supersede(session, asked, old, key)
     return await observation_at(session, old.agent_key, key)
@@ -50,7 +51,7 @@ def _check_correctable(old: Locked, text: str) -> None:
         raise InputError(f"scope {old.scope.scope_id} is inactive")
 
 
-async def _save(session: Session, asked: Asked, old: Locked, draft: Draft) -> Key:
+async def _save(session: Session, asked: Asked, old: Locked, draft: Draft) -> ObservationKey:
     saved = await ObservationRepository(session).save(
         old.agent_key, [draft], [old.scope], run_id=None, now=asked.now, replaced=old.key
     )
@@ -98,7 +99,7 @@ def _check_newer(locked: Locked, new: Observation) -> None:
         raise InputError(f"{new.id} isn't newer than {old.id}")
 
 
-async def _supersede(session: Session, asked: Asked, old: Locked, new: Key) -> None:
+async def _supersede(session: Session, asked: Asked, old: Locked, new: ObservationKey) -> None:
     entry = asked.entry
     await StateRepository(session).supersede(
         old.scope, {old.key[1]: new[1]}, asked.now, actor=entry.actor, reason=entry.reason
@@ -119,7 +120,7 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     return await locked.reread(session)
 
 
-async def refuse_twins(repository: CorrectionRepository, keys: Collection[Key]) -> None:
+async def refuse_twins(repository: CorrectionRepository, keys: Collection[ObservationKey]) -> None:
     """Raises `InputError` where an active observation says the same as one of these."""
     if twins := await repository.twins(keys, "active"):
         raise InputError(f"{observation_id(*twins[0].key)} says the same and is active")

@@ -11,8 +11,8 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.repositories.agents import agent_key_of
-from memory_sql.db.repositories.corrections import Entry, Key, Standing
-from memory_sql.db.repositories.observations import ObservationRepository
+from memory_sql.db.repositories.corrections import Cause, Standing
+from memory_sql.db.repositories.observations import ObservationKey, ObservationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.observations import Observation
@@ -39,8 +39,8 @@ class Asked:
         return service(self.agent_id)
 
     @property
-    def entry(self) -> Entry:
-        return Entry(self.actor or self.principal["user_id"], self.reason, self.now)
+    def entry(self) -> Cause:
+        return Cause(self.actor or self.principal["user_id"], self.reason, self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Locked:
     observation: Observation
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObservationKey:
         return parse_observation_id(self.observation.id)
 
     @property
@@ -92,7 +92,7 @@ async def lock(session: Session, asked: Asked, wanted: str, if_version: int | No
     return Locked(agent_key, scope, observation)
 
 
-async def observation_at(session: Session, agent_key: int, key: Key) -> Observation:
+async def observation_at(session: Session, agent_key: int, key: ObservationKey) -> Observation:
     (observation,) = await ObservationRepository(session).by_keys(agent_key, [key])
     return observation
 

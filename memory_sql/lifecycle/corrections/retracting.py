@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import CorrectionRepository, Key
+from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
@@ -16,14 +18,14 @@ from memory_sql.errors import HeldError
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
 
-Choose = Callable[[], Awaitable[Collection[Key]]]
+Choose = Callable[[], Awaitable[Collection[ObservationKey]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """An observation with what it has superseded (`line`), and all that was made of these."""
 
-    line: tuple[Key, ...]
+    line: tuple[ObservationKey, ...]
     closure: Closure
 
     @property
@@ -31,15 +33,14 @@ class Spread:
         return {scope_id for scope_id, _ in self.line} | self.closure.scopes
 
 
-async def spread_of(session: Session, agent_key: int, key: Key) -> Spread:
+async def spread_of(session: Session, agent_key: int, key: ObservationKey) -> Spread:
     """What was made of several goes with any of them, as in forgetting; the words that it was made of stay."""
-    repository = CorrectionRepository(session, agent_key)
-    line = await repository.with_predecessors(key)
-    derived = await repository.derived(line)
+    line = await CorrectionRepository(session, agent_key).with_predecessors(key)
+    derived = await LineageRepository(session, agent_key).derived(line)
     return Spread(line, await closure_of(session, agent_key, derived))
 
 
-async def closure_of(session: Session, agent_key: int, keys: Collection[Key]) -> Closure:
+async def closure_of(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> Closure:
     return await ForgettingRepository(session, agent_key).closure(Seeds(observations=tuple(keys)))
 
 
@@ -48,11 +49,10 @@ async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread
     if spread.closure.held_observations:
         raise HeldError(spread.closure.held_observations)
     tainted = await rewind(session, asked, agent_key, spread.closure.observations, "retract")
-    propagations = PropagationRepository(session, agent_key)
-    await propagations.reopen(spread.closure.observations, spread.line, asked.now)
-    await propagations.detach(spread.line)
+    await PropagationRepository(session, agent_key).reopen(spread.closure.observations, spread.line, asked.now)
+    await LineageRepository(session, agent_key).detach(spread.line)
     await erase_derived(session, asked, agent_key, spread.closure)
-    await CorrectionRepository(session, agent_key).raise_epochs({scope_id for scope_id, _ in spread.line})
+    await ScopeRepository(session).raise_epochs(agent_key, {scope_id for scope_id, _ in spread.line})
     return await rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 

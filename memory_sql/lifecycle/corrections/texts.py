@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.corrections import CorrectionRepository, Key
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.lifecycle.corrections.request import Asked
 
@@ -34,7 +34,9 @@ async def locked(session: Session, agent_key: int, look: Callable[[], Awaitable[
         found = again
 
 
-async def rewind(session: Session, asked: Asked, agent_key: int, keys: Collection[Key], reason: str) -> list[int]:
+async def rewind(
+    session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey], reason: str
+) -> list[int]:
     """Takes the versions that hold any of these out of the texts; the scopes whose texts changed."""
     scopes = ScopeRepository(session)
     tainted = await _first_holding(ForgettingRepository(session, agent_key), keys)
@@ -58,12 +60,12 @@ async def rebuild_with(
     settings: Settings,
     now: datetime,
     scope: ScopeState,
-    old: Collection[Key],
-    new: Collection[Key],
+    old: Collection[ObservationKey],
+    new: Collection[ObservationKey],
 ) -> None:
     """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then."""
     repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
-    await CorrectionRepository(session, scope.agent_key).take_lease(scope)
+    await scopes.take_lease(scope)
     if await _first_holding(repository, old):
         for version in (await _first_holding(repository, new)).values():
             await ConsolidationRepository(session).rewind(scope, version, "retract", now)
@@ -71,6 +73,6 @@ async def rebuild_with(
     await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
 
 
-async def _first_holding(repository: ForgettingRepository, keys: Collection[Key]) -> dict[int, int]:
+async def _first_holding(repository: ForgettingRepository, keys: Collection[ObservationKey]) -> dict[int, int]:
     """For each scope whose text holds any of these, the first live version that does."""
     return await repository.first_tainted((), Closure(tuple(sorted(keys)), (), (), 0, 0))

@@ -1,0 +1,212 @@
+"""What goes in: add, observe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory_sql.cli import output
+from memory_sql.cli.batches import form_each, model_of, refused
+from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, run
+from memory_sql.errors import InputError
+
+if TYPE_CHECKING:
+    from memory_sql.cli.files import ConversationFile
+    from memory_sql.domain.results import AddResult, RunDueResult
+    from memory_sql.memory import Memory
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="ID", help="A group that the conversation belongs to; repeatable."),
+]
+FileUser = Annotated[
+    str | None,
+    typer.Option("--user", metavar="ID", help="Whose conversation it is; else the first user_id among its messages."),
+]
+FileConversation = Annotated[
+    str | None,
+    typer.Option(
+        "--conversation", metavar="ID", help="The conversation of messages that name none; else the file's name."
+    ),
+]
+
+
+def add(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Conversation files; - reads stdin.")],
+    agent: Agent,
+    user: FileUser = None,
+    group: Groups = None,
+    conversation: FileConversation = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--time-zone", metavar="ZONE", help='Where "yesterday" was said: Europe/Berlin; else the setting.'
+        ),
+    ] = None,
+    form: Annotated[
+        bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
+    ] = True,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stores conversation files and forms observations.
+
+    \b
+    memory-sql add monday.jsonl --agent ada --user mia
+    cat chat.json | memory-sql add - --agent ada --user mia --conversation chat-17
+
+    A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, session, user_id,
+    group_ids. Or of documents: {"messages": […], "session_id": …, "time_zone": …}. session is the id of the conversation; a
+    number counts the conversations of the file. A file with a mistake is not stored at all, nor is any other file of the
+    same command.
+
+    Adding a file again adds nothing: a message is known by its id, and without one by file, line and text.
+    """
+    from memory_sql.cli.files import Defaults, read_file
+
+    defaults = Defaults(user, conversation, tuple(group or ()), resolve(url, data).message_max_characters, time_zone)
+    read = [read_file(name, defaults) for name in files]
+    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, as_json))):
+        raise typer.Exit(1)
+
+
+async def _add_files(
+    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
+) -> list[bool]:
+    """For each file whether something failed."""
+    if form:
+        memory.require_llm()  # if there is none, that had better be known before anything is stored
+    return [await _add_file(memory, file, agent, form, as_json) for file in files]
+
+
+async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bool, as_json: bool) -> bool:
+    added = []
+    with output.Progress("storing conversations", len(file.conversations)) as progress:
+        for talk in file.conversations:
+            added.append(
+                await memory.add(
+                    talk.messages, agent_id=agent, user_id=talk.user_id, session_id=talk.session_id,
+                    group_ids=talk.group_ids, time_zone=talk.time_zone,
+                )
+            )  # fmt: skip
+            progress.step()
+    done = await _finish(memory, agent, [result.session_id for result in added]) if form else None
+    report = _report(file, added, done)
+    output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
+    output.complain_of(report["failed"])
+    return bool(report["failed"])
+
+
+async def _finish(memory: Memory, agent: str, conversations: Sequence[str]) -> RunDueResult:
+    """A file holds conversations that are over: forms them, then does what has become due."""
+    unformed = set(await memory.conversations.unformed(agent_id=agent))
+    formed, failed = await form_each(memory, agent, [one for one in conversations if one in unformed])
+    due = await memory.run_due(agent_id=agent)
+    return due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
+
+
+def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None) -> dict[str, Any]:
+    formed = done.formed if done else ()
+    return {
+        "file": file.name,
+        "messages": file.messages,
+        "accepted": sum(result.accepted for result in added),
+        "duplicates": sum(result.duplicates for result in added),
+        "cleaned": sum(result.cleaned for result in added),
+        "masked": sum(result.masked for result in added),
+        "conversations": len(added),
+        "formed": sum(result.messages for result in formed),
+        "observations": sum(len(result.observations) for result in formed),
+        "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
+        "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
+        "refused": refused(formed),
+        "failed": done.failed if done else {},
+        "model": model_of(formed),
+        "due": {} if done else {result.session_id: result.trigger for result in added if result.trigger},
+    }
+
+
+def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
+    many = output.many
+    lines = [
+        f"{report['file']}: {many(report['messages'], 'message')} in {many(report['conversations'], 'conversation')}: "
+        f"{report['accepted']:,} new, {report['duplicates']:,} known already"
+        + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
+        + (f", secrets masked in {report['masked']:,}" if report["masked"] else "")
+    ]
+    if report["formed"]:
+        lines.append(
+            f"formed {many(report['formed'], 'message')} into {many(report['observations'], 'observation')}"
+            f" ({report['model']})"
+        )
+    if report["consolidated"]:
+        lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
+    if report["propagated"]:
+        lines.append(f"propagated {many(report['propagated'], 'claim')}")
+    if report["refused"]:
+        lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
+    if hint:
+        due = f"{len(report['due'])} of {many(report['conversations'], 'conversation')}"
+        lines.append(f"due: {due}; form whatever is new with: memory-sql conversation form --agent {agent}")
+    return output.plain("\n".join(lines))
+
+
+def observe(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
+    agent: Agent,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="ID", help="Whose it is; beside --group or --collective, who said it."),
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
+    collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
+    observed_at: Annotated[
+        str | None,
+        typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone."),
+    ] = None,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="The conversation that it comes from.")
+    ] = None,
+    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it, by name.")] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option("--scope", metavar="NAME", help="The owner's scope of this name, beside their main one."),
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Repeatable.")] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stores one observation, without a language model.
+
+    \b
+    memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
+    memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
+    """
+    at, extra = moment("--observed-at", observed_at), _metadata(metadata)
+    observation = run(
+        url,
+        data,
+        lambda memory: memory.observe(
+            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=at,
+            session_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
+        ),
+    )  # fmt: skip
+    output.one(observation, output.observation_line, as_json)
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    try:
+        metadata = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"--metadata is not JSON: {error}") from None
+    if not isinstance(metadata, dict):
+        raise InputError("--metadata must be a JSON object")
+    return metadata

@@ -1,0 +1,186 @@
+"""The whole store: agents, stats, verify, settings, restore-check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory_sql.cli import output, tree
+from memory_sql.cli.forgetting import receipt_text
+from memory_sql.cli.options import Agent, AsJson, Data, Url, resolve, run
+from memory_sql.errors import InputError
+
+if TYPE_CHECKING:
+    from memory_sql.config import Settings
+    from memory_sql.domain.reading import RetrievalStats
+    from memory_sql.domain.results import AgentSummary, Receipt, Stats, Violation
+    from memory_sql.memory import Memory
+
+app = tree.group("The whole store: agents, counts, invariants, settings, restored backups.")
+
+
+@app.command()
+def agents(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Lists the agents, in the order of their ids.
+
+    \b
+    memory-sql admin agents
+    """
+    found = run(url, data, lambda memory: memory.admin.agents())
+    output.rows(found, _agent_line, as_json, "no agents yet")
+
+
+def _agent_line(agent: AgentSummary) -> str:
+    own = f"; its own: {', '.join(agent.settings)}" if agent.settings else ""
+    return output.plain(f"{agent.id}  since {output.minute(agent.created_at)}{own}")
+
+
+@app.command()
+def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Counts messages, observations, runs, tokens.
+
+    \b
+    memory-sql admin stats --agent ada
+    """
+    found = run(url, data, lambda memory: memory.admin.stats(agent_id=agent))
+    output.one(found, _stats_text, as_json)
+
+
+def _stats_text(stats: Stats) -> str:
+    s = stats
+    facts = {
+        "conversations": f"{s.sessions:,}, {s.due_sessions:,} due",
+        "messages": f"{s.messages:,}, {s.unformed_messages:,} not formed yet",
+        "observations": f"{s.observations:,}, {s.pending:,} pending",
+        "scopes": _counts(s.scopes) + (f"; {s.due_scopes:,} due" if s.due_scopes else ""),
+        "texts": f"{s.consolidations:,} versions",
+        "propagated": f"{output.many(s.propagated, 'observation')}{_propagations(s)}",
+        "runs": _counts(s.runs),
+        "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+        "queries": _queries(s.retrieval),
+        "vectors": s.vectors,
+    }
+    if s.vectors_advised:
+        facts["vectors"] += f"; advised for {', '.join(s.vectors_advised)}"
+    return "\n".join(f"{name:<13} {value}" for name, value in facts.items())
+
+
+def _propagations(stats: Stats) -> str:
+    due = f", {output.many(stats.due_propagations, 'scope')} due" if stats.due_propagations else ""
+    return due + (f", {output.many(stats.held, 'claim')} held" if stats.held else "")
+
+
+def _queries(retrieval: RetrievalStats) -> str:
+    r = retrieval
+    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms in the mean, {r.slowest_ms:.1f} at worst"
+    return f"{r.queries:,}, {r.fired:,} searched, {r.without_hit:,} of these found nothing{took}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
+
+
+@app.command()
+def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Checks every invariant on a live database.
+
+    \b
+    memory-sql admin verify
+
+    Reads in one snapshot, writes nothing, and can run every few minutes. Prints a line for each violation; the exit code is
+    then 1.
+    """
+    violations = run(url, data, lambda memory: memory.admin.verify())
+    output.rows(violations, _violation_line, as_json, "everything holds")
+    if violations:
+        raise typer.Exit(1)
+
+
+def _violation_line(violation: Violation) -> str:
+    v = violation
+    return output.plain(f"{v.invariant}  {v.agent_id or '(database)'}  {v.key}  {v.detail}")
+
+
+@app.command()
+def settings(
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="The settings as they are for this agent.")
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prints every setting with its value here, where that comes from, and what it means.
+
+    \b
+    memory-sql admin settings > memory-sql.toml
+    MEMORY_SQL_TOP_K=10 memory-sql admin settings | grep top_k
+    memory-sql admin settings --agent ada
+
+    The output is a memory-sql.toml; what is not set stands behind a #. A setting comes from the command line, else from
+    MEMORY_SQL_… in the environment, else from memory-sql.toml in the working directory (or the file that
+    MEMORY_SQL_CONFIG names), else it is the default. What an agent has of its own (`memory-sql configure`) is kept in the
+    database and overrides all of these. Passwords are not shown.
+    """
+    own = {} if agent is None else run(url, data, lambda memory: memory.admin.settings(agent_id=agent))
+    output.rows(_rows(resolve(url, data), own), _toml, as_json, "")
+
+
+def _rows(settings: Settings, own: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    from memory_sql.config import FOREVER
+    from memory_sql.config.describe import described
+
+    derived = {"data_dir": str(settings.embedded_data_dir), "llm": settings.llm_name}
+    sources = settings.sources()
+    for name, field in type(settings).model_fields.items():
+        value = own.get(name, getattr(settings, name))
+        if name == "message_retention_days" and value is None:
+            value = FOREVER
+        secret = hasattr(value, "get_secret_value")
+        shown = output.masked(value.get_secret_value()) if secret else derived.get(name, value)
+        yield {
+            "name": name,
+            "value": shown,
+            "is_set": value is not None,
+            "source": "agent" if name in own else sources[name],
+            "description": described(field),
+        }
+
+
+def _toml(row: dict[str, Any]) -> str:
+    value = "" if row["value"] is None else json.dumps(row["value"], ensure_ascii=False)
+    hidden = isinstance(row["value"], str) and output.HIDDEN in row["value"]
+    line = f"{row['name']} = {value}".rstrip()
+    source = "" if row["source"] == "default" else f" (from: {row['source']})"
+    return output.plain(f"# {row['description']}{source}\n{line if row['is_set'] and not hidden else f'# {line}'}\n")
+
+
+@app.command("restore-check")
+def restore_check(
+    journal: Annotated[
+        Path | None, typer.Option("--journal", metavar="FILE", help="The journal; else the one of the settings.")
+    ] = None,
+    unsure: Annotated[bool, typer.Option("--unsure", help="Also what may not have been committed.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forgets again, on a restored backup, what was forgotten after it was made. Run it before anybody reads from it.
+
+    \b
+    memory-sql admin restore-check --journal /safe/forgotten.jsonl
+
+    The journal is the file that the setting forget_journal names. Keep it outside the database's backups.
+    """
+
+    async def work(memory: Memory) -> list[Receipt]:
+        file = journal or memory.settings.forget_journal
+        if file is None:
+            raise InputError("which journal? say --journal, or set forget_journal")
+        return await memory.admin.restore_check(file, unsure=unsure)
+
+    output.rows(run(url, data, work), receipt_text, as_json, "nothing was forgotten since this backup was made")

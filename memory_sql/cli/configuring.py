@@ -1,0 +1,53 @@
+"""What differs for an agent: configure."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from memory_sql.cli import output
+from memory_sql.cli.options import Agent, AsJson, Data, Url, run
+from memory_sql.errors import InputError
+
+
+def configure(
+    agent: Agent,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Give the agent its own; repeatable.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove the agent's own; repeatable.")
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Changes the settings that an agent has of its own, and prints these.
+
+    \b
+    memory-sql configure --agent ada --set formation_messages=20 --unset time_zone
+
+    They are kept in the database and hold from the next call on, in every process. `memory-sql admin settings` prints all
+    settings and what they mean.
+    """
+    changes = {**dict(map(_pair, given or ())), **dict.fromkeys(unset or ())}
+    if not changes:
+        raise InputError("say what to change: --set NAME=VALUE or --unset NAME")
+    own = run(url, data, lambda memory: memory.configure(agent_id=agent, **changes))
+    output.one(own, _own_text, as_json)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name and value):
+        raise InputError("--set takes NAME=VALUE")
+    return name, value
+
+
+def _own_text(own: dict[str, Any]) -> str:
+    return (
+        "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in own.items())
+        or "nothing of its own"
+    )

@@ -1,0 +1,126 @@
+"""What was made of what, across scopes: written by propagation, asked by whatever takes something out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, literal, select, tuple_
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import LineageRow, ObservationStateRow
+from memory_sql.db.repositories.observations import ObservationKey
+
+
+class LineageRepository:
+    """The caller has locked the scopes of what it changes."""
+
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def derive(
+        self, made: ObservationKey, sources: Iterable[ObservationKey], run_id: int, now: datetime, *, whole: bool
+    ) -> None:
+        rows = [
+            {
+                "agent_key": self._agent_key,
+                "scope_id": made[0],
+                "seq": made[1],
+                "source_scope_id": scope_id,
+                "source_seq": seq,
+                "run_id": run_id,
+                "created_at": now,
+                "whole": whole,
+            }
+            for scope_id, seq in sources
+        ]
+        await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
+
+    async def inherit(self, scope_id: int, old: int, new: int, now: datetime) -> None:
+        """The new one was made of what the old one was made of: what must go with that goes here as well."""
+        link = LineageRow
+        await self._session.execute(
+            upsert(link)
+            .from_select(
+                ["agent_key", "scope_id", "seq", "source_scope_id", "source_seq", "run_id", "created_at", "whole"],
+                select(
+                    link.agent_key,
+                    link.scope_id,
+                    literal(new),
+                    link.source_scope_id,
+                    link.source_seq,
+                    link.run_id,
+                    literal(now),
+                    link.whole,
+                ).where(link.agent_key == self._agent_key, link.scope_id == scope_id, link.seq == old),
+            )
+            .on_conflict_do_nothing()
+        )
+
+    async def detach(self, sources: Collection[ObservationKey]) -> None:
+        """What these are still sources of stays for the sake of its others."""
+        ordered = sorted(sources)
+        await self._session.execute(
+            select(
+                func.memory.detach(
+                    self._agent_key,
+                    cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+                    cast([seq for _, seq in ordered], ARRAY(Integer)),
+                )
+            )
+        )
+
+    async def derived(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """What was made of these and can't stay without them, over all levels, in the order of the keys."""
+        ordered = sorted(keys)
+        found = func.memory.derived(
+            self._agent_key,
+            cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+            cast([seq for _, seq in ordered], ARRAY(Integer)),
+            cast([], ARRAY(BigInteger)),
+        ).table_valued("scope_id", "seq")
+        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
+        return tuple((row.scope_id, row.seq) for row in rows)
+
+    async def origins(self, keys: Collection[ObservationKey]) -> set[int]:
+        """The scopes of what these were made of, over all levels."""
+        link = LineageRow
+        columns = (link.source_scope_id, link.source_seq)
+        line = (
+            select(*columns)
+            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
+            .cte("line", recursive=True)
+        )
+        above = select(*columns).where(
+            link.agent_key == self._agent_key,
+            link.scope_id == line.c.source_scope_id,
+            link.seq == line.c.source_seq,
+        )
+        line = line.union(above)
+        return set(await self._session.scalars(select(line.c.source_scope_id).distinct()))
+
+    async def quarantined_sources(
+        self, keys: Collection[ObservationKey]
+    ) -> list[tuple[ObservationKey, ObservationKey]]:
+        """`(made, source)` for each quarantined observation that these were merged of with others."""
+        link, t = LineageRow, ObservationStateRow
+        found = await self._session.execute(
+            select(link.scope_id, link.seq, link.source_scope_id, link.source_seq)
+            .join(
+                t,
+                and_(
+                    t.agent_key == link.agent_key,
+                    t.scope_id == link.source_scope_id,
+                    t.seq == link.source_seq,
+                    t.status == "quarantined",
+                ),
+            )
+            .where(
+                link.agent_key == self._agent_key,
+                tuple_(link.scope_id, link.seq).in_(sorted(keys)),
+                ~link.whole,
+            )
+        )
+        return [((row.scope_id, row.seq), (row.source_scope_id, row.source_seq)) for row in found]

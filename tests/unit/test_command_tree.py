@@ -1,0 +1,60 @@
+"""The command line has the same nouns and verbs as Memory: a group for each face, a command for each method."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from memory_sql.memory import Memory
+from memory_sql.resources.runtime import Face
+from tests.commands import commands
+
+NOUNS = {
+    "observations": "observation",
+    "scopes": "scope",
+    "conversations": "conversation",
+    "groups": "group",
+    "people": "person",
+    "holds": "hold",
+    "work": "work",
+    "admin": "admin",
+}
+SHORTER = {"add_member": "add", "remove_member": "remove"}  # `group add` says it
+WORKERS = {"claim", "catch_up"}  # what a worker calls to work
+OPENING = {"open", "close"}  # every command opens, and closes
+ELSEWHERE = {"demo", "worker", "db"}  # commands that are no method of Memory
+
+
+def methods(of: type) -> set[str]:
+    return {
+        name
+        for name, function in inspect.getmembers(of, inspect.isfunction)
+        if not name.startswith("_") and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+    }
+
+
+def faces() -> Iterator[tuple[str, type[Face]]]:
+    for name, face in vars(Memory("postgresql://nobody@127.0.0.1:9/nothing")).items():
+        if isinstance(face, Face):
+            yield name, type(face)
+
+
+def inside(group: str) -> set[str]:
+    return {command[1] for command in commands() if len(command) > 1 and command[0] == group}
+
+
+def test_every_face_has_a_group() -> None:
+    assert {name for name, _ in faces()} == set(NOUNS)
+
+
+@pytest.mark.parametrize(("name", "face"), list(faces()))
+def test_group_has_a_command_for_each_method_of_its_face(name: str, face: type[Face]) -> None:
+    wanted = {SHORTER.get(method, method).replace("_", "-") for method in methods(face) - WORKERS}
+    assert inside(NOUNS[name]) == wanted
+
+
+def test_main_commands_are_the_methods_of_memory() -> None:
+    main = {command[0] for command in commands()} - set(NOUNS.values()) - ELSEWHERE
+    assert main == {method.replace("_", "-") for method in methods(Memory) - OPENING}

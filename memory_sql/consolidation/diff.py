@@ -26,7 +26,7 @@ async def between(
     versions = ConsolidationRepository(session)
     history = await versions.spans(principal, scope_id)
     if history is None:
-        raise NotFoundError("text of scope", str(scope_id))
+        raise NotFoundError("text of scope", f"s{scope_id}")
     named = [
         await versions.version_at(history, version) if isinstance(version, datetime) else version
         for version in (from_version, to_version)
@@ -34,7 +34,7 @@ async def between(
     first, last = chosen(history.spans, *named)
     texts = {0: ""} | await versions.contents(history, [first, last])
     for version in {first, last} - texts.keys():
-        raise NotFoundError(f"text of scope {scope_id} of version", str(version))
+        raise NotFoundError(f"text of scope s{scope_id} of version", str(version))
     gained, lost = only_in(history.spans, last, first), only_in(history.spans, first, last)
     return Diff(
         scope=history.scope,

@@ -65,7 +65,7 @@ def test_demo_says_what_is_not_as_it_must_be(database_url: str, monkeypatch: pyt
     assert [line.split()[1] for line in ran.err.splitlines()] == ["privacy:", "forgetting:"]
 
 
-def test_long_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) -> None:
+def test_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) -> None:
     messages = len(example().read_text().splitlines())
     first = memory_sql("demo", "--all", "--data", directory).out
     for shown in (
@@ -93,7 +93,7 @@ def counts(page: str) -> str:
     return page.partition("In the database now: ")[2].partition(" It took")[0]
 
 
-def test_long_demo_in_json_is_one_object(directory: Path) -> None:
+def test_demo_in_json_is_one_object(directory: Path) -> None:
     told = memory_sql("demo", "--all", "--data", directory, "--json").value
     assert told["messages"] == told["stats"]["messages"] == len(example().read_text().splitlines())
     assert (told["private"], told["failed"]) == (True, {})
@@ -107,9 +107,7 @@ def test_long_demo_in_json_is_one_object(directory: Path) -> None:
     assert set(told["hits"]) <= {source for part in told["context"]["parts"] for source in part["sources"]}
 
 
-def test_long_demo_goes_on_where_a_model_that_failed_left_off(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
         for name, value in {
             "MEMORY_SQL_LLM": "openai", "MEMORY_SQL_LLM_MAX_RETRIES": "0", "OPENAI_API_KEY": "none",

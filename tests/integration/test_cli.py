@@ -572,7 +572,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         (("add", "x.jsonl"), "Missing option '--agent' (see memory-sql add --help)"),
         (("frobnicate",), "No such command 'frobnicate' (see memory-sql --help)"),
         (("db", "up"), "No such command 'up' (see memory-sql db --help)"),
-        (("admin", "stats", "--agent"), "Option '--agent' requires an argument (see memory-sql admin stats --help)"),
+        (("admin", "stats", "--agent"), "Option '--agent' requires an argument (see memory-sql --help)"),
     ],
 )
 def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: str) -> None:

@@ -402,7 +402,7 @@ async def test_once_says_that_the_database_is_away(memory: Memory, monkeypatch: 
     async def refuse(*_: Any, **__: Any) -> None:
         raise DatabaseError("the database can't be reached")
 
-    monkeypatch.setattr(memory, "claim_due", refuse)
+    monkeypatch.setattr(memory.work, "claim", refuse)
     with pytest.raises(DatabaseError):
         await Worker(memory).run_once()
 
@@ -468,7 +468,7 @@ async def test_worker_stops_also_while_the_database_does_not_answer(
         asked.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(memory, "claim_due", hang)
+    monkeypatch.setattr(memory.work, "claim", hang)
     work = asyncio.create_task(Worker(memory, grace_seconds=0.05).run(stop))
     await asked.wait()
     stop.set()

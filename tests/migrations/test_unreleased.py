@@ -164,7 +164,7 @@ def test_embedded_database_of_an_old_revision_is_refused_in_one_line_until_it_is
     memory_sql("observe", "Tea.", *MIA, *data)
     with embedded.acquire(tmp_path / "postgres") as server:
         asyncio.run(execute(server.url, *OF_BEFORE))
-    for command in (("list", *MIA), ("db", "check"), ("db", "upgrade")):
+    for command in (("observation", "list", *MIA), ("db", "check"), ("db", "upgrade")):
         ran = memory_sql(*command, *data, code=1)
         assert ran.err.count("\n") == 1
         assert "made by an unreleased version of memory_sql" in ran.err

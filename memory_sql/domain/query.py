@@ -17,7 +17,7 @@ class Weights:
 
     The first four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
     turn before and behind (BM25); within five turns; in the session. The next are points: the speaker is the one who is
-    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
+    named in the query; a day is mentioned and the query asks when; it was said in, or speaks of, the time that is named; a
     statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
     today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
     what a message inherits of the score of an observation made of it. `vector`: points for each standard deviation that

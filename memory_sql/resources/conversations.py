@@ -38,34 +38,34 @@ class Conversations(Face):
         before: RetainedMessage | None = None,
         session: Session | None = None,
     ) -> Sequence[RetainedMessage]:
-        """The messages whose text is still kept, of the sessions that the user took part in, newest first.
+        """The messages whose text is still kept, of the conversations that the user took part in, newest first.
 
-        With `session_id`, of that one. `before` is the last one of the page before. Left out is what formation skips, what
-        was said in a session that is excluded, what stands behind something quarantined, and what is kept beyond its
-        retention only because it hasn't been formed yet, or is held.
+        With `session_id`, of that one. `before` is the last one of the previous page. Left out are messages that
+        formation skips, of excluded conversations, those that support something quarantined, and those kept beyond
+        their retention only because they aren't formed yet, or are held.
         """
         principal, most = principal_of(agent_id, user_id, session_id), within("limit", limit, 1000)
         async with self._database.statement(session) as unit:
             return await self._retained(unit).of_user(principal, most, before)
 
     async def form(self, *, agent_id: Id, session_id: Id) -> FormResult:
-        """Turns every message of the session that no formation has read into observations, whatever the triggers say.
+        """Forms observations from every unformed message of the conversation, whether or not it is due.
 
-        Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
-        `NotFoundError`. What was asked for is never given up (`dead_runs`): whoever asks sees the error.
+        Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
+        it, `NotFoundError`. It is never given up (`work.dead`): the caller gets the error.
         """
         return await self._jobs.form(id_of("agent_id", agent_id), id_of("session_id", session_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
-        """The sessions that have messages which no formation has read, oldest first."""
+        """The conversations with unformed messages, oldest first."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await SessionRepository(unit).unformed(agent)
 
     async def exclude(self, *, agent_id: Id, session_id: Id, excluded: bool = True) -> None:
-        """From now on nothing that is said in the session is to be remembered, also not when asked to form it.
+        """Stops forming what is said in the conversation from now on, even on request.
 
-        What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
+        Work under way is refused. `excluded=False` ends it; what was said meanwhile stays unformed.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("session_id", session_id)
         async with self._database.transaction(principal=service(agent)) as unit:

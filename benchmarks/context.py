@@ -34,7 +34,7 @@ def sentence(n: int) -> str:
 
 
 async def fill(memory: Memory) -> None:
-    await memory.add([{"role": "user", "content": "Hello"}], **MIA, session_id="s", group_ids=GROUPS)
+    await memory.add([{"role": "user", "content": "Hello"}], **MIA, conversation_id="s", group_ids=GROUPS)
     owners: list[dict[str, Any]] = [
         {"user_id": "mia"}, {"collective": True}, *({"group_id": group} for group in GROUPS)
     ]  # fmt: skip

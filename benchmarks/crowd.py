@@ -24,11 +24,12 @@ WORDS = 20_000
 FLATTENED = 10  # Mandelbrot's shift: the commonest word, a content word, stands in an eighth of the texts
 SENTENCE = (6, 18)  # words
 PENDING = 5  # of a scope: fewer than make it due
-TURNS = 20  # of a session
+TURNS = 20  # of a conversation
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 _COLUMNS = (
-    "agent_key scope_id seq content observed_at created_at source_kind session_id speaker content_hash hash_version"
+    "agent_key scope_id seq content observed_at created_at source_kind conversation_id speaker content_hash"
+    " hash_version"
 )
 
 

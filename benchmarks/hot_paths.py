@@ -27,7 +27,7 @@ def sentence(n: int) -> str:
 
 
 async def fill(memory: Memory) -> None:
-    await memory.add([{"role": "user", "content": "Hello"}], **MIA, session_id="s", group_ids=["harbor"])
+    await memory.add([{"role": "user", "content": "Hello"}], **MIA, conversation_id="s", group_ids=["harbor"])
     for n in range(1000):
         scope = (await memory.observe(sentence(n), **MIA)).scope
     await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
@@ -62,7 +62,7 @@ async def main() -> None:
             "SELECT 1": select_one,
             "add (2 messages)": lambda n: memory.add(
                 [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}],
-                **MIA, session_id=f"b{n}",
+                **MIA, conversation_id=f"b{n}",
             ),
             "observe": lambda n: memory.observe(sentence(n), agent_id="ada", user_id=f"u{n}"),
             "context": lambda _: memory.context(**MIA),

@@ -194,7 +194,7 @@ def writes(memory: Memory, person: Person) -> dict[str, Call]:
     return {
         "add (2 messages)": lambda n: memory.add(
             [{"role": "user", "content": words(source, 12)}, {"role": "assistant", "content": words(source, 12)}],
-            **whose, session_id=f"wire{n}",
+            **whose, conversation_id=f"wire{n}",
         ),
         "observe": lambda _: memory.observe(words(source, 12), **whose),
     }  # fmt: skip

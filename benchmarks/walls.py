@@ -63,7 +63,7 @@ async def medians_ms(*rivals: Call) -> tuple[float, ...]:
 
 
 def calls(memory: Memory) -> dict[str, Call]:
-    principal: dict[str, Any] = {**MIA, "session_id": None}
+    principal: dict[str, Any] = {**MIA, "conversation_id": None}
 
     async def without_function(_: int) -> None:
         async with memory.database.statement(principal=principal) as unit:
@@ -72,7 +72,7 @@ def calls(memory: Memory) -> dict[str, Call]:
     return {
         "add (2 messages)": lambda n: memory.add(
             [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}],
-            **MIA, session_id=f"{memory.database.walled}{n}",
+            **MIA, conversation_id=f"{memory.database.walled}{n}",
         ),
         "observe": lambda n: memory.observe(sentence(n), agent_id="ada", user_id=f"{memory.database.walled}{n}"),
         "context": lambda _: memory.context(**MIA),

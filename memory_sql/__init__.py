@@ -1,7 +1,7 @@
 """Long-term memory for AI agents, transactional, in your own Postgres.
 
     async with Memory("postgresql://…") as memory:
-        await memory.add(messages, agent_id="ada", user_id="mia", session_id="42", wait=True)
+        await memory.add(messages, agent_id="ada", user_id="mia", conversation_id="42", wait=True)
         prompt = str(await memory.context(agent_id="ada", user_id="mia", message=question))
 
 The names are imported when they are first used: what only needs the version doesn't pay for a database driver.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memory_sql.config import Assembly, ContextFormat, ContextKind, Secrets, Settings
     from memory_sql.domain.exports import (
         ExportedAlias,
+        ExportedConversation,
         ExportedDerivation,
         ExportedEvent,
         ExportedEvidence,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         ExportedObservation,
         ExportedRun,
         ExportedScope,
-        ExportedSession,
         ExportedVersion,
         ExportHeader,
         ExportLine,
@@ -147,6 +147,7 @@ __all__ = [
     "ExportHeader",
     "ExportLine",
     "ExportedAlias",
+    "ExportedConversation",
     "ExportedDerivation",
     "ExportedEvent",
     "ExportedEvidence",
@@ -156,7 +157,6 @@ __all__ = [
     "ExportedObservation",
     "ExportedRun",
     "ExportedScope",
-    "ExportedSession",
     "ExportedVersion",
     "FormResult",
     "Group",
@@ -234,7 +234,7 @@ _HOME = {
     "config": "Assembly ContextFormat ContextKind Secrets Settings",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
-        "ExportedMembership ExportedMessage ExportedObservation ExportedRun ExportedScope ExportedSession "
+        "ExportedMembership ExportedMessage ExportedObservation ExportedRun ExportedScope ExportedConversation "
         "ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",

@@ -68,7 +68,7 @@ def turn_of(
     *,
     agent_id: Id,
     user_id: Id,
-    session_id: Id | None,
+    conversation_id: Id | None,
     now: datetime,
     retrieve: bool | None,
     budget_tokens: int | None,
@@ -78,7 +78,7 @@ def turn_of(
 ) -> Turn:
     """What `Memory.context` is asked for."""
     return Turn(
-        principal_of(agent_id, user_id, session_id),
+        principal_of(agent_id, user_id, conversation_id),
         text_of("message", message),
         now,
         moment_of("as_of", as_of),
@@ -94,7 +94,7 @@ def question_of(
     *,
     agent_id: Id,
     user_id: Id,
-    session_id: Id | None,
+    conversation_id: Id | None,
     now: datetime,
     top_k: int,
     messages: int | None,
@@ -106,7 +106,7 @@ def question_of(
     """What `Memory.search` is asked for."""
     most = within("top_k", top_k, 100)
     return Question(
-        principal_of(agent_id, user_id, session_id),
+        principal_of(agent_id, user_id, conversation_id),
         text_of("query", query),
         now,
         moment_of("as_of", as_of),
@@ -126,15 +126,15 @@ def reason_of(value: str | None) -> str | None:
 
 
 def held_of(
-    user_id: Id | None, session_id: Id | None, group_id: Id | None, held_observation: str | None
+    user_id: Id | None, conversation_id: Id | None, group_id: Id | None, held_observation: str | None
 ) -> tuple[HoldKind, str]:
     """What a hold covers: exactly one of these."""
     given: list[tuple[HoldKind, Id | None]] = [
-        ("user", user_id), ("session", session_id), ("group", group_id), ("observation", held_observation)
+        ("user", user_id), ("conversation", conversation_id), ("group", group_id), ("observation", held_observation)
     ]  # fmt: skip
     named = [(kind, value) for kind, value in given if value is not None]
     if len(named) != 1:
-        raise InputError("what is to be held? say one of user_id=, session_id=, group_id= and observation_id=")
+        raise InputError("what is to be held? say one of user_id=, conversation_id=, group_id= and observation_id=")
     ((kind, value),) = named
     if kind == "observation":
         return kind, observation_id(*parse_observation_id(str(value)))
@@ -162,14 +162,14 @@ def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
 def observations_only(selection: Selection) -> Selection:
     """Of observations by where they come from or what they have; an observation itself is named by its id."""
     if selection.everything or selection.message_id is not None or selection.observation_id is not None:
-        raise InputError("select observations by user, session, group, fact_key, tag, query, source or run_id")
+        raise InputError("select observations by user, conversation, group, fact_key, tag, query, source or run_id")
     return selection
 
 
-def principal_of(agent_id: Id, user_id: Id, session_id: Id | None) -> dict[str, str | None]:
-    if session_id is None:
-        return {**host_ids(agent_id=agent_id, user_id=user_id), "session_id": None}
-    return {**host_ids(agent_id=agent_id, user_id=user_id, session_id=session_id)}
+def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[str, str | None]:
+    if conversation_id is None:
+        return {**host_ids(agent_id=agent_id, user_id=user_id), "conversation_id": None}
+    return {**host_ids(agent_id=agent_id, user_id=user_id, conversation_id=conversation_id)}
 
 
 def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[ScopeKind, str | None]:

@@ -3,7 +3,7 @@
     MemorySQLError
     ├── ConfigurationError          a setting is missing or wrong
     ├── InputError                  what the caller passed can't be accepted; nothing was stored
-    │   ├── InvalidIdError          an agent, user, group, session or message id
+    │   ├── InvalidIdError          an agent, user, group, conversation or message id
     │   ├── InvalidMessageError     a message of a conversation, named by its position
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
@@ -15,7 +15,7 @@
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
-    ├── BusyError                   somebody else holds the lease on this session or scope
+    ├── BusyError                   somebody else holds the lease on this conversation or scope
     ├── StaleError                  what a model call was based on has changed; nothing was written
     └── LanguageModelError
         ├── UnavailableError        no answer: rate limit, server error, time-out, connection
@@ -166,7 +166,7 @@ class BudgetError(MemorySQLError):
 
 
 class BusyError(MemorySQLError):
-    """Another process is working on this session or scope. Nothing was done."""
+    """Another process is working on this conversation or scope. Nothing was done."""
 
     what: str
     key: str

@@ -137,7 +137,7 @@ class Memory:
         *,
         agent_id: Id,
         user_id: Id,
-        session_id: Id,
+        conversation_id: Id,
         group_ids: Iterable[Id] = (),
         idempotency_key: Id | None = None,
         excluded: bool | None = None,
@@ -147,12 +147,12 @@ class Memory:
     ) -> AddResult:
         """Buffers the messages of a conversation, each once; they will be formed when a trigger fires.
 
-        A message is known by its id within the session. Without one it is new every time, unless `idempotency_key`
+        A message is known by its id within the conversation. Without one it is new every time, unless `idempotency_key`
         names the call: the same key with other messages is refused. `user_id` is the user who speaks where a message
-        names no other; with `group_ids` the session takes place in these groups and its users belong to them. What is
-        said while a session is `excluded` is never formed, and what is under way is refused; None leaves that as it is.
-        `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the session. `wait=True` forms a
-        due session before returning; an error of that carries this call's result as `added`: the messages are stored.
+        names no other; with `group_ids` the conversation takes place in these groups and its users belong to them. What is
+        said while a conversation is `excluded` is never formed, and what is under way is refused; None leaves that as it is.
+        `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the conversation. `wait=True` forms a
+        due conversation before returning; an error of that carries this call's result as `added`: the messages are stored.
 
         Secrets in what is said are masked before anything is stored, unless the setting `secrets` says otherwise.
 
@@ -168,7 +168,7 @@ class Memory:
             self.settings,
             agent_id=agent_id,
             user_id=user_id,
-            session_id=session_id,
+            conversation_id=conversation_id,
             group_ids=group_ids,
             idempotency_key=idempotency_key,
             excluded=excluded,
@@ -195,7 +195,7 @@ class Memory:
 
     async def _formed(self, said: adding.Incoming, added: AddResult) -> AddResult:
         try:
-            formed = await self.conversations.form(agent_id=said.agent_id, session_id=said.session_id)
+            formed = await self.conversations.form(agent_id=said.agent_id, conversation_id=said.conversation_id)
         except MemorySQLError as error:
             error.added = added
             raise
@@ -211,7 +211,7 @@ class Memory:
         group_id: Id | None = None,
         collective: bool = False,
         observed_at: datetime | None = None,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         speaker: str | None = None,
         scope: Id | None = None,
         tags: Iterable[str] = (),
@@ -223,7 +223,7 @@ class Memory:
 
         Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
         owner's. What the scope learnt last, word for word, is not stored again; it gains evidence. A relative date
-        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the session's time zone. With
+        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the conversation's time zone. With
         `fact_key`, the host's name of the fact, it takes the place of what the scope held of that fact until then; by
         `observed_at`. What was quarantined in the scope, word for word, stays so.
 
@@ -239,7 +239,7 @@ class Memory:
             group_id=group_id,
             collective=collective,
             observed_at=observed_at,
-            session_id=session_id,
+            conversation_id=conversation_id,
             speaker=speaker,
             scope=scope,
             tags=tags,
@@ -280,7 +280,7 @@ class Memory:
         *,
         agent_id: Id,
         user_id: Id,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         message: str | None = None,
         retrieve: bool | None = None,
         budget_tokens: int | None = None,
@@ -306,7 +306,7 @@ class Memory:
             message,
             agent_id=agent_id,
             user_id=user_id,
-            session_id=session_id,
+            conversation_id=conversation_id,
             now=self.now(),
             retrieve=retrieve,
             budget_tokens=budget_tokens,
@@ -321,7 +321,7 @@ class Memory:
         *,
         agent_id: Id,
         user_id: Id,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         query: str | None = None,
         budgets: Mapping[str, Mapping[str, int]] | None = None,
         as_of: datetime | None = None,
@@ -335,7 +335,7 @@ class Memory:
         a moment of recorded time. Raises `InputError`.
         """
         turn = Turn(
-            principal_of(agent_id, user_id, session_id),
+            principal_of(agent_id, user_id, conversation_id),
             text_of("query", query),
             self.now(),
             moment_of("as_of", as_of),
@@ -349,7 +349,7 @@ class Memory:
         *,
         agent_id: Id,
         user_id: Id,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         top_k: int | None = None,
         messages: int | None = None,
         as_of: datetime | None = None,
@@ -371,7 +371,7 @@ class Memory:
             query,
             agent_id=agent_id,
             user_id=user_id,
-            session_id=session_id,
+            conversation_id=conversation_id,
             now=self.now(),
             top_k=self.settings.top_k if top_k is None else top_k,
             messages=messages,
@@ -398,7 +398,7 @@ class Memory:
         """Takes what is selected out of memory, with all that was made of it and the words that it was made of.
 
         `selection` is an observation's id, or says what: a user (with everything they said, owned and that only they
-        stand behind), a session, a group, a message, some observations, all of the agent. `dry_run` only says what would
+        stand behind), a conversation, a group, a message, some observations, all of the agent. `dry_run` only says what would
         go.
 
         It is gone when this returns, from texts as well: a text that held it is as it was before, or missing, with what

@@ -11,6 +11,7 @@ and its like.
 from memory_sql.db.models import (
     AgentRow,
     ConsolidationRow,
+    ConversationRow,
     EventRow,
     EvidenceRow,
     HoldRow,
@@ -23,13 +24,13 @@ from memory_sql.db.models import (
     RetrievalRow,
     RunRow,
     ScopeRow,
-    SessionRow,
     UserAliasRow,
 )
 
 __all__ = [
     "AgentRow",
     "ConsolidationRow",
+    "ConversationRow",
     "EventRow",
     "EvidenceRow",
     "HoldRow",
@@ -42,6 +43,5 @@ __all__ = [
     "RetrievalRow",
     "RunRow",
     "ScopeRow",
-    "SessionRow",
     "UserAliasRow",
 ]

@@ -84,7 +84,7 @@ class Worker:
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
-        """Does what is due now and returns: sessions, then the scopes that are due after them, then retention, vectors.
+        """Does what is due now and returns: conversations, then the scopes that are due after them, then retention, vectors.
 
         Raises `DatabaseError` when the database can't be reached; what was claimed is finished first.
         """
@@ -287,7 +287,7 @@ async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 def _told(done: RunDueResult) -> Iterator[str]:
     """Ids and counts, no content."""
     for formed in done.formed:
-        yield f"session {formed.session_id}: {formed.messages} messages, {len(formed.observations)} observations"
+        yield f"conversation {formed.conversation_id}: {formed.messages} messages, {len(formed.observations)} observations"
     for consolidated in done.consolidated:
         if consolidated.version is not None:
             name, version = consolidated.scope.id, consolidated.version

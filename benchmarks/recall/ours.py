@@ -67,7 +67,7 @@ async def observe_turns(memory: Memory, turns: Sequence[Turn]) -> None:
             agent_id=AGENT,
             user_id=turn.conversation,
             observed_at=turn.said_at,
-            session_id=turn.session,
+            conversation_id=turn.session,
             speaker=turn.speaker,
             metadata={"turn": turn.id},
         )
@@ -85,4 +85,4 @@ async def add_turns(memory: Memory, turns: Sequence[Turn]) -> None:
             }
             for turn in said
         ]
-        await memory.add(messages, agent_id=AGENT, user_id=turns[0].conversation, session_id=session)
+        await memory.add(messages, agent_id=AGENT, user_id=turns[0].conversation, conversation_id=session)

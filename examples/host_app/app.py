@@ -60,7 +60,7 @@ async def remember(session: AsyncSession, memory: Memory, wish: Wish, booking_id
         wish.messages,
         agent_id=AGENT,
         user_id=wish.customer,
-        session_id=wish.conversation,
+        conversation_id=wish.conversation,
         group_ids=[wish.club],
         session=session,
     )

@@ -59,10 +59,10 @@ def add(
     memory-sql add monday.jsonl --agent ada --user mia
     cat chat.json | memory-sql add - --agent ada --user mia --conversation chat-17
 
-    A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, session, user_id,
-    group_ids. Or of documents: {"messages": […], "session_id": …, "time_zone": …}. session is the id of the conversation; a
-    number counts the conversations of the file. A file with a mistake is not stored at all, nor is any other file of the
-    same command.
+    A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, conversation, user_id,
+    group_ids. Or of documents: {"messages": […], "conversation_id": …, "time_zone": …}. conversation is its
+    id; a number counts the conversations of the file. A file with a mistake is not stored at all, nor is any other file of
+    the same command.
 
     Adding a file again adds nothing: a message is known by its id, and without one by file, line and text.
     """
@@ -89,12 +89,12 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
         for talk in file.conversations:
             added.append(
                 await memory.add(
-                    talk.messages, agent_id=agent, user_id=talk.user_id, session_id=talk.session_id,
+                    talk.messages, agent_id=agent, user_id=talk.user_id, conversation_id=talk.conversation_id,
                     group_ids=talk.group_ids, time_zone=talk.time_zone,
                 )
             )  # fmt: skip
             progress.step()
-    done = await _finish(memory, agent, [result.session_id for result in added]) if form else None
+    done = await _finish(memory, agent, [result.conversation_id for result in added]) if form else None
     report = _report(file, added, done)
     output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
@@ -126,7 +126,7 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "refused": refused(formed),
         "failed": done.failed if done else {},
         "model": model_of(formed),
-        "due": {} if done else {result.session_id: result.trigger for result in added if result.trigger},
+        "due": {} if done else {result.conversation_id: result.trigger for result in added if result.trigger},
     }
 
 
@@ -196,7 +196,7 @@ def observe(
         data,
         lambda memory: memory.observe(
             text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=at,
-            session_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
+            conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
         ),
     )  # fmt: skip
     output.one(observation, output.observation_line, as_json)

@@ -53,7 +53,7 @@ def stats(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = Fa
 def _stats_text(stats: Stats) -> str:
     s = stats
     facts = {
-        "conversations": f"{s.sessions:,}, {s.due_sessions:,} due",
+        "conversations": f"{s.conversations:,}, {s.due_conversations:,} due",
         "messages": f"{s.messages:,}, {s.unformed_messages:,} not formed yet",
         "observations": f"{s.observations:,}, {s.pending:,} pending",
         "scopes": _counts(s.scopes) + (f"; {s.due_scopes:,} due" if s.due_scopes else ""),

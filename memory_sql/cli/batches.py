@@ -27,8 +27,8 @@ async def form_each(
     return await _each(
         "forming conversations",
         conversations,
-        lambda s: memory.conversations.form(agent_id=agent, session_id=s),
-        lambda s: f"session {s} of agent {agent}",
+        lambda s: memory.conversations.form(agent_id=agent, conversation_id=s),
+        lambda s: f"conversation {s} of agent {agent}",
     )
 
 

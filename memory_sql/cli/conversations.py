@@ -40,7 +40,7 @@ def messages(
         url,
         data,
         lambda memory: memory.conversations.messages(
-            agent_id=agent, user_id=user, session_id=conversation, limit=limit
+            agent_id=agent, user_id=user, conversation_id=conversation, limit=limit
         ),
     )
     output.rows(found, output.message_line, as_json, "no messages")
@@ -80,10 +80,10 @@ def form(
 
 def _formed_text(result: FormResult) -> str:
     if not result.messages:
-        return f"{result.session_id}: nothing to form"
+        return f"{result.conversation_id}: nothing to form"
     known = f", {result.duplicates} known already" if result.duplicates else ""
     head = (
-        f"{result.session_id}: {output.many(result.messages, 'message')} → "
+        f"{result.conversation_id}: {output.many(result.messages, 'message')} → "
         f"{output.many(len(result.observations), 'observation')}{known} ({result.model})"
     )
     more = [f"  {output.observation_line(observation)}" for observation in result.observations]
@@ -124,7 +124,7 @@ def exclude(
     run(
         url,
         data,
-        lambda memory: memory.conversations.exclude(agent_id=agent, session_id=conversation, excluded=not include),
+        lambda memory: memory.conversations.exclude(agent_id=agent, conversation_id=conversation, excluded=not include),
     )
     done = {"conversation": conversation, "excluded": not include}
     output.one(done, lambda row: f"{output.flat(conversation)}: {'included' if include else 'excluded'}", as_json)

@@ -113,13 +113,17 @@ async def _conversations(memory: Memory, page: Page, clock: Clock, shown: Shown)
     for talk in _talks(memory):
         clock.now = max(message.created_at for message in talk.messages if message.created_at)
         await memory.add(
-            talk.messages, agent_id=AGENT, user_id=talk.user_id, session_id=talk.session_id, group_ids=talk.group_ids
+            talk.messages,
+            agent_id=AGENT,
+            user_id=talk.user_id,
+            conversation_id=talk.conversation_id,
+            group_ids=talk.group_ids,
         )
-        formed, failed = await form_each(memory, AGENT, [talk.session_id])
+        formed, failed = await form_each(memory, AGENT, [talk.conversation_id])
         found = [observation for result in formed for observation in result.observations]
         with_whom = f"group {talk.group_ids[0]}" if talk.group_ids else f"{talk.user_id.capitalize()} and Ada alone"
         count = output.many(len(found), "observation")
-        page.say(f"{talk.session_id}  {len(talk.messages)} messages → {count}  ({with_whom})")
+        page.say(f"{talk.conversation_id}  {len(talk.messages)} messages → {count}  ({with_whom})")
         learnt += found
         shown.failed |= failed
         shown.conversations += 1
@@ -134,7 +138,7 @@ def _talks(memory: Memory) -> list[Conversation]:
     from memory_sql.cli.files import Defaults, read_file
 
     file = read_file(str(example()), Defaults(max_characters=memory.settings.message_max_characters))
-    return [talk for talk in file.conversations if talk.session_id in CONVERSATIONS]
+    return [talk for talk in file.conversations if talk.conversation_id in CONVERSATIONS]
 
 
 def _with(word: str, observations: list[Observation]) -> list[Observation]:
@@ -192,7 +196,7 @@ async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
     before = await _group(memory)
     conversation, message = FORGOTTEN
     page.say(f"memory-sql forget --conversation {conversation} --message {message} --agent {AGENT}", style="bold")
-    selection = Selection(session_id=conversation, message_id=message)
+    selection = Selection(conversation_id=conversation, message_id=message)
     receipt = shown.forgotten = await memory.forget(selection, agent_id=AGENT)
     await consolidate_each(memory, AGENT, list(receipt.withheld))
     after = await _group(memory)

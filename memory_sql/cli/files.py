@@ -1,7 +1,8 @@
 """Conversation files: JSON or JSON Lines of messages → conversations, all of a file validated or none.
 
-An entry is a message in the OpenAI chat shape, or a document `{"messages": […], "session_id": …}`. What stands beside the
-message says where it belongs: `session`, `session_id`, `group_ids`, `time_zone`.
+An entry is a message in the OpenAI chat shape, or a document `{"messages": […], "conversation_id": …}`. What stands beside
+the message says where it belongs: `conversation` or `conversation_id` (`session`, `session_id` mean the same),
+`group_ids`, `time_zone`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None."""
+    """The messages of one conversation in the order of the file. `user_id` is its user; `time_zone` may be None."""
 
-    session_id: str
+    conversation_id: str
     user_id: str
     group_ids: tuple[str, ...]
     messages: tuple[Message, ...]
@@ -68,7 +69,7 @@ class _Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Session:
+class _Talk:
     user_id: str | None = None
     groups: dict[str, None] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
@@ -94,8 +95,8 @@ def parse(content: bytes, name: str, defaults: Defaults) -> ConversationFile:
     text = _text(content, name)
     try:
         entries = list(_entries(text, lines=path.suffix in (".jsonl", ".ndjson")))
-        sessions = _sessions(entries, _label(path.name), _label(path.stem), defaults)
-        return ConversationFile(name, tuple(_conversations(sessions, defaults)))
+        conversations = _talks(entries, _label(path.name), _label(path.stem), defaults)
+        return ConversationFile(name, tuple(_conversations(conversations, defaults)))
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -153,18 +154,20 @@ def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry
     if not isinstance(value["messages"], list):
         raise InputError(f"{inside}messages: must be a list")
     document = {
-        key: value[key] for key in ("session_id", "user_id", "group_ids", "time_zone") if value.get(key) is not None
+        key: value[key]
+        for key in ("conversation_id", "session_id", "user_id", "group_ids", "time_zone")
+        if value.get(key) is not None
     }
     for n, message in enumerate(value["messages"], 1):
         yield _Entry(f"{inside}message {n}", f"{mark}.{n}", message, document)
 
 
-def _sessions(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) -> dict[str, _Session]:
-    sessions: dict[str, _Session] = {}
+def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) -> dict[str, _Talk]:
+    conversations: dict[str, _Talk] = {}
     for position, entry in enumerate(entries):
         try:
             message = Message.parse(entry.data, position, defaults.max_characters)
-            session = sessions.setdefault(_session_of(entry, stem, defaults), _Session())
+            session = conversations.setdefault(_conversation_of(entry, stem, defaults), _Talk())
             groups = (*defaults.groups, *_groups(entry.document), *_groups(entry.data))
             session.time_zone = _zone(entry) or session.time_zone
         except InvalidMessageError as error:
@@ -176,18 +179,24 @@ def _sessions(entries: Sequence[_Entry], name: str, stem: str, defaults: Default
         session.user_id = session.user_id or entry.document.get("user_id") or message.user_id
         session.groups.update(dict.fromkeys(groups))
         session.messages.append(_with_id(message, name, entry.mark))
-    return sessions
+    return conversations
 
 
-def _session_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
-    """A number in `session` counts the conversations of this file; a text is the id of one."""
-    own = entry.data.get("session")
+def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
+    """A number in `conversation` (or `session`) counts the conversations of this file; a text is the id itself."""
+    own = entry.data.get("conversation", entry.data.get("session"))
     if isinstance(own, int) and not isinstance(own, bool):
-        return host_id(f"{stem}/{own}", "session")
-    for value in (own, entry.data.get("session_id"), entry.document.get("session_id"), defaults.session):
+        return host_id(f"{stem}/{own}", "conversation")
+    for value in (own, *_ids(entry), defaults.session):
         if value is not None:
-            return host_id(value, "session")
+            return host_id(value, "conversation")
     return stem
+
+
+def _ids(entry: _Entry) -> Iterator[object]:
+    """As we call it, or as others do."""
+    for holder in (entry.data, entry.document):
+        yield from (holder.get("conversation_id"), holder.get("session_id"))
 
 
 def _groups(holder: Mapping[str, Any]) -> Iterable[str]:
@@ -215,13 +224,15 @@ def _with_id(message: Message, name: str, mark: str) -> Message:
     return message.model_copy(update={"id": f"{name}:{mark}:{hashlib.sha256(said).hexdigest()[:8]}"})
 
 
-def _conversations(sessions: Mapping[str, _Session], defaults: Defaults) -> Iterator[Conversation]:
-    for session_id, session in sessions.items():
+def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> Iterator[Conversation]:
+    for conversation_id, session in conversations.items():
         user = defaults.user or session.user_id
         if user is None:
-            raise InputError(f"whose is conversation {session_id}? say --user, or give one of its messages a user_id")
+            raise InputError(
+                f"whose is conversation {conversation_id}? say --user, or give one of its messages a user_id"
+            )
         yield Conversation(
-            session_id,
+            conversation_id,
             host_id(user, "user_id"),
             tuple(session.groups),
             tuple(session.messages),

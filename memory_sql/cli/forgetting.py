@@ -60,7 +60,7 @@ def forget(
     from memory_sql.domain.selection import Selection
 
     selection = Selection(
-        user_id=user, session_id=conversation, group_id=group, message_id=message, observation_id=observation,
+        user_id=user, conversation_id=conversation, group_id=group, message_id=message, observation_id=observation,
         fact_key=fact_key, tag=tag, query=query, source=cast("SourceKind | None", source), run_id=run_id,
         everything=everything,
     )  # fmt: skip

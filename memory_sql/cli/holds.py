@@ -43,7 +43,7 @@ def place(
 
     async def work(memory: Memory) -> Hold:
         held = await memory.holds.place(
-            agent_id=agent, user_id=user, session_id=conversation, group_id=group, observation_id=observation,
+            agent_id=agent, user_id=user, conversation_id=conversation, group_id=group, observation_id=observation,
             actor=actor, reason=reason,
         )  # fmt: skip
         return next(one for one in await memory.holds.list(agent_id=agent) if one.hold_id == held)
@@ -90,5 +90,5 @@ def release(
 def _hold_text(hold: Hold) -> str:
     released = f", released {output.minute(hold.released_at)}" if hold.released_at else ""
     why = f": {output.flat(hold.reason)}" if hold.reason else ""
-    kind = "conversation" if hold.kind == "session" else hold.kind
+    kind = "conversation" if hold.kind == "conversation" else hold.kind
     return f"{hold.hold_id}  {kind} {hold.target}, since {output.minute(hold.created_at)}{released}{why}"

@@ -73,7 +73,7 @@ def _details(observation: Observation) -> str:
         "stored": output.minute(o.created_at),
         "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
         "source": source.kind,
-        "conversation": source.session_id,
+        "conversation": source.conversation_id,
         "messages": ", ".join(source.message_ids),
         "speaker": source.speaker,
         "run": run_id,
@@ -365,7 +365,7 @@ def _chosen(
 
     return observation or Selection(
         user_id=from_user,
-        session_id=from_conversation,
+        conversation_id=from_conversation,
         tag=tag,
         query=query,
         source=cast("SourceKind | None", source),

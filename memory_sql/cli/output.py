@@ -109,7 +109,7 @@ def observation_line(observation: Observation) -> str:
 def message_line(message: RetainedMessage) -> str:
     m = message
     who = m.speaker or m.user_id or m.role
-    return plain(f"{m.session_id}  {m.id}  {minute(m.said_at)}  {who}: {flat(m.content)}")
+    return plain(f"{m.conversation_id}  {m.id}  {minute(m.said_at)}  {who}: {flat(m.content)}")
 
 
 class Progress:

@@ -106,7 +106,7 @@ def rename(
     Stop using the old id first: what is added under it later belongs to a new user. Where the new id exists already nothing
     is changed; merge two users instead.
     """
-    of: Literal["user", "group", "session"] = "session" if kind == "conversation" else kind
+    of: Literal["user", "group", "conversation"] = "conversation" if kind == "conversation" else kind
     renamed = run(
         url,
         data,
@@ -117,7 +117,7 @@ def rename(
 
 def _renamed_text(renamed: Renamed) -> str:
     changed = ", ".join(f"{count:,} of {table}" for table, count in renamed.rows.items())
-    kind = "conversation" if renamed.kind == "session" else renamed.kind
+    kind = "conversation" if renamed.kind == "conversation" else renamed.kind
     return f"{kind} {renamed.old} is {renamed.new} now (rows: {changed})"
 
 

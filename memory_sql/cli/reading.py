@@ -61,7 +61,7 @@ def context(
         lambda memory: memory.context(
             agent_id=agent,
             user_id=user,
-            session_id=conversation,
+            conversation_id=conversation,
             message=message,
             retrieve=retrieve,
             budget_tokens=budget,
@@ -107,7 +107,7 @@ def digest(
         lambda memory: memory.digest(
             agent_id=agent,
             user_id=user,
-            session_id=conversation,
+            conversation_id=conversation,
             query=query,
             budgets=limits,
             as_of=moment("--as-of", as_of),
@@ -164,7 +164,7 @@ def search(
             query,
             agent_id=agent,
             user_id=user,
-            session_id=conversation,
+            conversation_id=conversation,
             top_k=top_k,
             messages=messages,
             as_of=moment("--as-of", as_of),

@@ -49,7 +49,9 @@ def list_scopes(
     \b
     memory-sql scope list --agent ada --user mia --text
     """
-    found = run(url, data, lambda memory: memory.scopes.list(agent_id=agent, user_id=user, session_id=conversation))
+    found = run(
+        url, data, lambda memory: memory.scopes.list(agent_id=agent, user_id=user, conversation_id=conversation)
+    )
     output.rows(found, _with_text if text else _line, as_json, f"no scope of {agent} yet that {user} may see")
 
 

@@ -116,12 +116,16 @@ async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence
     for talk in conversations:
         clock.now = max((m.created_at for m in talk.messages if m.created_at), default=clock.now)
         result = await memory.add(
-            talk.messages, agent_id=AGENT, user_id=talk.user_id, session_id=talk.session_id, group_ids=talk.group_ids
+            talk.messages,
+            agent_id=AGENT,
+            user_id=talk.user_id,
+            conversation_id=talk.conversation_id,
+            group_ids=talk.group_ids,
         )
         story.added.append(result)
         group = f", group {', '.join(talk.group_ids)}" if talk.group_ids else ""
         known = f", {result.duplicates} known already" if result.duplicates else ""
-        page.say(f"{result.session_id:<18} {result.accepted} new{known}{group}")
+        page.say(f"{result.conversation_id:<18} {result.accepted} new{known}{group}")
         if result.accepted:
             page.say(_trigger(memory.settings, talk, result), indent=" " * 22, hanging="  ")
 
@@ -149,7 +153,7 @@ def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
 async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story) -> None:
     page.step("Observations: `form` asks the language model once per conversation what to keep, and where")
     page.say(model_text(memory.settings))
-    formed, failed = await form_each(memory, AGENT, [talk.session_id for talk in file.conversations])
+    formed, failed = await form_each(memory, AGENT, [talk.conversation_id for talk in file.conversations])
     formed = [result for result in formed if result.messages]
     story.failed |= failed
     story.refused, story.model = refused(formed), model_of(formed)
@@ -213,12 +217,12 @@ async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
 async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
     page.step(f"A question of {ASKS.capitalize()}'s: are single observations needed, beside the texts?")
     page.say(f"“{question}”", hanging=" ")
-    session = file.conversations[-1].session_id
-    story.context = await memory.context(agent_id=AGENT, user_id=ASKS, session_id=session, message=question)
+    session = file.conversations[-1].conversation_id
+    story.context = await memory.context(agent_id=AGENT, user_id=ASKS, conversation_id=session, message=question)
     if not story.context.fired:
         page.say("no: nothing in it asks for what was said before")
         return
-    found = await memory.search(question, agent_id=AGENT, user_id=ASKS, session_id=session)
+    found = await memory.search(question, agent_id=AGENT, user_id=ASKS, conversation_id=session)
     story.hits = tuple(hit.observation.id for hit in found.results)
     page.say(f"yes: {story.context.reason}. Looked for: {', '.join(found.terms)}. Found, best first:")
     _list_hits(page, found)

@@ -35,7 +35,7 @@ def backlog(agent: OneAgent = None, url: Url = None, data: Data = None, as_json:
 
 def _backlog_text(backlog: Backlog) -> str:
     b, many = backlog, output.many
-    due = f"{many(b.due_sessions, 'conversation')}, {many(b.due_scopes, 'scope')}"
+    due = f"{many(b.due_conversations, 'conversation')}, {many(b.due_scopes, 'scope')}"
     due += f", {many(b.due_propagations, 'propagation')}" if b.due_propagations else ""
     facts = {
         "due": due + (f"; the oldest since {output.minute(b.oldest_due_at)}" if b.oldest_due_at else ""),
@@ -62,7 +62,7 @@ def dead(
 
 def _dead_line(dead: DeadRun) -> str:
     d = dead
-    target = f"conversation {d.session_id}" if d.session_id is not None else f"scope {d.scope_id}"
+    target = f"conversation {d.conversation_id}" if d.conversation_id is not None else f"scope {d.scope_id}"
     reason = d.error_code if not d.error else f"{d.error_code}: {d.error}"
     return output.plain(
         f"run {d.run_id}  {d.agent_id}  {target}  {output.minute(d.finished_at)}  {output.flat(reason)}"

@@ -27,7 +27,7 @@ BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
 Assembly = Literal["eden", "digest", "both"]
 ContextFormat = Literal["standard", "legacy"]
-ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "session", "individual"]
+ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "conversation", "individual"]
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share, and so see alike, first
 Secrets = Literal["mask", "keep", "refuse"]
 

@@ -130,7 +130,7 @@ class IntakeSettings(Section):
     ] = "mask"
     language: Annotated[str, per_agent("text-search configuration of new scopes")] = "english"
     time_zone: Annotated[
-        TimeZone, per_agent("zone (IANA name) in which dates are read, in sessions that name none")
+        TimeZone, per_agent("zone (IANA name) in which dates are read, in conversations that name none")
     ] = "UTC"
 
 
@@ -138,21 +138,21 @@ class FormationSettings(Section):
     """Formation"""
 
     formation_messages: Annotated[
-        int, per_agent("messages since the last formation that make a session due", ge=1, used_by=ADD)
+        int, per_agent("messages since the last formation that make a conversation due", ge=1, used_by=ADD)
     ] = 45
     formation_tokens: Annotated[
-        int, per_agent("weighted tokens since the last formation that make a session due", ge=1, used_by=ADD)
+        int, per_agent("weighted tokens since the last formation that make a conversation due", ge=1, used_by=ADD)
     ] = 1000
     formation_min_messages: Annotated[
-        int, per_agent("messages below which a session waits, unless asked or signalled", ge=1, used_by=ADD)
+        int, per_agent("messages below which a conversation waits, unless asked or signalled", ge=1, used_by=ADD)
     ] = 4
     formation_cold_minutes: Annotated[
-        float, per_agent("minutes of silence that make a session due", ge=0, le=MOST_MINUTES, used_by=ADD)
+        float, per_agent("minutes of silence that make a conversation due", ge=0, le=MOST_MINUTES, used_by=ADD)
     ] = 10.0
     formation_max_age_minutes: Annotated[
         float,
         per_agent(
-            "minutes after its oldest waiting message that a session is due though it is never silent",
+            "minutes after its oldest waiting message that a conversation is due though it is never silent",
             ge=0,
             le=MOST_MINUTES,
             used_by=ADD,
@@ -238,7 +238,9 @@ class WorkSettings(Section):
     maintenance_batch: Annotated[
         int,
         setting(
-            "most messages that one transaction of maintenance changes, in a tenth as many sessions", ge=1, le=10_000
+            "most messages that one transaction of maintenance changes, in a tenth as many conversations",
+            ge=1,
+            le=10_000,
         ),
     ] = 500
     count_queries: Annotated[int, setting("queries counted in memory before the counts are written", ge=1)] = 100

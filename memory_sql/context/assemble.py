@@ -104,8 +104,8 @@ def _decided(reads: Reads, turn: Turn, settings: Settings, static: Static, *, ve
     keywords = digests.keyword_limit(settings) if for_digest else 0
     top_k = settings.context_top_k if reason else 0
     query = Query()
-    if reason or for_digest:  # of the session itself the host has the messages
-        query = replace(_query_of(turn, settings), outside=turn.principal["session_id"])
+    if reason or for_digest:  # of the conversation itself the host has the messages
+        query = replace(_query_of(turn, settings), outside=turn.principal["conversation_id"])
     by_meaning = vectors and (reason is not None or settings.digest_semantic) and bool(query)
     return _Plan(
         settings,
@@ -204,7 +204,7 @@ def _composed(turn: Turn, plan: _Plan, result: _Result, static: Static) -> Conte
             turn.as_of or turn.now,
             reason=plan.reason,
             messages=found.messages,
-            session_id=turn.principal["session_id"],
+            conversation_id=turn.principal["conversation_id"],
         )
         whole = whole if part is None else digests.beside(whole, part)
     return whole.model_copy(update={"notice": result.notice}) if result.notice else whole

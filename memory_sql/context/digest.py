@@ -207,7 +207,7 @@ def front_of(candidate: Candidate) -> str:
         "prov": c.source_kind,
         "scope": None if c.scope.kind == "individual" else str(c.scope),
         "key": c.fact_key,
-        "session": c.session_id,
+        "conversation": c.conversation_id,
     }
     facts = [c.sensitivity, *(f"{name}={_id(value)}" for name, value in said.items() if value)]
     if c.message_ids:

@@ -16,7 +16,7 @@ from memory_sql.languages.text import sentence_ends
 TEXTS_SHARE = 0.75  # of a budget that the texts alone exceed
 
 # Who is served first where shares are rounded, or where not even the least of each has room.
-TEXTS = ("individual", "group", "collective", "session", "entity", "agent", "guideline")
+TEXTS = ("individual", "group", "collective", "conversation", "entity", "agent", "guideline")
 LINES = ("disputed", "retrieved", "messages", "pending")
 
 

@@ -26,7 +26,7 @@ ELEMENTS = {
     "group": ("GroupMemory", "group"),
     "individual": ("UserMemory", "user"),
     "entity": ("EntityMemory", "entity"),
-    "session": ("SessionMemory", "session"),
+    "conversation": ("SessionMemory", "conversation"),
 }
 # From how many seconds on an age is told in which unit, and that unit's length.
 _AGES = (
@@ -121,15 +121,15 @@ def render(
     *,
     reason: str | None = None,
     messages: Sequence[MessageHit] = (),
-    session_id: str | None = None,
+    conversation_id: str | None = None,
 ) -> Context:
-    """The whole context. `hits` and `messages` come best first; of `messages` those of `session_id` are left out.
+    """The whole context. `hits` and `messages` come best first; of `messages` those of `conversation_id` are left out.
 
     So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
     """
     style = static.style
     layout = LAYOUTS[style.layout]
-    blocks = list(_blocks(static.scopes, hits, messages, session_id, now, style))
+    blocks = list(_blocks(static.scopes, hits, messages, conversation_id, now, style))
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
@@ -157,7 +157,7 @@ def _blocks(
     scopes: Sequence[ScopeText],
     hits: Sequence[Hit],
     messages: Sequence[MessageHit],
-    session_id: str | None,
+    conversation_id: str | None,
     now: datetime,
     style: Style,
 ) -> Iterator[Block]:
@@ -173,7 +173,9 @@ def _blocks(
     found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
     yield from _retrieved(found, now)
     seen |= {hit.observation.id for hit in found}
-    said = [m for m in messages if m.message.session_id != session_id and not seen.intersection(m.observations)]
+    said = [
+        m for m in messages if m.message.conversation_id != conversation_id and not seen.intersection(m.observations)
+    ]
     yield from _messages(said, now, style.message_max_characters)
 
 
@@ -244,7 +246,7 @@ def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Ite
             [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
         )
         lines = [
-            ContextLine(m.id, f"- {text} ({age(m.said_at, now)})", m.session_id)
+            ContextLine(m.id, f"- {text} ({age(m.said_at, now)})", m.conversation_id)
             for m, text in zip(said, texts, strict=True)
         ]
         yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=tuple(m.said_at for m in said))
@@ -281,7 +283,7 @@ def _in_legacy(scope: ScopeText) -> tuple[str, Callable[[datetime, datetime], st
 
     Without a text it is all that the shard holds: its facts; with one it waits to be taken into that: suggestions.
     """
-    if scope.ref.kind == "session":
+    if scope.ref.kind == "conversation":
         return "", _untold
     if scope.ref.kind == "individual":
         return "Recent user directives", _days

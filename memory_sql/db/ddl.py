@@ -16,7 +16,7 @@ FUNCTIONS = (
     "visibility/user_ids",
     "visibility/left_groups",
     "visibility/visible_scopes",
-    "visibility/visible_sessions",
+    "visibility/visible_conversations",
     "forgetting/retention_start",
     "visibility/retained_messages",
     "visibility/my_scopes",

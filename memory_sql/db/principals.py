@@ -11,14 +11,14 @@ from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-# agent_id, user_id and session_id of a user, who reads; with service=True the library's own work, for that agent or for
+# agent_id, user_id and conversation_id of a user, who reads; with service=True the library's own work, for that agent or for
 # all of them (None).
 Principal = Mapping[str, Any]
 
 
 def service(agent_id: str | None) -> Principal:
     """The library's own work for one agent; None: for all."""
-    return {"agent_id": agent_id, "user_id": None, "session_id": None, "service": True}
+    return {"agent_id": agent_id, "user_id": None, "conversation_id": None, "service": True}
 
 
 SERVICE = service(None)
@@ -27,7 +27,7 @@ _tables = pg_catalog.pg_class
 
 _ENTER = select(
     func.memory.enter(
-        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
         bindparam("service", type_=Boolean),
     )
 )

@@ -14,7 +14,7 @@ WITH_TEXT = ("messages", "observations", "observation_states", "consolidations",
 PHYSICAL = (
     *(
         f"VACUUM (ANALYZE) memory.{table}"
-        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "sessions")
+        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "conversations")
     ),
     *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
 )

@@ -64,7 +64,7 @@ def _query(sql: str) -> TextClause:
 
 
 async def violations(session: AsyncSession, measures: Measures) -> AsyncIterator[Violation]:
-    """What doesn't hold, at most `MOST` of each invariant. The session must not have asked anything before."""
+    """What doesn't hold, at most `MOST` of each invariant. The conversation must not have asked anything before."""
     await session.execute(_SNAPSHOT)
     for name, query in invariants().items():
         found = await session.stream(query, asdict(measures))

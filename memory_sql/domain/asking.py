@@ -9,7 +9,7 @@ from typing import Any
 
 from memory_sql.config import ContextFormat
 
-Who = Mapping[str, Any]  # agent_id, user_id and session_id
+Who = Mapping[str, Any]  # agent_id, user_id and conversation_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,11 @@ class ExportedMembership(ExportLine):
     source: str
 
 
-class ExportedSession(ExportLine):
+class ExportedConversation(ExportLine):
     """`alone`: nobody else took part, so that the agent's answers belong to the export as well."""
 
-    type: Literal["session"] = "session"
-    session_id: str
+    type: Literal["conversation"] = "conversation"
+    conversation_id: str
     user_ids: tuple[str, ...]
     alone: bool
     group_ids: tuple[str, ...]
@@ -77,7 +77,7 @@ class ExportedSession(ExportLine):
 
 class ExportedMessage(ExportLine):
     type: Literal["message"] = "message"
-    session_id: str
+    conversation_id: str
     number: int
     message_id: str
     role: str
@@ -125,7 +125,7 @@ class ExportedVersion(ExportLine):
 class ExportedEvidence(Value):
     """A message, or somebody's word (no message), that stands behind an observation."""
 
-    session_id: str | None
+    conversation_id: str | None
     message_id: str | None
     user_id: str | None
     created_at: datetime
@@ -150,7 +150,7 @@ class ExportedObservation(ExportLine):
     verification: str
     superseded_by: int | None
     source_kind: str
-    session_id: str | None
+    conversation_id: str | None
     speaker: str | None
     message_ids: tuple[str, ...]
     user_ids: tuple[str, ...]
@@ -188,12 +188,12 @@ class ExportedDerivation(ExportLine):
 
 
 class ExportedRun(ExportLine):
-    """A model's work on a scope of theirs, or on a session in which they were alone; `answer` until it was applied."""
+    """A model's work on a scope of theirs, or on a conversation in which they were alone; `answer` until it was applied."""
 
     type: Literal["run"] = "run"
     run_id: int
     kind: str
-    session_id: str | None
+    conversation_id: str | None
     scope_id: int | None
     state: str
     model: str | None
@@ -216,7 +216,7 @@ class ExportedEvent(ExportLine):
     scope_id: int | None
     seq: int | None
     version: int | None
-    session_id: str | None
+    conversation_id: str | None
     detail: dict[str, Any]
     created_at: datetime
 

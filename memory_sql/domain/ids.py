@@ -20,14 +20,14 @@ ID_MAX_CHARACTERS = 255
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
 
 
-ScopeKind = Literal["individual", "group", "collective", "session", "entity", "agent", "guideline"]
+ScopeKind = Literal["individual", "group", "collective", "conversation", "entity", "agent", "guideline"]
 
 
 OWNER_PREFIX: Mapping[str, str] = {
     "individual": "u:",
     "group": "g:",
     "collective": "c",
-    "session": "s:",
+    "conversation": "s:",
     "entity": "e:",
     "agent": "a",
     "guideline": "p",

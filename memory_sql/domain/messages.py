@@ -122,7 +122,7 @@ def _text_of_calls(tool_calls: object) -> str:
 class RetainedMessage(Value):
     """A message whose text is still kept. `id` is the host's id within the session; `number` its place there."""
 
-    session_id: str
+    conversation_id: str
     id: str
     number: int
     role: str

@@ -27,7 +27,7 @@ class Source(Value):
     """Where an observation comes from. `message_ids` are the host's ids, oldest first."""
 
     kind: str
-    session_id: str | None = None
+    conversation_id: str | None = None
     speaker: str | None = None
     message_ids: tuple[str, ...] = ()
     run_id: int | None = None
@@ -77,7 +77,7 @@ class Candidate:
     content: str
     observed_at: datetime
     source_kind: str
-    session_id: str | None = None
+    conversation_id: str | None = None
     message_ids: tuple[str, ...] = ()
     kind: str | None = None
     confidence: float | None = None
@@ -105,7 +105,7 @@ class Candidate:
             content=o.content,
             observed_at=o.observed_at,
             source_kind=o.source.kind,
-            session_id=o.source.session_id,
+            conversation_id=o.source.conversation_id,
             message_ids=o.source.message_ids,
             kind=o.kind,
             confidence=o.confidence,

@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 from memory_sql.domain.ids import Value
 
-HoldKind = Literal["observation", "user", "session", "group"]
+HoldKind = Literal["observation", "user", "conversation", "group"]
 
 
-RenameKind = Literal["user", "group", "session"]
+RenameKind = Literal["user", "group", "conversation"]
 
 
 RENAME_KINDS = get_args(RenameKind)

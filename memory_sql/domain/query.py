@@ -16,7 +16,7 @@ class Weights:
     """Reasons beside a text's own words. 0 takes one out of the score.
 
     The first four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
-    turn before and behind (BM25); within five turns; in the session. The next are points: the speaker is the one who is
+    turn before and behind (BM25); within five turns; in the conversation. The next are points: the speaker is the one who is
     named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
     statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
     today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
@@ -28,7 +28,7 @@ class Weights:
     asked: float = 0.7
     near: float = 0.2
     window: float = 0.4
-    session: float = 0.3
+    conversation: float = 0.3
     speaker: float = 6.0
     when: float = 3.0
     date: float = 8.0
@@ -47,7 +47,7 @@ class Query:
 
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
     stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
-    come from `outside` that session; `language` is theirs, where the agent's own settings name none. `text`: what was
+    come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`: what was
     asked, without operators, for those who don't read it word by word.
     """
 

@@ -67,11 +67,11 @@ class SearchResult(Value):
 
 @dataclass(frozen=True, slots=True)
 class ContextLine:
-    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `session_id`."""
+    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `conversation_id`."""
 
     id: str
     text: str
-    session_id: str | None = None
+    conversation_id: str | None = None
 
 
 class ContextPart(Value):

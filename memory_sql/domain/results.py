@@ -47,12 +47,12 @@ def _total(a: int | None, b: int | None) -> int | None:
 
 class AddResult(Value):
     """`cleaned` counts messages whose text had to be changed, `masked` those in which secrets were masked; both count
-    duplicates too. `trigger` says why the session is due, if it is.
+    duplicates too. `trigger` says why the conversation is due, if it is.
 
-    With `wait=True` a due session was formed: `run_id` and `observations` tell what came of it.
+    With `wait=True` a due conversation was formed: `run_id` and `observations` tell what came of it.
     """
 
-    session_id: str
+    conversation_id: str
     accepted: int
     duplicates: int
     cleaned: int
@@ -65,7 +65,7 @@ class AddResult(Value):
 class FormResult(Value):
     """`duplicates` were known already and gained evidence; `refused` counts, by reason, what the model may not do."""
 
-    session_id: str
+    conversation_id: str
     run_ids: tuple[int, ...] = ()
     messages: int = 0
     observations: tuple[Observation, ...] = ()
@@ -140,7 +140,7 @@ class HeldClaim(Value):
 
 
 class RunDueResult(Value):
-    """`failed` maps a session, a scope or `vectors` to the reason; it stays due and is tried again later.
+    """`failed` maps a conversation, a scope or `vectors` to the reason; it stays due and is tried again later.
 
     `embedded` counts observations that gained a vector.
     """
@@ -186,7 +186,7 @@ class Backlog(Value):
     tried again later; `dead` was given up and waits for a person, as do the claims that are `held` (`Memory.review`).
     """
 
-    due_sessions: int
+    due_conversations: int
     due_scopes: int
     due_propagations: int
     oldest_due_at: datetime | None
@@ -205,7 +205,7 @@ class DeadRun(Value):
     run_id: int
     agent_id: str
     kind: str
-    session_id: str | None
+    conversation_id: str | None
     scope_id: ScopeId | None
     error_code: str
     error: str | None
@@ -290,10 +290,10 @@ class Stats(Value):
     """
 
     agent_id: str
-    sessions: int
+    conversations: int
     messages: int
     unformed_messages: int
-    due_sessions: int
+    due_conversations: int
     scopes: dict[str, int]
     observations: int
     pending: int

@@ -11,7 +11,7 @@ from memory_sql.domain.ids import ScopeKind, Value
 
 
 class ScopeRef(Value):
-    """Which scope; `owner_id` is the user's, group's, session's or entity's id, None for the agent's own scopes."""
+    """Which scope; `owner_id` is the user's, group's, conversation's or entity's id, None for the agent's own scopes."""
 
     id: str  # s12
     kind: ScopeKind

@@ -12,15 +12,16 @@ from memory_sql.errors import InputError
 
 
 class Selection(Value):
-    """What is to be forgotten, or set aside: a user, a session or a group as a whole, the whole agent, or some observations.
+    """What is to be forgotten, or set aside: a user, a conversation or a group as a whole, the whole agent, or
+    some observations.
 
-    A message by `message_id` and its session, with what was made of it. `observation_id`, `fact_key`, `tag`, `query` (all
-    its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given at
-    once; a user, group or session beside them narrows the choice.
+    A message by `message_id` and its conversation, with what was made of it. `observation_id`, `fact_key`, `tag`, `query`
+    (all its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given
+    at once; a user, group or conversation beside them narrows the choice.
     """
 
     user_id: str | None = None
-    session_id: str | None = None
+    conversation_id: str | None = None
     group_id: str | None = None
     message_id: str | None = None
     observation_id: str | None = None
@@ -35,7 +36,7 @@ class Selection(Value):
         self,
         *,
         user_id: Id | None = None,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         group_id: Id | None = None,
         message_id: Id | None = None,
         observation_id: str | None = None,
@@ -47,7 +48,7 @@ class Selection(Value):
         everything: bool = False,
     ) -> None:
         """Raises `InputError`."""
-        ids = {"user_id": user_id, "session_id": session_id, "group_id": group_id, "message_id": message_id}
+        ids = {"user_id": user_id, "conversation_id": conversation_id, "group_id": group_id, "message_id": message_id}
         given: dict[str, Any] = {
             "observation_id": observation_id,
             "fact_key": fact_key,
@@ -82,14 +83,16 @@ class Selection(Value):
         wholes = sum(getattr(self, name) is not None for name in _WHOLES)
         if self.everything and (wholes or self.selects_observations):
             raise InputError("everything=True stands alone")
-        if self.message_id and (self.session_id is None or wholes > 1 or self.selects_observations):
-            raise InputError("a message is named by message_id= and its session_id=")
+        if self.message_id and (self.conversation_id is None or wholes > 1 or self.selects_observations):
+            raise InputError("a message is named by message_id= and its conversation_id=")
         if not self.everything and not self.selects_observations and wholes != 1:
-            raise InputError("say what to forget: one user, session or group, some observations, or everything=True")
+            raise InputError(
+                "say what to forget: one user, conversation or group, some observations, or everything=True"
+            )
         return self
 
 
-_WHOLES = ("user_id", "session_id", "group_id")
+_WHOLES = ("user_id", "conversation_id", "group_id")
 
 
 _SELECTORS = ("observation_id", "fact_key", "tag", "query", "source", "run_id")

@@ -1,4 +1,4 @@
-"""Messages → the buffer of a session: screened, weighed, stored once each."""
+"""Messages → the buffer of a conversation: screened, weighed, stored once each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from memory_sql.arguments import id_of, ids_of, optional_id, text_of
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.sessions import SessionRepository
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import Message
 from memory_sql.domain.results import AddResult
@@ -26,7 +26,7 @@ class Incoming:
     """One call of `add`, checked. `call` is its idempotency key."""
 
     agent_id: str
-    session_id: str
+    conversation_id: str
     user_id: str
     group_ids: Sequence[str]
     call: str | None
@@ -41,7 +41,7 @@ def incoming(
     *,
     agent_id: Id,
     user_id: Id,
-    session_id: Id,
+    conversation_id: Id,
     group_ids: Iterable[Id],
     idempotency_key: Id | None,
     excluded: bool | None,
@@ -51,7 +51,7 @@ def incoming(
     return Incoming(
         agent_id=id_of("agent_id", agent_id),
         user_id=id_of("user_id", user_id),
-        session_id=id_of("session_id", session_id),
+        conversation_id=id_of("conversation_id", conversation_id),
         group_ids=ids_of("group_ids", group_ids),
         call=optional_id("idempotency_key", idempotency_key),
         excluded=excluded,
@@ -71,10 +71,10 @@ async def store(
     Raises `InvalidMessageError` where the idempotency key came before with another message.
     """
     messages = said.messages if screened is None else screened.messages
-    added = await SessionRepository(session).add(
+    added = await ConversationRepository(session).add(
         settings,
         agent_id=said.agent_id,
-        session_id=said.session_id,
+        conversation_id=said.conversation_id,
         user_id=said.user_id,
         group_ids=said.group_ids,
         messages=[_buffered(intake.weigh(message), said, n) for n, message in enumerate(messages)],
@@ -86,7 +86,7 @@ async def store(
     if added.differs is not None:
         raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
     return AddResult(
-        session_id=said.session_id,
+        conversation_id=said.conversation_id,
         accepted=added.accepted,
         duplicates=len(messages) - added.accepted,
         cleaned=sum(bool(message.cleaned) for message in said.messages),

@@ -15,11 +15,11 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
-from memory_sql.db.repositories.sessions import SessionRepository, SessionState
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import NO_CALL
 from memory_sql.errors import BusyError, StaleError
@@ -45,47 +45,54 @@ class Applied:
 
 
 async def load(
-    session: Session, agent_id: str, session_id: str, settings: Settings, now: datetime, reason: str
-) -> tuple[SessionState, Loaded | None]:
-    """The session, leased, and its next window; None when every message has been read. Raises `BusyError`."""
-    sessions = SessionRepository(session)
-    state = await sessions.claim(agent_id, session_id, timedelta(seconds=settings.lease_seconds))
+    session: Session, agent_id: str, conversation_id: str, settings: Settings, now: datetime, reason: str
+) -> tuple[ConversationState, Loaded | None]:
+    """The conversation, leased, and its next window; None when every message has been read. Raises `BusyError`."""
+    conversations = ConversationRepository(session)
+    state = await conversations.claim(agent_id, conversation_id, timedelta(seconds=settings.lease_seconds))
     if state is None:
-        raise BusyError("session", session_id)
-    return state, await _load(session, sessions, state, settings, now, reason)
+        raise BusyError("conversation", conversation_id)
+    return state, await _load(session, conversations, state, settings, now, reason)
 
 
 async def load_claimed(
-    session: Session, claimed: SessionState, settings: Settings, now: datetime, reason: str
+    session: Session, claimed: ConversationState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
-    """The next window of a session that was claimed before. Raises `StaleError` when that lease has been lost."""
-    sessions = SessionRepository(session)
-    state = await sessions.lock(claimed)
+    """The next window of a conversation that was claimed before. Raises `StaleError` when that lease has been lost."""
+    conversations = ConversationRepository(session)
+    state = await conversations.lock(claimed)
     if state is None:
-        raise StaleError("session", claimed.session_id, "the lease on it was lost")
-    return await _load(session, sessions, state, settings, now, reason)
+        raise StaleError("conversation", claimed.conversation_id, "the lease on it was lost")
+    return await _load(session, conversations, state, settings, now, reason)
 
 
 async def _load(
-    session: Session, sessions: SessionRepository, state: SessionState, settings: Settings, now: datetime, reason: str
+    session: Session,
+    conversations: ConversationRepository,
+    state: ConversationState,
+    settings: Settings,
+    now: datetime,
+    reason: str,
 ) -> Loaded | None:
     settings = settings.of_agent(state.agent_settings)
     runs = RunRepository(session)
     if state.excluded:
-        await runs.abandon(state.agent_key, now, session_id=state.session_id)
-        await sessions.release(state, due_at=None, due_reason=None)
+        await runs.abandon(state.agent_key, now, conversation_id=state.conversation_id)
+        await conversations.release(state, due_at=None, due_reason=None)
         return None
-    answered = await runs.answered_formation(state.agent_key, state.session_id, state.formed_number)
+    answered = await runs.answered_formation(state.agent_key, state.conversation_id, state.formed_number)
     if answered is not None and not await _is_still_good(session, state, answered):
         answered = None
-    await runs.abandon(state.agent_key, now, but=answered.key.run_id if answered else None, session_id=state.session_id)
+    await runs.abandon(
+        state.agent_key, now, but=answered.key.run_id if answered else None, conversation_id=state.conversation_id
+    )
     if answered is not None:
-        messages = await sessions.range(state, answered.to_number)
+        messages = await conversations.range(state, answered.to_number)
     else:
         most = settings.formation_window_messages, settings.formation_window_characters
-        messages = await sessions.window(state, *most)
+        messages = await conversations.window(state, *most)
     if not messages:
-        await sessions.release(state, due_at=None, due_reason=None)
+        await conversations.release(state, due_at=None, due_reason=None)
         return None
     window = window_of(state, messages, settings, answered.seen if answered else None)
     targets = await _filled(session, state, window, settings)
@@ -100,7 +107,7 @@ async def _load(
 
 async def _start(
     runs: RunRepository,
-    state: SessionState,
+    state: ConversationState,
     to_number: int,
     targets: Sequence[Target],
     shown: Mapping[int, int],
@@ -112,11 +119,11 @@ async def _start(
         "scopes": shown,
         "targets": [[t.alias, t.kind, t.owner, t.display_name] for t in targets],
     }
-    target = {"session_id": state.session_id, "from_number": state.formed_number, "to_number": to_number}
+    target = {"conversation_id": state.conversation_id, "from_number": state.formed_number, "to_number": to_number}
     return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
 
 
-async def _filled(session: Session, state: SessionState, window: Window, settings: Settings) -> tuple[Target, ...]:
+async def _filled(session: Session, state: ConversationState, window: Window, settings: Settings) -> tuple[Target, ...]:
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
@@ -156,7 +163,7 @@ def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
     return tuple(filter(None, kept))
 
 
-async def _is_still_good(session: Session, state: SessionState, answered: AnsweredRun) -> bool:
+async def _is_still_good(session: Session, state: ConversationState, answered: AnsweredRun) -> bool:
     """Whether nothing that the stored answer's prompt showed has been taken out since (rule 6)."""
     seen = {int(key): epoch for key, epoch in answered.seen["scopes"].items()}
     epochs = await ScopeRepository(session).epochs(state.agent_key, list(seen))
@@ -180,7 +187,7 @@ async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: 
     if settings.secrets != "keep":
         raw = _masked_answer(raw)
     if not await RunRepository(session).keep_answer(loaded.run, raw, answered.usage, answered.prompt_version):
-        raise StaleError("session", loaded.session.session_id, "another worker has taken over")
+        raise StaleError("conversation", loaded.conversation.conversation_id, "another worker has taken over")
 
 
 def _masked_answer(raw: str) -> str:
@@ -194,15 +201,19 @@ def _masked_answer(raw: str) -> str:
 
 async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
     """Stores the observations and moves the cursor; raises `StaleError` when what the model saw has changed."""
-    sessions, scopes = SessionRepository(session), ScopeRepository(session)
-    state = await sessions.lock(loaded.session)
+    conversations, scopes = ConversationRepository(session), ScopeRepository(session)
+    state = await conversations.lock(loaded.conversation)
     if state is None:
-        raise StaleError("session", loaded.session.session_id, "it was formed, or something was forgotten, meanwhile")
+        raise StaleError(
+            "conversation", loaded.conversation.conversation_id, "it was formed, or something was forgotten, meanwhile"
+        )
     drafts, refused = drafts_of(answered.extraction, loaded, settings)
     locked = await scopes.lock_or_make(state.agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
     epochs = {scope.scope_id: scope.epoch for scope in locked}
     if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
-        raise StaleError("session", state.session_id, "something that the model was shown was forgotten meanwhile")
+        raise StaleError(
+            "conversation", state.conversation_id, "something that the model was shown was forgotten meanwhile"
+        )
     closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
     refused["inactive_scope"] += sum((draft.scope.owner, draft.scope.name) in closed for draft in drafts)
     drafts = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
@@ -215,9 +226,9 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
         state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
     )
     to_number = loaded.window.messages[-1].number
-    await sessions.advance(state, to_number, settings, now)
+    await conversations.advance(state, to_number, settings, now)
     if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
-        await MessageRepository(session, 0.0, now).end_of_session(state)
+        await MessageRepository(session, 0.0, now).end_of_conversation(state)
     outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
     runs = RunRepository(session)
     await runs.succeed(loaded.run, now, **outcome)
@@ -242,23 +253,23 @@ async def _of_members(
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
     """Records why, gives the lease back and says when to try again; the messages stay as they are."""
     counts = loaded.reason != "asked"
-    verdict = judge(error, loaded.session.failures, loaded.session.errors, settings, now, counts=counts)
+    verdict = judge(error, loaded.conversation.failures, loaded.conversation.errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     if verdict.gives_up:
         changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
     elif verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
-    # First the session, then the run, as everywhere: locks are taken in one order.
-    ours = await SessionRepository(session).release(loaded.session, **changes)
+    # First the conversation, then the run, as everywhere: locks are taken in one order.
+    ours = await ConversationRepository(session).release(loaded.conversation, **changes)
     await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
 
 
 async def give_back(
-    session: Session, claimed: SessionState, error: BaseException, settings: Settings, now: datetime
+    session: Session, claimed: ConversationState, error: BaseException, settings: Settings, now: datetime
 ) -> None:
-    """The lease of a session that couldn't even be loaded, and when to try again."""
+    """The lease of a conversation that couldn't even be loaded, and when to try again."""
     verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
     changes: dict[str, Any] = {"failures": verdict.failures}
     if verdict.retry_at is not None:
         changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
-    await SessionRepository(session).release(claimed, **changes)
+    await ConversationRepository(session).release(claimed, **changes)

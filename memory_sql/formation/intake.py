@@ -1,6 +1,6 @@
 """What a message weighs, and which messages ask to be remembered at once. Pure decisions; the thresholds are settings.
 
-Counting is done where it can't be raced: in `memory.add_messages`, under the session's row lock.
+Counting is done where it can't be raced: in `memory.add_messages`, under the conversation's row lock.
 """
 
 from __future__ import annotations

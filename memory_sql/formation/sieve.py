@@ -8,9 +8,9 @@ from functools import cached_property
 from math import ceil
 
 from memory_sql.config import Settings
+from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
-from memory_sql.db.repositories.sessions import BufferedMessage
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import with_dates
@@ -163,7 +163,7 @@ def _draft(
 ) -> Draft:
     said_at = max(m.said_at for m in sources)
     dated = with_dates(content, said_at, loaded.window.zone)
-    session_id = loaded.session.session_id
+    conversation_id = loaded.conversation.conversation_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(
         scope=NewScope(target.kind, target.owner, display_name=target.display_name),
@@ -171,8 +171,8 @@ def _draft(
         dates=dated.days,
         observed_at=said_at,
         source_kind="formation",
-        evidence=tuple(Evidence(session_id, m.number, m.user_id) for m in sources),
-        session_id=session_id,
+        evidence=tuple(Evidence(conversation_id, m.number, m.user_id) for m in sources),
+        conversation_id=conversation_id,
         speaker=speakers.pop() if len(speakers) == 1 else None,
         message_ids=tuple(m.message_id for m in sources),
         categories=found.categories,

@@ -10,9 +10,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
+from memory_sql.db.repositories.conversations import BufferedMessage, ConversationState
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
-from memory_sql.db.repositories.sessions import BufferedMessage, SessionState
 from memory_sql.domain.ids import ScopeKind, owner_key
 from memory_sql.formation.answers import OfferedScope, Turn
 from memory_sql.formation.task import ExtractionTask
@@ -22,7 +22,7 @@ from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A scope that an observation of this session may go to. A closed one is known, so that nobody else gets its.
+    """A scope that an observation of this conversation may go to. A closed one is known, so that nobody else gets its.
 
     `members` are those of the window's users who belong to it, of a group: only what they say goes there, and without any
     it isn't open.
@@ -57,7 +57,7 @@ class Window:
     """Messages that are read together, and what follows from them alone.
 
     `spoken` is what the model gets to read; where it is empty there is nothing to ask. `persons` names the users for this
-    call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the session's
+    call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the conversation's
     calendar days begin. `max_items`: how many observations may come of it for a scope that has no limit of its own.
     """
 
@@ -74,7 +74,7 @@ class Window:
 class Loaded:
     """`targets` are those of the window, with what is in them; `shown` are the epochs of what the prompt shows."""
 
-    session: SessionState
+    conversation: ConversationState
     run: RunKey
     window: Window
     targets: tuple[Target, ...]
@@ -85,7 +85,7 @@ class Loaded:
 
 
 def window_of(
-    state: SessionState, messages: Sequence[BufferedMessage], settings: Settings, seen: Mapping[str, Any] | None
+    state: ConversationState, messages: Sequence[BufferedMessage], settings: Settings, seen: Mapping[str, Any] | None
 ) -> Window:
     """`seen`: where a stored answer is gone on with, what its prompt showed."""
     spoken = tuple(m for m in messages if m.eligible and m.content and m.content.strip())
@@ -105,14 +105,14 @@ def window_of(
 
 
 def _remembered(seen: Mapping[str, Any]) -> list[Target]:
-    """The targets as the model knew them: by the same names, whatever the session has become since."""
+    """The targets as the model knew them: by the same names, whatever the conversation has become since."""
     return [Target(alias, kind, owner, name, is_open=kind != "group") for alias, kind, owner, name in seen["targets"]]
 
 
 def _named(
-    state: SessionState, messages: Sequence[BufferedMessage], persons: Mapping[str, str], owners: Mapping[str, str]
+    state: ConversationState, messages: Sequence[BufferedMessage], persons: Mapping[str, str], owners: Mapping[str, str]
 ) -> list[Target]:
-    """The scopes by the names that the model will use: the users', the session's groups', everybody's.
+    """The scopes by the names that the model will use: the users', the conversation's groups', everybody's.
 
     A group isn't named by its id: that is the host's text, of any length, and has to be copied letter by letter.
     """

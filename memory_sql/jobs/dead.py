@@ -7,9 +7,9 @@ from datetime import datetime
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.runs import RunRepository, TakenRun
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.errors import InputError, NotFoundError
 
@@ -17,8 +17,8 @@ from memory_sql.errors import InputError, NotFoundError
 async def retry(session: Session, agent_id: str, run_id: int, settings: Settings, now: datetime) -> None:
     """What the run was about is due again; raises `NotFoundError` where no such run was given up, `InputError`."""
     agent_key, run = await _take(session, agent_id, run_id, "failed")
-    if run.session_id is not None:
-        await SessionRepository(session).revive(agent_key, run.session_id, run_id, now)
+    if run.conversation_id is not None:
+        await ConversationRepository(session).revive(agent_key, run.conversation_id, run_id, now)
     if run.scope_id is not None and run.to_seq is not None:
         scopes = ScopeRepository(session)
         (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
@@ -30,13 +30,13 @@ async def retry(session: Session, agent_id: str, run_id: int, settings: Settings
 async def discard(session: Session, agent_id: str, run_id: int, settings: Settings, now: datetime) -> None:
     """What the run was about is passed over; raises `NotFoundError` where no such run was given up."""
     agent_key, run = await _take(session, agent_id, run_id, "discarded")
-    if run.session_id is None or run.to_number is None:
+    if run.conversation_id is None or run.to_number is None:
         return  # what a consolidation gave up is set aside already
-    sessions = SessionRepository(session)
-    state = await sessions.locked(agent_key, run.session_id)
+    conversations = ConversationRepository(session)
+    state = await conversations.locked(agent_key, run.conversation_id)
     if state.formed_number < run.to_number:
-        await sessions.advance(state, run.to_number, settings, now)
-    await RunRepository(session).abandon(agent_key, now, session_id=run.session_id)
+        await conversations.advance(state, run.to_number, settings, now)
+    await RunRepository(session).abandon(agent_key, now, conversation_id=run.conversation_id)
 
 
 async def _take(session: Session, agent_id: str, run_id: int, state: str) -> tuple[int, TakenRun]:
@@ -45,8 +45,8 @@ async def _take(session: Session, agent_id: str, run_id: int, state: str) -> tup
     run = None if agent_key is None else await runs.find_dead(agent_key, run_id)
     if agent_key is None or run is None:
         raise NotFoundError("run that was given up", str(run_id))
-    if run.session_id is not None:
-        await SessionRepository(session).locked(agent_key, run.session_id)
+    if run.conversation_id is not None:
+        await ConversationRepository(session).locked(agent_key, run.conversation_id)
     if run.scope_id is not None:
         await ScopeRepository(session).lock(agent_key, scope_ids=[run.scope_id])
     if not await runs.take_dead(agent_key, run_id, state):

@@ -1,4 +1,4 @@
-"""Formation, as a job: of a session's messages."""
+"""Formation, as a job: of a conversation's messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.sessions import SessionRepository, SessionState
+from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.domain.results import FormResult, RunDueResult
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
@@ -20,9 +20,9 @@ from memory_sql.jobs.job import Step
 from memory_sql.llm import LanguageModel
 
 
-class SessionKey(NamedTuple):
+class ConversationKey(NamedTuple):
     agent_id: str
-    session_id: str
+    conversation_id: str
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,22 @@ class Formation:
 
     def claim(
         self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
-    ) -> Awaitable[SessionState | None]:
-        return SessionRepository(session).claim_due(agent_id, by, lease)
+    ) -> Awaitable[ConversationState | None]:
+        return ConversationRepository(session).claim_due(agent_id, by, lease)
 
     def load(
         self,
         session: Session,
-        key: SessionKey,
+        key: ConversationKey,
         settings: Settings,
         now: datetime,
         reason: str,
         so_far: Sequence[FormResult],
-    ) -> Awaitable[tuple[SessionState, Loaded | None]]:
-        return formation.load(session, key.agent_id, key.session_id, settings, now, reason)
+    ) -> Awaitable[tuple[ConversationState, Loaded | None]]:
+        return formation.load(session, key.agent_id, key.conversation_id, settings, now, reason)
 
-    def extend(self, session: Session, held: SessionState, lease: timedelta) -> Awaitable[bool]:
-        return SessionRepository(session).extend(held, lease)
+    def extend(self, session: Session, held: ConversationState, lease: timedelta) -> Awaitable[bool]:
+        return ConversationRepository(session).extend(held, lease)
 
     def decide(self, loaded: Loaded, settings: Settings) -> Awaitable[Extracted]:
         return formation.decide(self.llm, loaded, settings)
@@ -62,12 +62,12 @@ class Formation:
             return None
         return partial(formation.keep, loaded=loaded, answered=decided, settings=settings)
 
-    def postpone(self, session: Session, held: SessionState, until: datetime) -> Awaitable[None]:
-        return SessionRepository(session).postpone(held.agent_id, held.session_id, until)
+    def postpone(self, session: Session, held: ConversationState, until: datetime) -> Awaitable[None]:
+        return ConversationRepository(session).postpone(held.agent_id, held.conversation_id, until)
 
     def result(self, loaded: Loaded, decided: Extracted, applied: formation.Applied) -> tuple[FormResult, bool]:
         result = FormResult(
-            session_id=loaded.session.session_id,
+            conversation_id=loaded.conversation.conversation_id,
             run_ids=(loaded.run.run_id,),
             messages=len(loaded.window.messages),
             observations=applied.observations,
@@ -77,12 +77,12 @@ class Formation:
         )
         return result, applied.more
 
-    def total(self, held: SessionState, results: Sequence[FormResult]) -> FormResult:
+    def total(self, held: ConversationState, results: Sequence[FormResult]) -> FormResult:
         refused: Counter[str] = Counter()
         for result in results:
             refused.update(result.refused)
         return FormResult(
-            session_id=held.session_id,
+            conversation_id=held.conversation_id,
             run_ids=tuple(run_id for result in results for run_id in result.run_ids),
             messages=sum(result.messages for result in results),
             observations=tuple(observation for result in results for observation in result.observations),
@@ -91,11 +91,11 @@ class Formation:
             model=results[-1].model if results else None,
         )
 
-    def key(self, held: SessionState) -> SessionKey:
-        return SessionKey(held.agent_id, held.session_id)
+    def key(self, held: ConversationState) -> ConversationKey:
+        return ConversationKey(held.agent_id, held.conversation_id)
 
-    def name(self, held: SessionState) -> str:
-        return f"session {held.session_id} of agent {held.agent_id}"
+    def name(self, held: ConversationState) -> str:
+        return f"conversation {held.conversation_id} of agent {held.agent_id}"
 
     def report(self, result: FormResult) -> RunDueResult:
         return RunDueResult(formed=(result,))

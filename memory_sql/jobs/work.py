@@ -10,9 +10,9 @@ from typing import Literal, get_args
 from memory_sql.config import Settings
 from memory_sql.db import Database
 from memory_sql.db.repositories.agents import find_agent
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
@@ -20,7 +20,7 @@ from memory_sql.jobs import dead
 from memory_sql.jobs.consolidation import Consolidation
 from memory_sql.jobs.embedding import Embedding, Wanted
 from memory_sql.jobs.engine import DueWork, Engine
-from memory_sql.jobs.formation import Formation, SessionKey
+from memory_sql.jobs.formation import ConversationKey, Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
 from memory_sql.jobs.scopes import ScopeKey
@@ -61,8 +61,8 @@ class Jobs:
         self._embeddings = embeddings
         self._engine = Engine(database, settings, now)
 
-    def form(self, agent_id: str, session_id: str) -> Awaitable[FormResult]:
-        return self._engine.run(Formation(self._llm()), SessionKey(agent_id, session_id), ASKED)
+    def form(self, agent_id: str, conversation_id: str) -> Awaitable[FormResult]:
+        return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
 
     def consolidate(self, agent_id: str, scope_id: int, reason: str) -> Awaitable[ConsolidateResult]:
         return self._engine.run(Consolidation(self._llm()), ScopeKey(agent_id, scope_id), reason)
@@ -129,7 +129,7 @@ class Jobs:
     async def catch_up(self, agent_key: int | None = None) -> None:
         """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""
         async with self._database.transaction() as unit:
-            await SessionRepository(unit).make_due(agent_key, self._settings, self._now())
+            await ConversationRepository(unit).make_due(agent_key, self._settings, self._now())
         async with self._database.transaction() as unit:
             await ScopeRepository(unit).make_due(agent_key, self._settings.consolidation_threshold, self._now())
 

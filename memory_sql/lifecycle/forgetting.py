@@ -1,6 +1,6 @@
 """Removal with its whole lineage: observations, what was made of them, the texts that hold them, the words they came from.
 
-`forget` runs in one transaction: it finds all that goes, locks sessions and then scopes in id order, looks again until
+`forget` runs in one transaction: it finds all that goes, locks conversations and then scopes in id order, looks again until
 nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises refuse whatever
 a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
 """
@@ -42,12 +42,12 @@ class Found:
         return sorted(self.closure.scopes | set(self.seeds.scopes))
 
     @property
-    def sessions(self) -> list[str]:
-        return sorted({*self.closure.sessions, *self.seeds.sessions})
+    def conversations(self) -> list[str]:
+        return sorted({*self.closure.conversations, *self.seeds.conversations})
 
     def covers(self, other: Found) -> bool:
         """Whether all that the other would lock is locked when this is."""
-        return {*other.sessions} <= {*self.sessions} and {*other.scopes} <= {*self.scopes}
+        return {*other.conversations} <= {*self.conversations} and {*other.scopes} <= {*self.scopes}
 
 
 async def find(session: Session, agent_key: int, selection: Selection) -> Found:
@@ -113,12 +113,12 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
 async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
     """What goes, looked at again under the locks that it needs: what comes later comes after the forgetting.
 
-    If it needs more by then, they are given back and all taken anew: sessions before scopes, as everybody does.
+    If it needs more by then, they are given back and all taken anew: conversations before scopes, as everybody does.
     """
     found = await look(session, agent_key)
     while True:
         unlocked = await savepoint(session)
-        await ForgettingRepository(session, agent_key).lock_sessions(found.sessions)
+        await ForgettingRepository(session, agent_key).lock_conversations(found.conversations)
         await ScopeRepository(session).lock(agent_key, scope_ids=found.scopes)
         again = await look(session, agent_key)
         if found.covers(again):
@@ -145,7 +145,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     receipt = receipt.model_copy(update={"id": entry.id})
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
-    messages = tuple((session_id, n) for session_id, numbers in entry.messages.items() for n in numbers)
+    messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
     seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
 
     async def look(session: Session, agent_key: int) -> Found:
@@ -159,8 +159,8 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
 
 def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
     messages: dict[str, tuple[int, ...]] = {}
-    for session_id, number in found.closure.messages:
-        messages[session_id] = (*messages.get(session_id, ()), number)
+    for conversation_id, number in found.closure.messages:
+        messages[conversation_id] = (*messages.get(conversation_id, ()), number)
     return Entry(
         id=receipt.id,
         at=receipt.at,

@@ -23,7 +23,7 @@ from memory_sql.errors import ConfigurationError
 
 
 class Entry(Value):
-    """One forgetting: whose and which things went. `messages` maps a session to the numbers of its messages."""
+    """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages."""
 
     id: str
     at: datetime

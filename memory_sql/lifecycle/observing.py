@@ -11,9 +11,9 @@ from memory_sql.arguments import content_of, id_of, optional_id, owner_of, tags_
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import ensure_agent
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
-from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.domain.ids import Id, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.errors import InputError
@@ -31,7 +31,7 @@ def draft_of(
     group_id: Id | None,
     collective: bool,
     observed_at: datetime | None,
-    session_id: Id | None,
+    conversation_id: Id | None,
     speaker: str | None,
     scope: Id | None,
     tags: Iterable[str],
@@ -48,7 +48,7 @@ def draft_of(
         observed_at=now if observed_at is None else aware(observed_at, "observed_at"),
         source_kind="observe",
         evidence=(Evidence(user_id=user),),
-        session_id=optional_id("session_id", session_id),
+        conversation_id=optional_id("conversation_id", conversation_id),
         speaker=one_line(text_of("speaker", speaker)) or None,
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
@@ -60,7 +60,7 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     """The observation, or the one that says the same already. Raises `InputError`."""
     agent = await ensure_agent(session, agent_id, now)
     settings = settings.of_agent(agent.settings)
-    zone = await SessionRepository(session).time_zone(agent.key, draft.session_id) or settings.time_zone
+    zone = await ConversationRepository(session).time_zone(agent.key, draft.conversation_id) or settings.time_zone
     draft = _without_secrets(draft, settings)
     dated = with_dates(draft.content, draft.observed_at, zone_of(zone))
     draft = replace(draft, content=dated.text, dates=dated.days)

@@ -13,7 +13,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.messages import BEGINNING, Ended, MessageRepository, Place
 
-MESSAGES_PER_SESSION = 10  # locked are so many sessions as a batch is likely to need
+MESSAGES_PER_SESSION = 10  # locked are so many conversations as a batch is likely to need
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,16 @@ async def end_retention(
     if sweep.after is None:
         return sweep
     batch = settings.maintenance_batch
-    sessions, wanted = max(1, batch // MESSAGES_PER_SESSION), min(batch, most)
+    conversations, wanted = max(1, batch // MESSAGES_PER_SESSION), min(batch, most)
     messages = MessageRepository(session, settings.message_retention_days, now)
-    ended = await messages.end_retention(agent_id, sweep.after, sessions=sessions, messages=wanted)
-    return Sweep(sweep.messages + ended.messages, goes_on_after(sweep.after, ended, sessions=sessions, messages=wanted))
+    ended = await messages.end_retention(agent_id, sweep.after, conversations=conversations, messages=wanted)
+    return Sweep(
+        sweep.messages + ended.messages, goes_on_after(sweep.after, ended, conversations=conversations, messages=wanted)
+    )
 
 
-def goes_on_after(before: Place, ended: Ended, *, sessions: int, messages: int) -> Place | None:
-    """A batch that was full of messages may have left some in its sessions; one that wasn't full at all was the last."""
+def goes_on_after(before: Place, ended: Ended, *, conversations: int, messages: int) -> Place | None:
+    """A batch that was full of messages may have left some in its conversations; one that wasn't full at all was the last."""
     if ended.messages == messages:
         return before
-    return ended.last if ended.sessions == sessions else None
+    return ended.last if ended.conversations == conversations else None

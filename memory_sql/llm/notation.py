@@ -12,7 +12,7 @@ KINDS = {
     "individual": "what concerns one person alone",
     "group": "the shared work of that group",
     "collective": "lessons that help anybody",
-    "session": "what matters in this conversation",
+    "conversation": "what matters in this conversation",
     "entity": "what is known about one thing or person",
     "agent": "what the agent has learnt about itself",
     "guideline": "how the agent should work",

@@ -18,7 +18,7 @@ _QUOTED = r"\"[^\"\n]{3,200}\"|'[^'\n]{3,200}'|`[^`\n]{3,200}`|“[^”\n]{3,200
 _VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`<>]{{3,400}})"
 _ASSIGN = r"\s{0,3}(?::=|=>|->|[:=])\s{0,3}"
 _KEY = (  # as programs write it
-    r"(?:api|access|secret|client|auth|refresh|bearer|bot|session|signing|encryption|deploy|webhook|license|account|"
+    r"(?:api|access|secret|client|auth|refresh|bearer|bot|conversation|signing|encryption|deploy|webhook|license|account|"
     r"shared\s?access)[ _-]?(?:key|token|secret|signature)|tokens?|secrets?"
 )
 

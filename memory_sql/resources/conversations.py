@@ -11,9 +11,9 @@ from memory_sql.arguments import (
 )
 from memory_sql.db import Session
 from memory_sql.db.principals import service
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.runs import RunRepository
-from memory_sql.db.repositories.sessions import SessionRepository
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.results import (
@@ -33,51 +33,51 @@ class Conversations(Face):
         *,
         agent_id: Id,
         user_id: Id,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         limit: int = 50,
         before: RetainedMessage | None = None,
         session: Session | None = None,
     ) -> Sequence[RetainedMessage]:
-        """The messages whose text is still kept, of the sessions that the user took part in, newest first.
+        """The messages whose text is still kept, of the conversations that the user took part in, newest first.
 
-        With `session_id`, of that one. `before` is the last one of the page before. Left out is what formation skips, what
-        was said in a session that is excluded, what stands behind something quarantined, and what is kept beyond its
-        retention only because it hasn't been formed yet, or is held.
+        With `conversation_id`, of that one. `before` is the last one of the page before. Left out is what formation skips,
+        what was said in a conversation that is excluded, what stands behind something quarantined, and what is kept beyond
+        its retention only because it hasn't been formed yet, or is held.
         """
-        principal, most = principal_of(agent_id, user_id, session_id), within("limit", limit, 1000)
+        principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
         async with self._database.statement(session) as unit:
             return await self._retained(unit).of_user(principal, most, before)
 
-    async def form(self, *, agent_id: Id, session_id: Id) -> FormResult:
-        """Turns every message of the session that no formation has read into observations, whatever the triggers say.
+    async def form(self, *, agent_id: Id, conversation_id: Id) -> FormResult:
+        """Turns every message of the conversation that no formation has read into observations, whatever the triggers say.
 
         Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
         `NotFoundError`. What was asked for is never given up (`dead_runs`): whoever asks sees the error.
         """
-        return await self._jobs.form(id_of("agent_id", agent_id), id_of("session_id", session_id))
+        return await self._jobs.form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
-        """The sessions that have messages which no formation has read, oldest first."""
+        """The conversations that have messages which no formation has read, oldest first."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
-            return await SessionRepository(unit).unformed(agent)
+            return await ConversationRepository(unit).unformed(agent)
 
-    async def exclude(self, *, agent_id: Id, session_id: Id, excluded: bool = True) -> None:
-        """From now on nothing that is said in the session is to be remembered, also not when asked to form it.
+    async def exclude(self, *, agent_id: Id, conversation_id: Id, excluded: bool = True) -> None:
+        """From now on nothing that is said in the conversation is to be remembered, also not when asked to form it.
 
         What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
         """
-        agent, conversation = id_of("agent_id", agent_id), id_of("session_id", session_id)
+        agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
         async with self._database.transaction(principal=service(agent)) as unit:
-            sessions = SessionRepository(unit)
+            conversations = ConversationRepository(unit)
             if excluded:
-                agent_key = await sessions.exclude(agent, conversation)
+                agent_key = await conversations.exclude(agent, conversation)
             else:
-                agent_key = await sessions.include(agent, conversation, self._settings, self._now())
+                agent_key = await conversations.include(agent, conversation, self._settings, self._now())
             if agent_key is None:
-                raise NotFoundError("session", conversation)
+                raise NotFoundError("conversation", conversation)
             if excluded:  # also an answer that was stored and waits to be applied
-                await RunRepository(unit).abandon(agent_key, self._now(), session_id=conversation)
+                await RunRepository(unit).abandon(agent_key, self._now(), conversation_id=conversation)
 
     def _retained(self, unit: Session) -> MessageRepository:
         return MessageRepository(unit, self._settings.message_retention_days, self._now())

@@ -32,20 +32,20 @@ class Holds(Face):
         *,
         agent_id: Id,
         user_id: Id | None = None,
-        session_id: Id | None = None,
+        conversation_id: Id | None = None,
         group_id: Id | None = None,
         observation_id: str | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> int:
-        """Keeps an observation, or all of a user, session or group, from being forgotten; the id of the hold.
+        """Keeps an observation, or all of a user, conversation or group, from being forgotten; the id of the hold.
 
         What is held already gives the id that there is. What isn't there yet can be held, save an observation
         (`NotFoundError`).
         """
         agent, now = id_of("agent_id", agent_id), self._now()
-        kind, target = held_of(user_id, session_id, group_id, observation_id)
+        kind, target = held_of(user_id, conversation_id, group_id, observation_id)
         by, why = optional_id("actor", actor), reason_of(reason)
         async with self._database.transaction(session, service(agent)) as unit:
             if kind == "observation":

@@ -37,10 +37,10 @@ class Scopes(Face):
     """Scopes: their texts, the versions of these, and the work that writes them."""
 
     async def list(
-        self, *, agent_id: Id, user_id: Id, session_id: Id | None = None, session: Session | None = None
+        self, *, agent_id: Id, user_id: Id, conversation_id: Id | None = None, session: Session | None = None
     ) -> list[Scope]:
         """The scopes that the user may see: collective, groups, the user's own."""
-        principal = principal_of(agent_id, user_id, session_id)
+        principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.statement(session, principal) as unit:
             return await list_scopes(unit, principal)
 

@@ -75,8 +75,8 @@ def messages(user: Id) -> list[Message]:
 
 
 async def turn(memory: Memory, user: UUID, question: str) -> str:
-    added: AddResult = await memory.add(messages(user), agent_id="ada", user_id=user, session_id=42, wait=True)
-    await memory.add([{"role": "user", "content": question}], agent_id="ada", user_id=user, session_id=42)
+    added: AddResult = await memory.add(messages(user), agent_id="ada", user_id=user, conversation_id=42, wait=True)
+    await memory.add([{"role": "user", "content": question}], agent_id="ada", user_id=user, conversation_id=42)
     context: Context = await memory.context(agent_id="ada", user_id=user, message=question, budget_tokens=2000)
     digest: Digest = await memory.digest(agent_id="ada", user_id=user)
     found: SearchResult = await memory.search(question, agent_id="ada", user_id=user, top_k=3)

@@ -32,7 +32,7 @@ from tests.loopback import (
     truncated,
 )
 
-HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 GOOD = extracted(('Mia likes <tea> & "cake".', "individual", [1, 3]))
 
 WRONG: dict[str, tuple[Reply, str]] = {
@@ -90,12 +90,12 @@ async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
         await memory.add(conversation(4), **HERE)
         for name in WRONG:
             with pytest.raises(LanguageModelError):
-                await memory.conversations.form(agent_id="ada", session_id="s")
+                await memory.conversations.form(agent_id="ada", conversation_id="s")
             stats = await memory.admin.stats(agent_id="ada")
             assert (stats.unformed_messages, stats.observations) == (4, 0), name
-        formed = await memory.conversations.form(agent_id="ada", session_id="s")
+        formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         assert [o.source.message_ids for o in formed.observations] == [("m1", "m3")]
-        assert (await memory.conversations.form(agent_id="ada", session_id="s")).observations == ()
+        assert (await memory.conversations.form(agent_id="ada", conversation_id="s")).observations == ()
         ledger = await rows(memory, "SELECT state, error_code, calls FROM memory.runs ORDER BY run_id")
         failed = [("failed", code, calls[name]) for name, (_, code) in WRONG.items()]
         assert ledger == [*failed, ("succeeded", None, 1)]
@@ -110,7 +110,7 @@ async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
 async def test_good_second_answer_forms_the_messages_at_once(database_url: str, name: str) -> None:
     async with remembering(database_url, [WRONG[name][0], answering(lists)]) as (memory, server):
         await memory.add(conversation(4), **HERE)
-        formed = await memory.conversations.form(agent_id="ada", session_id="s")
+        formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         assert [o.content for o in formed.observations] == ["Mia likes tea."]
         first, second = server.requests
         assert "A first answer could not be used: " in second.prompt
@@ -129,7 +129,7 @@ async def test_ten_scopes_take_one_call(database_url: str, api: Literal["respons
         for owner in (*owners, {"collective": True}, {"user_id": "mia"}):
             for text in ("Known: " + "word " * 40, "More: " + "word " * 40):
                 await memory.observe(text, agent_id="ada", **owner)
-        await memory.conversations.form(agent_id="ada", session_id="s")
+        await memory.conversations.form(agent_id="ada", conversation_id="s")
         (request,) = server.requests
         assert request.schema is not None
         aliases = ["individual", *(f"group_{n}" for n in range(1, 9)), "collective"]
@@ -150,13 +150,13 @@ async def test_ten_scopes_take_one_call(database_url: str, api: Literal["respons
 async def test_good_answer_may_be_wrapped(database_url: str, answer: str) -> None:
     async with remembering(database_url, good(answer)) as (memory, _):
         await memory.add(conversation(4), **HERE)
-        assert len((await memory.conversations.form(agent_id="ada", session_id="s")).observations) == 1
+        assert len((await memory.conversations.form(agent_id="ada", conversation_id="s")).observations) == 1
 
 
 async def test_busy_server_is_asked_again_by_the_client_itself(database_url: str) -> None:
     async with remembering(database_url, [status(429), status(500), good(GOOD)], max_retries=2) as (memory, server):
         await memory.add(conversation(4), **HERE)
-        assert len((await memory.conversations.form(agent_id="ada", session_id="s")).observations) == 1
+        assert len((await memory.conversations.form(agent_id="ada", conversation_id="s")).observations) == 1
         assert len(server.requests) == 3
         assert await rows(memory, "SELECT state FROM memory.runs") == [("succeeded",)]
 
@@ -164,7 +164,7 @@ async def test_busy_server_is_asked_again_by_the_client_itself(database_url: str
 async def test_nothing_found_is_told_apart_from_failure(database_url: str) -> None:
     async with remembering(database_url, good('{"observations": []}')) as (memory, _):
         await memory.add(conversation(4), **HERE)
-        assert (await memory.conversations.form(agent_id="ada", session_id="s")).observations == ()
+        assert (await memory.conversations.form(agent_id="ada", conversation_id="s")).observations == ()
         assert await rows(memory, "SELECT state, observations FROM memory.runs") == [("empty", 0)]
         assert (await memory.admin.stats(agent_id="ada")).unformed_messages == 0
 
@@ -185,7 +185,7 @@ async def test_nothing_of_the_text_gets_into_errors_and_logs(
         await memory.add(conversation(4), **HERE)
         for _ in range(2):
             with pytest.raises(LanguageModelError) as caught:
-                await memory.conversations.form(agent_id="ada", session_id="s")
+                await memory.conversations.form(agent_id="ada", conversation_id="s")
             assert "canary" not in str(caught.value)
         assert len(server.requests) == 4
         assert "canary" not in "".join(request.prompt for request in server.requests)

@@ -115,7 +115,7 @@ def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monk
         }.items():  # fmt: skip
             broken.setenv(name, value)
         failed = memory_sql("demo", "--all", "--url", database_url, code=1)
-    assert "session mia-2026-03-02 of agent ada failed, its messages stay: " in failed.out
+    assert "conversation mia-2026-03-02 of agent ada failed, its messages stay: " in failed.out
     told = memory_sql("demo", "--all", "--url", database_url, "--json").value
     assert (told["accepted"], told["formed"], told["failed"]) == (0, told["messages"], {})
     assert "Everything was there already" in memory_sql("demo", "--all", "--url", database_url).out

@@ -33,8 +33,8 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
     for n in range(0, 30, 10):
         talk = [message(text, n=i, name=planted[48]) for i, text in enumerate(said[n : n + 10])]
         talk.append(message(f"So {planted[n]} it is.", n=99, role="assistant"))
-        await memory.add(talk, **MIA, session_id=f"s{n}", group_ids=["crew"])
-        await memory.conversations.form(**ADA, session_id=f"s{n}")
+        await memory.add(talk, **MIA, conversation_id=f"s{n}", group_ids=["crew"])
+        await memory.conversations.form(**ADA, conversation_id=f"s{n}")
         await tell(memory)
     await rows(memory, "UPDATE memory.messages SET search_extra = content")
     for word in planted[30:40]:
@@ -49,7 +49,7 @@ async def live(memory: Memory, planted: Sequence[str]) -> None:
     await memory.search(" ".join(planted[:10]), **MIA)
     await memory.context(**MIA, message=f"What did I say about {planted[0]}?")
     await memory.add(
-        [message(f"I lost {word}.", n=n) for n, word in enumerate(planted[43:48])], **MIA, session_id="left"
+        [message(f"I lost {word}.", n=n) for n, word in enumerate(planted[43:48])], **MIA, conversation_id="left"
     )
     await memory.observe(f"Somebody keeps {planted[49]}.", **ADA, collective=True)
     await rows(
@@ -66,8 +66,8 @@ async def test_nothing_of_a_forgotten_person_is_in_the_database_or_the_logs(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with Memory(database_url, Parrot(), Settings(llm="offline", consolidation_threshold=2)) as memory:
-        await memory.add([message("I sail a sloop.")], **JONAS, session_id="t")
-        await memory.conversations.form(**ADA, session_id="t")
+        await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="t")
+        await memory.conversations.form(**ADA, conversation_id="t")
         await tell(memory)
         theirs = "SELECT consolidation, version, epoch FROM memory.scopes WHERE owner = 'u:jonas'"
         before = await rows(memory, theirs)

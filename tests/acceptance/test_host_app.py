@@ -332,8 +332,8 @@ async def test_documented_roles_are_enough(roles: dict[str, str], empty_database
     llm = Scripted(extracted(("Prefers the crane.", "individual")), "Prefers the crane; has booked.")
     async with Memory(app, llm, Settings(llm="offline")) as memory:
         assert await rows(memory, "SELECT current_user::text") == [(roles["harbour_app"],)]
-        await memory.add(wish().messages, **MIA, session_id="phone", group_ids=["yacht-club"])
-        formed = await memory.conversations.form(agent_id=AGENT, session_id="phone")
+        await memory.add(wish().messages, **MIA, conversation_id="phone", group_ids=["yacht-club"])
+        formed = await memory.conversations.form(agent_id=AGENT, conversation_id="phone")
         await memory.observe("Booked.", **MIA)
         await memory.scopes.consolidate(agent_id=AGENT, scope_id=formed.observations[0].scope.id)
         assert "has booked" in str(await memory.context(**MIA, message="Where do I like to lie?"))
@@ -432,7 +432,7 @@ async def test_conflict_is_the_hosts_serialization_failure_and_a_retry_succeeds(
 ) -> None:
     shared: dict[str, Any] = {"conversation": "phone"} if at == "add" else {}
     if known:
-        await memory.add([message(n=98)], **MIA, session_id="phone", group_ids=["yacht-club"])
+        await memory.add([message(n=98)], **MIA, conversation_id="phone", group_ids=["yacht-club"])
         await memory.observe("Sails alone.", **MIA)
     before = (await rows(memory, ALL_ROWS))[0]
     await execute(database_url, "INSERT INTO public.customers (customer_id) VALUES ('mia')")
@@ -492,7 +492,7 @@ async def test_waiting_for_the_model_in_the_hosts_transaction_is_an_error(
 ) -> None:
     async with sessions.begin() as session:
         with pytest.raises(InputError, match="wait=True"):
-            await memory.add(wish().messages, **MIA, session_id="phone", session=session, wait=True)
+            await memory.add(wish().messages, **MIA, conversation_id="phone", session=session, wait=True)
 
 
 async def test_model_is_asked_later_and_while_no_transaction_is_open(

@@ -61,14 +61,14 @@ WIDER = """
     SELECT s.owner, s.consolidation FROM memory.scopes s WHERE s.kind <> 'individual'
 """
 LEFT = """
-    SELECT (SELECT count(*) FROM memory.sessions WHERE due_at IS NOT NULL OR (unformed_messages > 0 AND NOT excluded))
+    SELECT (SELECT count(*) FROM memory.conversations WHERE due_at IS NOT NULL OR (unformed_messages > 0 AND NOT excluded))
          + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """What one user says in a session of their group."""
+    """What one user says in a conversation of their group."""
 
     number: int
     conversation: Conversation
@@ -81,7 +81,11 @@ class Talk:
     def who(self) -> dict[str, Any]:
         """Two agents have every other group each."""
         user = self.number % (GROUPS * MEMBERS)
-        return {"agent_id": f"agent-{self.group % 2}", "user_id": f"u{user:03}", "session_id": self.conversation.id}
+        return {
+            "agent_id": f"agent-{self.group % 2}",
+            "user_id": f"u{user:03}",
+            "conversation_id": self.conversation.id,
+        }
 
     @property
     def lesson(self) -> str | None:
@@ -233,8 +237,8 @@ OF = {
     "marked sensitive": "Vlemsens",
     "disputed": "Draxdisp",
     "of an excluded user": "Plonuser",
-    "of an excluded session": "Twivsess",
-    "of a session that is excluded later": "Smerlate",
+    "of an excluded conversation": "Twivsess",
+    "of a conversation that is excluded later": "Smerlate",
     "a secret": "Gralsecr",
 }
 
@@ -248,22 +252,22 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
         await memory.configure(agent_id="ada", propagation_excluded_users=["plon"])
         for user in ("mia", "gene", "plon"):
             await memory.add(
-                [message("Hello.")], agent_id="ada", user_id=user, session_id=f"{user}-hello", group_ids=["crew"]
+                [message("Hello.")], agent_id="ada", user_id=user, conversation_id=f"{user}-hello", group_ids=["crew"]
             )
         for means, canary in OF.items():
             text = f"The deploy password is {canary}-7uQ!x9." if means == "a secret" else WORK.format(canary=canary)
             user = "plon" if means == "of an excluded user" else "mia"
-            excluded = means == "of an excluded session"
+            excluded = means == "of an excluded conversation"
             said = [message(text, name="Mia")]
-            where: dict[str, Any] = {"session_id": means, "group_ids": ["crew"], "excluded": excluded}
+            where: dict[str, Any] = {"conversation_id": means, "group_ids": ["crew"], "excluded": excluded}
             await memory.add(said, agent_id="ada", user_id=user, **where)
             if not excluded:
-                await memory.conversations.form(agent_id="ada", session_id=means)
+                await memory.conversations.form(agent_id="ada", conversation_id=means)
         ids = {o.content: o.id for o in await memory.observations.list(**mia, limit=100)}
         await memory.observations.mark(ids[WORK.format(canary=OF["marked private"])], **mia, private=True)
         await memory.observations.mark(ids[WORK.format(canary=OF["marked sensitive"])], **mia, sensitivity="sensitive")
         await memory.observations.dispute(ids[WORK.format(canary=OF["disputed"])], **mia)
-        await memory.conversations.exclude(agent_id="ada", session_id="of a session that is excluded later")
+        await memory.conversations.exclude(agent_id="ada", conversation_id="of a conversation that is excluded later")
         await settle(memory)
 
         protected = {canary for means, canary in canaries.items() if means != "nothing"}
@@ -271,7 +275,7 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
         plain = WORK.format(canary=OF["nothing"])
         groups = await known(memory, "group")
         assert plain in groups["ada", "g:crew"]  # nothing else stood against the others
-        never_said = {canaries["a secret"], canaries["of an excluded session"]}
+        never_said = {canaries["a secret"], canaries["of an excluded conversation"]}
         assert _held("\n".join(received.prompt for received in server.requests), never_said) == []
 
         await memory.observations.mark(ids[plain], **mia, private=True)

@@ -17,7 +17,7 @@ from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
-HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 
 
 async def test_messages_are_stored_once_whoever_sends_them_again(memory: Memory) -> None:
@@ -47,8 +47,8 @@ async def test_without_id_or_key_every_call_is_new(memory: Memory) -> None:
     assert [(await memory.add(said, **HERE)).accepted for _ in range(2)] == [1, 1]
 
 
-async def test_same_id_in_another_session_or_of_another_agent_is_another_message(memory: Memory) -> None:
-    for where in (HERE, {**HERE, "session_id": "t"}, {**HERE, "agent_id": "bob"}):
+async def test_same_id_in_another_conversation_or_of_another_agent_is_another_message(memory: Memory) -> None:
+    for where in (HERE, {**HERE, "conversation_id": "t"}, {**HERE, "agent_id": "bob"}):
         assert (await memory.add(conversation(1), **where)).accepted == 1
 
 
@@ -58,7 +58,7 @@ async def test_concurrent_calls_store_each_message_once_and_miss_no_trigger(memo
     results = await asyncio.gather(*calls)
     assert sum(r.accepted for r in results) == 45
     assert sum(r.duplicates for r in results) == 45
-    assert await rows(memory, "SELECT last_number, unformed_messages, due_reason FROM memory.sessions") == [
+    assert await rows(memory, "SELECT last_number, unformed_messages, due_reason FROM memory.conversations") == [
         (45, 45, "messages")
     ]
     numbers = await rows(memory, "SELECT array_agg(number ORDER BY number) FROM memory.messages")
@@ -92,18 +92,18 @@ async def test_trigger(memory: Memory, messages: list[dict[str, object]], trigge
     assert (await memory.add(messages, **HERE)).trigger == trigger
 
 
-async def test_silence_makes_a_session_due(database_url: str, llm: Scripted, settings: Settings) -> None:
+async def test_silence_makes_a_conversation_due(database_url: str, llm: Scripted, settings: Settings) -> None:
     """R281: after ten minutes, with at least four messages."""
     now = MONDAY
     async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
         await memory.add(conversation(4), **HERE)
-        await memory.add(conversation(3), **{**HERE, "session_id": "short"})
+        await memory.add(conversation(3), **{**HERE, "conversation_id": "short"})
         now += timedelta(minutes=9)
         assert (await memory.run_due()).formed == ()
         now += timedelta(minutes=2)
         llm.then(extracted(("Boats were talked about.", "individual")))
         formed = (await memory.run_due()).formed
-    assert [(result.session_id, result.messages) for result in formed] == [("s", 4)]
+    assert [(result.conversation_id, result.messages) for result in formed] == [("s", 4)]
 
 
 async def test_wait_forms_what_is_due(memory: Memory, llm: Scripted) -> None:
@@ -117,7 +117,7 @@ async def test_wait_forms_what_is_due(memory: Memory, llm: Scripted) -> None:
 async def test_bad_message_stores_nothing_of_the_call(memory: Memory) -> None:
     with pytest.raises(InvalidMessageError, match="message 1"):
         await memory.add([message(), {"role": "wizard", "content": "x"}], **HERE)
-    for wrong in ({"agent_id": ""}, {"user_id": None}, {"session_id": {"$ne": ""}}):
+    for wrong in ({"agent_id": ""}, {"user_id": None}, {"conversation_id": {"$ne": ""}}):
         with pytest.raises(InputError):
             await memory.add(conversation(1), **{**HERE, **wrong})
     assert await rows(
@@ -135,7 +135,7 @@ async def test_what_postgres_cannot_hold_is_cleaned_and_the_rest_survives(memory
 
 @pytest.mark.parametrize("hostile", ["*", "%", "_", '{"$ne": ""}', "日本", "'; DROP TABLE x; --", "x" * 255])
 async def test_odd_ids_are_only_ids(memory: Memory, hostile: str) -> None:
-    await memory.add(conversation(1), agent_id=hostile, user_id=hostile, session_id=hostile, group_ids=[hostile])
+    await memory.add(conversation(1), agent_id=hostile, user_id=hostile, conversation_id=hostile, group_ids=[hostile])
     await memory.observe("Tea.", agent_id=hostile, user_id=hostile)
     assert [str(s.ref) for s in await memory.scopes.list(agent_id=hostile, user_id=hostile)] == [
         f"group:{hostile}", f"individual:{hostile}",
@@ -158,8 +158,8 @@ async def test_database_itself_refuses_a_message_that_is_there(memory: Memory) -
     with pytest.raises(DatabaseError):
         await rows(
             memory,
-            "INSERT INTO memory.messages (agent_key, session_id, number, message_id, role, weight, said_at)"
-            " SELECT agent_key, session_id, 2, message_id, role, weight, said_at FROM memory.messages",
+            "INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, weight, said_at)"
+            " SELECT agent_key, conversation_id, 2, message_id, role, weight, said_at FROM memory.messages",
         )
 
 
@@ -177,7 +177,7 @@ async def test_key_with_other_messages_is_refused_naming_the_first(memory: Memor
         with pytest.raises(InvalidMessageError, match="idempotency key") as caught:
             await memory.add(other, **HERE, idempotency_key="k", group_ids=["harbor"], excluded=True)
         assert caught.value.position == position
-    assert await rows(memory, "SELECT last_number, excluded, group_ids FROM memory.sessions") == [(3, False, [])]
+    assert await rows(memory, "SELECT last_number, excluded, group_ids FROM memory.conversations") == [(3, False, [])]
     assert (await memory.add(said, **HERE, idempotency_key="k")).duplicates == 3
 
 

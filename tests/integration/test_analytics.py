@@ -31,7 +31,7 @@ from tests.fakes import Scripted
 
 CHECKOUT = Path(__file__).parents[2]
 TURNS = [json.loads(line) for line in (CHECKOUT / "examples/team.jsonl").read_text().splitlines()]
-SESSIONS = {name: list(turns) for name, turns in groupby(TURNS, lambda turn: turn["session"])}
+SESSIONS = {name: list(turns) for name, turns in groupby(TURNS, lambda turn: turn["conversation"])}
 UNFORMED = "mia-2026-03-23"
 USERS = ("mia", "jonas")
 VIEWS = {"v_observations": "observation_id", "v_scope_timeline": "scope_id, version", "v_pending": "scope_id"}
@@ -73,19 +73,21 @@ class Team:
         turns = SESSIONS[name]
         self.now = datetime.fromisoformat(turns[-1]["created_at"]) + timedelta(minutes=10)
         groups = turns[0].get("group_ids", ())
-        await self.memory.add(turns, agent_id="ada", user_id=turns[0]["user_id"], session_id=name, group_ids=groups)
+        await self.memory.add(
+            turns, agent_id="ada", user_id=turns[0]["user_id"], conversation_id=name, group_ids=groups
+        )
 
     async def form(self, *names: str) -> None:
         for name in names:
             await self.talk(name)
-            await self.memory.conversations.form(agent_id="ada", session_id=name)
+            await self.memory.conversations.form(agent_id="ada", conversation_id=name)
 
     async def consolidate(self, user: str, kind: str) -> None:
         await self.memory.scopes.consolidate(agent_id="ada", scope_id=f"s{await scope_id(self.memory, user, kind)}")
 
 
 async def fill(url: str) -> None:
-    """Two versions of Mia's text, one of the group's, none of Jonas's; a last session that could not be formed."""
+    """Two versions of Mia's text, one of the group's, none of Jonas's; a last conversation that could not be formed."""
     team = Team(url)
     async with team.memory as memory:
         await team.form("mia-2026-03-02", "harbor-2026-03-03", "jonas-2026-03-04")
@@ -103,7 +105,7 @@ async def fill(url: str) -> None:
         await team.talk(UNFORMED)
     async with team.opened_on(url, Scripted(UnavailableError("timeout", "no answer in 60 s"))) as memory:
         with pytest.raises(UnavailableError):
-            await memory.conversations.form(agent_id="ada", session_id=UNFORMED)
+            await memory.conversations.form(agent_id="ada", conversation_id=UNFORMED)
 
 
 @pytest.fixture(scope="module")
@@ -271,17 +273,17 @@ async def test_yield_of_each_conversation(filled: str, told: Memory) -> None:
         (
             session,
             len(turns),
-            len({id for o in formed if o.source.session_id == session for id in o.source.message_ids}),
-            len([o for o in formed if o.source.session_id == session]),
+            len({id for o in formed if o.source.conversation_id == session for id in o.source.message_ids}),
+            len([o for o in formed if o.source.conversation_id == session]),
         )
         for session, turns in SESSIONS.items()
     ]
     assert [tuple(row.values()) for row in rows] == expected
 
 
-async def test_sessions_that_nothing_was_formed_from(filled: str) -> None:
+async def test_conversations_that_nothing_was_formed_from(filled: str) -> None:
     [row] = await ask(filled, "nothing has been formed")
-    assert (row["session_id"], row["user_id"]) == (UNFORMED, "mia")
+    assert (row["conversation_id"], row["user_id"]) == (UNFORMED, "mia")
     assert row["unformed_messages"] == len(SESSIONS[UNFORMED])
     assert row["due_reason"] == "cold"
 

@@ -132,7 +132,7 @@ async def test_member_of_today_does_not_see_what_was_before_they_joined_by_askin
 ) -> None:
     await memory.observe("tea", **ADA, group_id="crew")
     early = await diary.turn(memory)
-    await memory.add([{"role": "user", "content": "Ahoy"}], **MIA, session_id="s", group_ids=["crew"])
+    await memory.add([{"role": "user", "content": "Ahoy"}], **MIA, conversation_id="s", group_ids=["crew"])
     assert "tea" in str(await memory.context(**MIA))
     assert "tea" not in str(await memory.context(**MIA, as_of=early))
 

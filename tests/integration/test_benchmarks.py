@@ -55,11 +55,11 @@ async def test_turns_are_found_in_their_own_conversation(name: str, dataset: Dat
     assert [score.recall_5 for score in found.scores] == [1, 1]
 
 
-async def test_turns_are_added_as_messages_of_their_sessions(dataset: Dataset, memory: Memory) -> None:
+async def test_turns_are_added_as_messages_of_their_conversations(dataset: Dataset, memory: Memory) -> None:
     await add_turns(memory, dataset.of("conv-1"))
     again = await memory.add(
         [{"id": "conv-1/2", "role": "user", "name": "Mia", "content": SAID[2], "created_at": dataset.turns[2].said_at}],
-        agent_id=OWN_AGENT, user_id="conv-1", session_id="conv-1/1",
+        agent_id=OWN_AGENT, user_id="conv-1", conversation_id="conv-1/1",
     )  # fmt: skip
     assert (again.accepted, again.duplicates) == (0, 1)
     assert (await memory.admin.stats(agent_id=OWN_AGENT)).messages == 3

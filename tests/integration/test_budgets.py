@@ -101,22 +101,22 @@ async def test_what_is_pinned_disputed_or_held_stays(memory: Memory) -> None:
 
 async def test_holds_of_every_kind_protect(memory: Memory) -> None:
     await memory.configure(**ADA, retention="budget", store_items=0)
-    await memory.add(conversation(1), **JONAS, session_id="j", group_ids=["harbor"])
+    await memory.add(conversation(1), **JONAS, conversation_id="j", group_ids=["harbor"])
     of_group = await memory.observe("The crane is old.", **ADA, group_id="harbor")
     said = await memory.observe("Jonas said so of all.", **JONAS, collective=True)
-    in_session = await memory.observe("In a session.", **MIA, session_id="court")
+    in_conversation = await memory.observe("In a conversation.", **MIA, conversation_id="court")
     of_alias = await memory.observe("A visitor's.", **ADA, user_id="visitor")
     nobodys = await memory.observe("Nobody's.", **ADA, user_id="kim")
     await memory.people.merge(**ADA, user_id="visitor", into_user_id="jonas")
     await memory.holds.place(**ADA, group_id="harbor")
     await memory.holds.place(**ADA, user_id="jonas")
-    await memory.holds.place(**ADA, session_id="court")
+    await memory.holds.place(**ADA, conversation_id="court")
     trimmed = await memory.work.trim(**ADA)
     assert trimmed.evicted == {"note": 1}
     assert len(trimmed.over) == 4
     evicted = await rows(memory, "SELECT observation_id FROM memory.v_observations WHERE status <> 'active'")
     assert evicted == [(nobodys.id,)]
-    assert nobodys.id not in {each.id for each in (of_group, said, in_session, of_alias)}
+    assert nobodys.id not in {each.id for each in (of_group, said, in_conversation, of_alias)}
 
 
 async def test_what_waits_and_goes_is_passed_over_and_due_is_counted_anew(database_url: str, llm: Scripted) -> None:

@@ -66,7 +66,7 @@ def test_add_tells_people_what_it_did(run: Run, talk: Path) -> None:
 
 def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:
     said = [
-        {"role": "user", "content": f"I like the number {n}.", "session": number}
+        {"role": "user", "content": f"I like the number {n}.", "conversation": number}
         for number in (1, 2, 3)
         for n in range(number * 10, number * 10 + 5)
     ]
@@ -82,7 +82,7 @@ def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) ->
         "add", talk, *MIA, "--no-form"
     ).out.replace("due: 0", "due: 1")
     formed = run("conversation", "form", *ADA, "--json").value
-    assert [(f["session_id"], f["messages"], len(f["observations"])) for f in formed["formed"]] == [("talk", 3, 2)]
+    assert [(f["conversation_id"], f["messages"], len(f["observations"])) for f in formed["formed"]] == [("talk", 3, 2)]
     assert formed["failed"] == {}
     assert run("conversation", "form", *ADA).out == "nothing to form\n"
     assert run("conversation", "form", *ADA, "--conversation", "talk").out == "talk: nothing to form\n"
@@ -93,7 +93,7 @@ def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) ->
 
 def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
     said = [
-        {"role": "user", "content": "We chose to sail.", "user_id": user, "session": user, "group_ids": ["team"]}
+        {"role": "user", "content": "We chose to sail.", "user_id": user, "conversation": user, "group_ids": ["team"]}
         for user in ("mia", "jonas")
     ]  # fmt: skip
     added = run("add", write(tmp_path / "two.jsonl", *said), *ADA, "--json").value
@@ -110,23 +110,23 @@ def test_several_files_are_a_line_each(run: Run, talk: Path, tmp_path: Path) -> 
 
 
 def test_stdin_is_added_once(run: Run) -> None:
-    piped = json.dumps({"messages": TALK, "session_id": "monday"}).encode()
+    piped = json.dumps({"messages": TALK, "conversation_id": "monday"}).encode()
     first = run("add", "-", *MIA, "--json", stdin=piped).value
     assert (first["file"], first["accepted"]) == ("stdin", 3)
     assert run("add", "-", *MIA, "--json", stdin=piped).value["duplicates"] == 3
     other = run("add", "-", *MIA, "--json", stdin=b'{"role": "user", "content": "I like rain a lot."}').value
     assert (other["conversations"], other["accepted"]) == (1, 1)
-    assert {row["source"]["session_id"] for row in run("observation", "list", *MIA, "--json").rows} == {
+    assert {row["source"]["conversation_id"] for row in run("observation", "list", *MIA, "--json").rows} == {
         "monday",
         "stdin",
     }
 
 
-def test_sessions_by_number_are_named_after_the_file(run: Run, tmp_path: Path) -> None:
-    path = write(tmp_path / "conv-1.jsonl", *({**message, "session": n} for n, message in enumerate(TALK)))
+def test_conversations_by_number_are_named_after_the_file(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "conv-1.jsonl", *({**message, "conversation": n} for n, message in enumerate(TALK)))
     assert run("add", path, *MIA, "--json").value["conversations"] == 3
-    sessions = {row["source"]["session_id"] for row in run("observation", "list", *MIA, "--json").rows}
-    assert sessions == {"conv-1/0", "conv-1/2"}
+    conversations = {row["source"]["conversation_id"] for row in run("observation", "list", *MIA, "--json").rows}
+    assert conversations == {"conv-1/0", "conv-1/2"}
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
     assert (added.value["accepted"], added.value["formed"], list(added.value["failed"])) == (
         3,
         0,
-        ["session talk of agent ada"],
+        ["conversation talk of agent ada"],
     )
-    assert added.err.startswith("memory-sql: session talk of agent ada: ")
-    assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["session talk of agent ada"])
+    assert added.err.startswith("memory-sql: conversation talk of agent ada: ")
+    assert (formed.value["formed"], list(formed.value["failed"])) == ([], ["conversation talk of agent ada"])
     assert run("conversation", "form", *ADA).out.startswith("talk: 3 messages → 2 observations (offline-rules-1)\n  o")
 
 
@@ -200,12 +200,14 @@ def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_pa
     }
     talk = tmp_path / "talk.jsonl"
     documents = [
-        {"session_id": "a", "time_zone": "Asia/Tokyo", "messages": [said]},
-        {"session_id": "b", "messages": [said]},
+        {"conversation_id": "a", "time_zone": "Asia/Tokyo", "messages": [said]},
+        {"conversation_id": "b", "messages": [said]},
     ]
     talk.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
     run("add", talk, *MIA, "--time-zone", "America/New_York")
-    found = {row["source"]["session_id"]: row["content"] for row in run("observation", "list", *MIA, "--json").rows}
+    found = {
+        row["source"]["conversation_id"]: row["content"] for row in run("observation", "list", *MIA, "--json").rows
+    }
     assert "yesterday (2026-11-20)" in found["a"]
     assert "yesterday (2026-11-19)" in found["b"]
     assert "time zone" in run("add", talk, *MIA, "--time-zone", "Mars/Olympus", code=1).err
@@ -222,7 +224,7 @@ def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
     assert observed["scope"] | {"id": 0} == {"id": 0, "kind": "individual", "owner_id": "mia", "name": "sports"}
     assert observed["observed_at"] == "2026-03-02T10:15:00Z"
     assert (observed["tags"], observed["metadata"]) == (["sea", "boat"], {"ticket": 17})
-    assert (observed["source"]["session_id"], observed["source"]["speaker"]) == ("s", "Mia")
+    assert (observed["source"]["conversation_id"], observed["source"]["speaker"]) == ("s", "Mia")
     assert re.fullmatch(
         r"o\d+-1  group:team  \d{4}-\d\d-\d\d  We ship\.\n", run("observe", "We ship.", *ADA, "--group", "team").out
     )

@@ -65,7 +65,7 @@ def test_run_due_does_what_is_due_and_says_what_failed(run: Run, monkeypatch: py
     assert failed.err.startswith("memory-sql: ")
     add(run, "From now on I prefer silence.", "tuesday")
     assert run("run-due", "--agent", "eve").out == nothing
-    assert run("run-due", *ADA, "--json").value["formed"][0]["session_id"] == "tuesday"
+    assert run("run-due", *ADA, "--json").value["formed"][0]["conversation_id"] == "tuesday"
 
 
 def test_agents_are_listed_with_what_each_has_of_its_own(run: Run) -> None:

@@ -26,8 +26,8 @@ FORGET = ("forget", "--agent", "ada", "--user", "mia")
 def run(database_url: str) -> Run:
     async def fill() -> None:
         async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
-            await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
-            await memory.conversations.form(agent_id="ada", session_id="s")
+            await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
+            await memory.conversations.form(agent_id="ada", conversation_id="s")
 
     asyncio.run(fill())
     return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)

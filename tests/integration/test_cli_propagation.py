@@ -145,7 +145,7 @@ async def burst(url: str) -> Observation:
     clock = Clock()
     async with Memory(url, Parrot(), Settings(llm="offline"), clock=clock) as memory:
         for user in ("gene", "mia"):
-            await memory.add([message("Hello.")], **AGENT, user_id=user, session_id=user, group_ids=["eden"])
+            await memory.add([message("Hello.")], **AGENT, user_id=user, conversation_id=user, group_ids=["eden"])
         clock.now += timedelta(days=30)
         for user in ("n1", "n2", "n3"):
             await memory.groups.add_member("eden", user, **AGENT)

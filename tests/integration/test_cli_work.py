@@ -47,7 +47,7 @@ def remember(database_url: str) -> Callable[..., None]:
 
 
 async def say(memory: Memory) -> None:
-    await memory.add([message("Actually, I prefer tea.")], **MIA, session_id="monday")
+    await memory.add([message("Actually, I prefer tea.")], **MIA, conversation_id="monday")
 
 
 async def poison(memory: Memory) -> None:
@@ -76,7 +76,7 @@ def test_worker_does_once_what_is_due(run: Run, remember: Callable[..., None]) -
     remember(say)
     ran = run("worker", "--once", "--json")
     assert ran.value == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
-    assert ran.err == "memory-sql: session monday: 1 messages, 1 observations\n"
+    assert ran.err == "memory-sql: conversation monday: 1 messages, 1 observations\n"
     idle = run("worker", "--once", *ADA)
     assert (idle.out, idle.err) == (
         "formed 0 conversations, consolidated 0 scopes, propagated 0 claims, 0 failed, 0 interrupted\n",
@@ -95,7 +95,7 @@ def test_worker_says_when_something_failed(
         monkeypatch.setenv(name, value)
     ran = run("worker", "--once", "--json", code=1)
     assert ran.value["failed"] == 1
-    assert ran.err.startswith("memory-sql: session monday of agent ada: ")
+    assert ran.err.startswith("memory-sql: conversation monday of agent ada: ")
     assert run("work", "backlog", "--json").value["retrying"] == 1
 
 
@@ -121,15 +121,15 @@ def test_status_counts_what_waits(run: Run, remember: Callable[..., None]) -> No
         run("work", "backlog").out,
     )
     assert run("work", "backlog", "--agent", "eve").out == nothing
-    assert run("work", "backlog", *ADA, "--json").value["due_sessions"] == 1
+    assert run("work", "backlog", *ADA, "--json").value["due_conversations"] == 1
 
 
 def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[..., None]) -> None:
     remember(poison, "nonsense", "nonsense")
     status = run("work", "backlog", "--json").value
-    assert (status["dead"], status["due_sessions"]) == (1, 0)
+    assert (status["dead"], status["due_conversations"]) == (1, 0)
     (dead,) = run("work", "dead", "--json").rows
-    assert (dead["agent_id"], dead["session_id"], dead["error_code"]) == ("ada", "monday", "not_json")
+    assert (dead["agent_id"], dead["conversation_id"], dead["error_code"]) == ("ada", "monday", "not_json")
     line = run("work", "dead").out.strip()
     assert re.fullmatch(rf"run {dead['run_id']}  ada  conversation monday  [\d-]+ [\d:]+ UTC  not_json: .+", line)
     assert run("work", "dead", "--agent", "eve", "--json").rows == []
@@ -194,7 +194,7 @@ def test_verify_has_nothing_to_say_until_something_is_wrong(run: Run, remember: 
     remember(say)
     assert run("admin", "verify").out == "everything holds\n"
     assert run("admin", "verify", "--json").out == ""
-    remember(partial(execute, sql="UPDATE memory.sessions SET unformed_messages = 7"))
+    remember(partial(execute, sql="UPDATE memory.conversations SET unformed_messages = 7"))
     wrong = run("admin", "verify", "--json", code=1)
     assert "unformed_messages_are_counted" in wrong.out
 

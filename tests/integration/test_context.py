@@ -23,7 +23,7 @@ HARBOR: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
 
 
 async def scopes_of(memory: Memory, **who: Any) -> dict[str, ScopeText]:
-    principal = {"session_id": None, **MIA, **who}
+    principal = {"conversation_id": None, **MIA, **who}
     async with memory.database.reading() as reader:
         return {str(scope.ref): scope for scope in (await static_layer(reader, principal, 20)).scopes}
 
@@ -62,7 +62,7 @@ async def test_name_is_gone_once_nothing_it_stood_by_is_left(memory: Memory) -> 
 
 
 async def test_name_goes_also_where_the_observation_stays_for_what_others_said(memory: Memory) -> None:
-    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
+    await memory.add([message()], **MIA, conversation_id="s", group_ids=["harbor"])
     for user, speaker in (("jonas", "Quirin"), ("mia", None)):
         await memory.observe("Ship in April.", **HARBOR, user_id=user, speaker=speaker)
     assert await speakers_of(memory, "group:harbor") == ("Quirin",)
@@ -107,9 +107,9 @@ async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) 
 async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memory) -> None:
     await memory.configure(agent_id="ada", context_top_k=1)
     async with memory.database.reading() as reader:
-        layer = await static_layer(reader, {**MIA, "session_id": None}, 20)
+        layer = await static_layer(reader, {**MIA, "conversation_id": None}, 20)
         assert (layer.scopes, layer.settings) == ((), {"context_top_k": 1})
-        nobody = await static_layer(reader, {"agent_id": "eve", "user_id": "mia", "session_id": None}, 20)
+        nobody = await static_layer(reader, {"agent_id": "eve", "user_id": "mia", "conversation_id": None}, 20)
     assert (nobody.scopes, nobody.settings) == ((), {})
     assert str(await memory.context(agent_id="eve", user_id="mia")) == "<MemoryContext/>"
 

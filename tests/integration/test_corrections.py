@@ -102,7 +102,7 @@ async def test_correction_takes_the_place_of_what_it_corrects(memory: Memory) ->
 async def test_correction_rests_on_the_word_of_who_corrects(memory: Memory) -> None:
     """So it goes with that person, and what it had corrected stands again."""
     old = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
-    await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.add([message("We sail.", user_id="jonas")], **MIA, conversation_id="s", group_ids=["crew"])
     new = await memory.observations.update(
         old.id, **JONAS, text="The crew sails at noon.", tags=["plan"], metadata={"by": "radio"}
     )
@@ -188,7 +188,7 @@ async def test_correction_goes_with_what_the_old_one_was_made_of(memory: Memory)
     """Else a typo mended in the group's memory would outlive the private thing that it was made of."""
     low = await memory.observe("Mia hides a ruby.", **MIA)
     high = await memory.observe("A member hides a rubby.", **MIA, group_id="crew")
-    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.add([message("We sail.")], **MIA, conversation_id="s", group_ids=["crew"])
     await spread(memory, high, low)
     new = await memory.observations.update(high.id, **MIA, text="A member hides a ruby.")
     marked = await memory.observations.mark(low.id, **MIA, private=True)
@@ -265,9 +265,9 @@ async def test_due_consolidation_that_was_refused_is_done_again(memory: Memory, 
 
 async def test_formation_under_way_stands_beside_a_correction(memory: Memory, parrot: Parrot) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
-    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
+    await memory.add([message("I sail a sloop.")], **MIA, conversation_id="s")
     parrot.meanwhile = partial(memory.observations.update, old.id, **MIA, text="Mia lives in Oslo.")
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert sorted(await listed(memory)) == ["I sail a sloop.", "Mia lives in Oslo."]
 
 
@@ -275,14 +275,14 @@ async def test_formation_under_way_stands_beside_a_correction(memory: Memory, pa
 async def test_work_that_was_shown_what_is_withdrawn_is_refused(memory: Memory, parrot: Parrot, operation: str) -> None:
     """Rule 6: a formation whose prompt held it, and a consolidation that has read it."""
     ruby = await memory.observe("Mia hides a ruby.", **MIA)
-    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
+    await memory.add([message("I sail a sloop.")], **MIA, conversation_id="s")
     withdraw: Callable[..., Awaitable[Any]] = getattr(memory.observations, operation)
     if operation == "mark":
         withdraw = partial(withdraw, private=True)
     parrot.meanwhile = partial(withdraw, ruby.id, **MIA)
     with pytest.raises(StaleError):
-        await memory.conversations.form(**ADA, session_id="s")
-    await memory.conversations.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     opal = await memory.observe("Mia hides an opal.", **MIA)
     parrot.meanwhile = partial(withdraw, opal.id, **MIA)
     with pytest.raises(StaleError):
@@ -411,7 +411,7 @@ async def test_same_words_with_another_key_are_another_fact(memory: Memory) -> N
 
 async def test_confirmed_by_a_person_it_has_their_word(memory: Memory) -> None:
     one = await memory.observe("The crew sails at dawn.", **MIA, group_id="crew")
-    await memory.add([message("We sail.", user_id="jonas")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.add([message("We sail.", user_id="jonas")], **MIA, conversation_id="s", group_ids=["crew"])
     done = await memory.observations.confirm(one.id, **JONAS, **WHY)
     assert done.verification == "confirmed"
     await memory.forget(Selection(user_id="mia"), **ADA)
@@ -440,8 +440,8 @@ async def test_disputed_one_is_not_known(memory: Memory, parrot: Parrot) -> None
     """Who says it again says something new; and no prompt tells a model that it is known."""
     one = await memory.observe("Mia likes rain.", **MIA)
     await memory.observations.dispute(one.id, **MIA)
-    await memory.add([message("I sail a sloop.")], **MIA, session_id="s")
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.add([message("I sail a sloop.")], **MIA, conversation_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert "rain" not in str(parrot.requests[-1])
     again = await memory.observe("Mia likes snow.", **MIA)
     await memory.observations.dispute(again.id, **MIA)
@@ -636,21 +636,23 @@ async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory:
 
 
 async def test_quarantine_of_a_source(memory: Memory) -> None:
-    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
-    await memory.add([message("I sail a sloop.")], **MIA, session_id="t")
-    for session_id in ("s", "t"):
-        await memory.conversations.form(**ADA, session_id=session_id)
+    await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
+    await memory.add([message("I sail a sloop.")], **MIA, conversation_id="t")
+    for conversation_id in ("s", "t"):
+        await memory.conversations.form(**ADA, conversation_id=conversation_id)
     await tell(memory)
-    done = await memory.observations.quarantine(Selection(session_id="s"), **ADA, actor="ops")
+    done = await memory.observations.quarantine(Selection(conversation_id="s"), **ADA, actor="ops")
     assert len(done.observations) == 1
     await memory.run_due()
     assert await texts(memory) == {"u:mia": "I sail a sloop."}
-    assert (await memory.observations.unquarantine(Selection(session_id="s"), **ADA)).observations == done.observations
+    assert (
+        await memory.observations.unquarantine(Selection(conversation_id="s"), **ADA)
+    ).observations == done.observations
     with pytest.raises(InputError):
         Selection()
     for wrong, who in (
         (done.observations[0], ADA),  # nobody who asks
-        (Selection(session_id="s"), MIA),
+        (Selection(conversation_id="s"), MIA),
         (Selection(observation_id=done.observations[0]), ADA),
         (Selection(everything=True), ADA),
     ):
@@ -684,7 +686,7 @@ async def test_superseded_one_is_superseded_again_after_its_release(memory: Memo
 async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
     """Locks are taken in one order by everybody: nobody waits for each other."""
     low, middle, _ = await rubies(memory)
-    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
+    await memory.add([message("We sail.")], **MIA, conversation_id="s", group_ids=["crew"])
     done = await asyncio.gather(
         memory.observations.quarantine(low.id, **MIA),
         memory.observations.mark(middle.id, **MIA, private=True),
@@ -703,8 +705,8 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
 async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
     dice, done = random.Random(seed), 0
-    await memory.add([message("We sail.")], **MIA, session_id="s", group_ids=["crew"])
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.add([message("We sail.")], **MIA, conversation_id="s", group_ids=["crew"])
+    await memory.conversations.form(**ADA, conversation_id="s")
     for n in range(80):
         ids = [key for (key,) in await rows(memory, "SELECT observation_id FROM memory.v_observations ORDER BY 1")]
         try:

@@ -1,4 +1,4 @@
-"""Dates in what is remembered: resolved in the session's time zone, stored beside the text."""
+"""Dates in what is remembered: resolved in the conversation's time zone, stored beside the text."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -13,8 +13,8 @@ from tests.factories import message
 from tests.fakes import Scripted, extracted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
-HERE: dict[str, Any] = {**MIA, "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 LATE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)  # Saturday in Berlin, Friday in UTC
 
 
@@ -50,7 +50,7 @@ async def test_latest_source_is_when_it_was_said(memory: Memory, llm: Scripted) 
     assert observation.content == "Mia bought a boat last week (2026-11-09 to 2026-11-15)."
 
 
-async def test_prompt_shows_turns_in_the_sessions_zone(memory: Memory, llm: Scripted) -> None:
+async def test_prompt_shows_turns_in_the_conversations_zone(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Tea.", created_at=LATE)], **HERE, time_zone="Europe/Berlin")
     llm.then(extracted())
     await memory.conversations.form(**SESSION)
@@ -60,18 +60,18 @@ async def test_prompt_shows_turns_in_the_sessions_zone(memory: Memory, llm: Scri
 async def test_zone_is_kept_until_another_is_given(memory: Memory) -> None:
     for zone in ("Europe/Berlin", None, "Asia/Tokyo"):
         await memory.add([], **HERE, time_zone=zone)
-    assert await rows(memory, "SELECT time_zone FROM memory.sessions") == [("Asia/Tokyo",)]
+    assert await rows(memory, "SELECT time_zone FROM memory.conversations") == [("Asia/Tokyo",)]
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "Europe", "../../etc/passwd", "/etc/localtime", "A\x00B"])
 async def test_unknown_zone_is_refused(memory: Memory, zone: str) -> None:
     with pytest.raises(InputError, match="time zone"):
         await memory.add([message()], **HERE, time_zone=zone)
-    assert await rows(memory, "SELECT count(*) FROM memory.sessions") == [(0,)]
+    assert await rows(memory, "SELECT count(*) FROM memory.conversations") == [(0,)]
 
 
 async def test_what_is_observed_is_dated_as_well(memory: Memory) -> None:
-    """By the session's zone where it names one, else by the agent's, else by the default."""
+    """By the conversation's zone where it names one, else by the agent's, else by the default."""
     await memory.add([message()], **HERE, time_zone="America/New_York")
     texts = [(await memory.observe("Mia sails tomorrow.", **HERE, observed_at=LATE)).content]
     texts.append((await memory.observe("Mia sails tomorrow.", **MIA, observed_at=LATE)).content)

@@ -19,8 +19,8 @@ from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, by_scope, extracted, listing
 
-HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 LEDGER = "SELECT state, error_code, calls, input_tokens, output_tokens FROM memory.runs ORDER BY run_id"
 
 
@@ -229,7 +229,7 @@ async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
     return answered
 
 
@@ -278,11 +278,11 @@ async def test_flat_answer_about_an_isolated_scope_is_applied_the_same_after_a_c
     "meanwhile",
     [
         "UPDATE memory.scopes SET epoch = epoch + 1",
-        "UPDATE memory.sessions SET epoch = epoch + 1",
-        "UPDATE memory.sessions SET formed_number = formed_number + 1",
-        "UPDATE memory.sessions SET fence = fence + 1",
+        "UPDATE memory.conversations SET epoch = epoch + 1",
+        "UPDATE memory.conversations SET formed_number = formed_number + 1",
+        "UPDATE memory.conversations SET fence = fence + 1",
     ],
-    ids=["epoch of a scope", "epoch of the session", "cursor", "fence"],
+    ids=["epoch of a scope", "epoch of the conversation", "cursor", "fence"],
 )
 @pytest.mark.parametrize("call", [1, 2, 3])
 async def test_late_commit_is_refused_whichever_of_the_calls_was_overtaken(

@@ -36,8 +36,8 @@ async def test_interactive_and_delegated_turns_get_the_same_part(memory: Memory)
     """R235, R236, R265, R266, R270, R271: the prompts of both hold the title, the ids and the texts."""
     await gates(memory)
     await memory.configure(**ADA, assembly="digest")
-    interactive = await memory.context(**MIA, session_id="monday", message=ASK)
-    delegated = await memory.digest(**MIA, session_id="monday", query=ASK)
+    interactive = await memory.context(**MIA, conversation_id="monday", message=ASK)
+    delegated = await memory.digest(**MIA, conversation_id="monday", query=ASK)
     for prompt in (f"You are Ada.\n\n{interactive}\n\nUser: {ASK}", f"Plan the week.\n\n{delegated}"):
         assert prompt.count("Memory digest:\n") == 1
         assert "- [note] o1-3 (private, prov=observe, 2026-03-04) Gate 2 opens at 8.\n" in prompt
@@ -57,11 +57,11 @@ async def test_same_memory_gives_the_same_bytes(memory: Memory) -> None:
     assert len((await memory.digest(**MIA, query="gate")).included) == 4  # the budget of notes
 
 
-async def test_messages_and_session_are_the_source(memory: Memory, llm: Scripted) -> None:
+async def test_messages_and_conversation_are_the_source(memory: Memory, llm: Scripted) -> None:
     """R248."""
     llm.then(extracted(("Mia drinks tea.", "individual", [1])))
-    await memory.add([message("I prefer tea.")], **MIA, session_id="monday")
-    formed = await memory.conversations.form(**ADA, session_id="monday")
+    await memory.add([message("I prefer tea.")], **MIA, conversation_id="monday")
+    formed = await memory.conversations.form(**ADA, conversation_id="monday")
     assert [o.source.message_ids for o in formed.observations] == [("m1",)]
     assert "session=monday, messages=1: m1, " in str(await memory.digest(**MIA))
 
@@ -120,7 +120,7 @@ async def test_what_may_not_be_shown_is_not_found_either_way(memory: Memory) -> 
 async def test_user_sees_only_their_own(memory: Memory) -> None:
     """R237: of one agent, and of what this user may see; also by pins."""
     await memory.configure(**ADA, digest_fact_keys=["home"], digest_tags=["work"])
-    await memory.add([message()], **JONAS, session_id="j", group_ids=["harbor"])
+    await memory.add([message()], **JONAS, conversation_id="j", group_ids=["harbor"])
     await memory.observe("Jonas lives in Bergen.", **JONAS, fact_key="home", tags=["work"])
     await memory.observe("The harbour has a home.", **ADA, group_id="harbor", fact_key="home", observed_at=MONDAY)
     await memory.observe("Elsewhere.", agent_id="bob", user_id="mia", fact_key="home", tags=["work"])

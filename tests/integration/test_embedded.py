@@ -231,7 +231,7 @@ def test_only_this_user_gets_to_the_socket_and_the_cluster(lasting: Path) -> Non
     assert lasting.stat().st_uid == os.geteuid()
 
 
-def test_server_has_a_session_of_its_own(lasting: Path) -> None:
+def test_server_has_a_conversation_of_its_own(lasting: Path) -> None:
     assert os.getsid(postmaster(lasting)) not in (0, os.getsid(0))
 
 
@@ -293,7 +293,7 @@ def test_process_that_comes_while_the_server_is_stopping_waits_for_the_next_one(
         engine = create_async_engine(url, pool_reset_on_return=None)
         async with engine.connect() as session:
             await session.execute(text("select 1"))
-            os.kill(postmaster(data_dir), signal.SIGTERM)  # it waits for its sessions to end, and lets nobody in
+            os.kill(postmaster(data_dir), signal.SIGTERM)  # it waits for its conversations to end, and lets nobody in
             until(lambda: not embedded.running(data_dir))
             client = Client(data_dir)
             until(lambda: is_locked(data_dir / MARKER))

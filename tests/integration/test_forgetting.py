@@ -58,8 +58,8 @@ async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
 
 async def say(memory: Memory, *said: str, user: str = "mia", session: str = "s", first: int = 1, **more: Any) -> None:
     messages = [message(text, n=n, name=user.title()) for n, text in enumerate(said, first)]
-    await memory.add(messages, agent_id="ada", user_id=user, session_id=session, **more)
-    await memory.conversations.form(agent_id="ada", session_id=session)
+    await memory.add(messages, agent_id="ada", user_id=user, conversation_id=session, **more)
+    await memory.conversations.form(agent_id="ada", conversation_id=session)
 
 
 async def tell(memory: Memory) -> None:
@@ -92,7 +92,7 @@ async def test_forgotten_user_leaves_no_word_anywhere(memory: Memory) -> None:
     await tell(memory)
     await say(memory, "I sold the topaz.", session="u")
     await memory.observe("Mia's pearl is fake.", **MIA, tags=["garnet"], metadata={"safe": "jade"}, speaker="Beryl")
-    await memory.add([message("I lost the onyx.", n=9)], **MIA, session_id="unformed")
+    await memory.add([message("I lost the onyx.", n=9)], **MIA, conversation_id="unformed")
     await tell(memory)
     await memory.scopes.undo(agent_id="ada", scope_id=(await memory.scopes.list(**MIA))[-1].ref.id)
     theirs = "SELECT o::text FROM memory.scopes o WHERE owner = 'u:jonas'"
@@ -129,9 +129,9 @@ async def test_word_of_another_stands_alone(memory: Memory) -> None:
 
 async def test_observation_made_of_two_voices_goes_with_either(memory: Memory, parrot: Parrot) -> None:
     talk = [message("We sail", n=1), message("at dawn.", n=2, user_id="jonas")]
-    await memory.add(talk, **MIA, session_id="s", group_ids=["crew"])
+    await memory.add(talk, **MIA, conversation_id="s", group_ids=["crew"])
     parrot.extracted = [("The crew sails at dawn.", "group", [1, 2])]
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     await memory.forget(Selection(user_id="jonas"), **ADA)
     assert await remembered(memory) == set()
     assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [(1, "We sail"), (2, None)]
@@ -144,7 +144,7 @@ async def test_answers_to_a_forgotten_user_go_with_their_questions(memory: Memor
         message("And my sloop?", n=3, user_id="jonas"),
         message("Your sloop is at the pier.", n=4, role="assistant"),
     ]
-    await memory.add(talk, **MIA, session_id="s")
+    await memory.add(talk, **MIA, conversation_id="s")
     await memory.forget(Selection(user_id="mia"), **ADA)
     assert await rows(memory, "SELECT number, content FROM memory.messages ORDER BY 1") == [
         (1, None), (2, None), (3, "And my sloop?"), (4, "Your sloop is at the pier."),
@@ -152,9 +152,9 @@ async def test_answers_to_a_forgotten_user_go_with_their_questions(memory: Memor
 
 
 async def test_observation_goes_with_its_message_and_what_else_was_made_of_it(memory: Memory, parrot: Parrot) -> None:
-    await memory.add([message("I like tea and I live in Rome.")], **MIA, session_id="s")
+    await memory.add([message("I like tea and I live in Rome.")], **MIA, conversation_id="s")
     parrot.extracted = [("Mia likes tea.", "individual", [1]), ("Mia lives in Rome.", "individual", [1])]
-    formed = await memory.conversations.form(**ADA, session_id="s")
+    formed = await memory.conversations.form(**ADA, conversation_id="s")
     await memory.observe("Mia sings.", **MIA)
     await tell(memory)
     receipt = await memory.forget(formed.observations[0].id, **ADA)
@@ -167,7 +167,7 @@ async def test_observation_goes_with_its_message_and_what_else_was_made_of_it(me
 async def test_message_that_was_forgotten_is_not_taken_again(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
     await memory.forget(Selection(user_id="mia"), **ADA)
-    added = await memory.add([message("I hide my ruby.", n=1)], **MIA, session_id="s")
+    added = await memory.add([message("I hide my ruby.", n=1)], **MIA, conversation_id="s")
     assert (added.accepted, added.duplicates) == (0, 1)
     assert "ruby" not in await everything(memory)
 
@@ -236,64 +236,64 @@ async def test_forgetting_reaches_over_two_levels(memory: Memory) -> None:
 
 
 async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: Parrot) -> None:
-    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
     parrot.meanwhile = partial(memory.forget, Selection(user_id="mia"), **ADA)
     with pytest.raises(StaleError):
-        await memory.conversations.form(**ADA, session_id="s")
-    await memory.conversations.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert "ruby" not in await everything(memory)
 
 
 async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory: Memory, parrot: Parrot) -> None:
-    """It was kept before; lease, cursor and the scopes are as they were: the session's epoch tells."""
-    await memory.add([message("I hide my ruby.")], **MIA, session_id="s")
+    """It was kept before; lease, cursor and the scopes are as they were: the conversation's epoch tells."""
+    await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
     async with memory.database.transaction() as unit:
         _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await memory.forget(Selection(session_id="s", message_id="m1"), **ADA)
+    await memory.forget(Selection(conversation_id="s", message_id="m1"), **ADA)
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
-    await rows(memory, "UPDATE memory.sessions SET lease_until = NULL")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = NULL")
     assert "ruby" not in await everything(memory)
 
 
 async def test_formation_that_was_shown_a_forgotten_text_is_refused(memory: Memory, parrot: Parrot) -> None:
     await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
     await tell(memory)
-    await memory.add([message("I sail a sloop.")], **JONAS, session_id="s")
+    await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="s")
     parrot.meanwhile = partial(memory.forget, Selection(tag="ruby"), **ADA)
     with pytest.raises(StaleError):
-        await memory.conversations.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
     assert "ruby" not in await everything(memory)
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await remembered(memory) == {"I sail a sloop."}
 
 
 async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker died between the model's answer and applying it: the raw answer lies in the ledger."""
     await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
-    await memory.add([message("I hide my opal.")], **MIA, session_id="s")
-    await memory.add([message("I sail a sloop.")], **JONAS, session_id="t")
+    await memory.add([message("I hide my opal.")], **MIA, conversation_id="s")
+    await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="t")
 
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
     monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)
-    for session_id in ("s", "t"):
+    for conversation_id in ("s", "t"):
         with pytest.raises(asyncio.CancelledError):
-            await memory.conversations.form(**ADA, session_id=session_id)
+            await memory.conversations.form(**ADA, conversation_id=conversation_id)
     monkeypatch.undo()
     assert len(await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL")) == 2
     await memory.forget(Selection(user_id="mia"), **ADA)
     assert "opal" not in await everything(memory)
     await memory.forget(Selection(tag="ruby"), **ADA)
     assert await rows(memory, "SELECT run_id FROM memory.runs WHERE answer IS NOT NULL") == []
-    for session_id in ("s", "t"):
-        await memory.conversations.form(**ADA, session_id=session_id)
+    for conversation_id in ("s", "t"):
+        await memory.conversations.form(**ADA, conversation_id=conversation_id)
     assert await remembered(memory) == {"I sail a sloop."}
 
 
@@ -354,7 +354,8 @@ async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
     await say(memory, "I hide my ruby.", "I sail a sloop.")
     await say(memory, "I sold the opal.", session="t")
     await rows(
-        memory, "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'session', 't' FROM memory.agents"
+        memory,
+        "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'conversation', 't' FROM memory.agents",
     )
     receipt = await memory.forget(Selection(user_id="mia"), **ADA)
     assert await remembered(memory) == {"I sold the opal."}
@@ -380,9 +381,9 @@ async def test_hold_on_a_user_covers_the_ids_that_stand_for_them(memory: Memory)
 
 
 CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
-    "session": ({"session_id": "s"}, {"opal", "pearl", "jade"}),
+    "conversation": ({"conversation_id": "s"}, {"opal", "pearl", "jade"}),
     "group": ({"group_id": "crew"}, {"ruby", "topaz", "opal", "jade"}),
-    "message": ({"session_id": "s", "message_id": "m1"}, {"topaz", "opal", "pearl", "jade"}),
+    "message": ({"conversation_id": "s", "message_id": "m1"}, {"topaz", "opal", "pearl", "jade"}),
     "tag": ({"tag": "green"}, {"ruby", "topaz", "opal", "pearl"}),
     "words": ({"query": "hide ruby"}, {"topaz", "opal", "pearl", "jade"}),
     "words of a user": ({"query": "found", "user_id": "jonas"}, {"ruby", "topaz", "pearl", "jade"}),
@@ -410,7 +411,7 @@ async def test_choice(memory: Memory, choice: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    [{}, {"user_id": "mia", "session_id": "s"}, {"everything": True, "user_id": "mia"}, {"source": "hearsay"}],
+    [{}, {"user_id": "mia", "conversation_id": "s"}, {"everything": True, "user_id": "mia"}, {"source": "hearsay"}],
 )
 async def test_unclear_target_is_refused(memory: Memory, target: dict[str, Any]) -> None:
     await memory.observe("one", **MIA)
@@ -551,7 +552,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
 
 
 async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory) -> None:
-    """Locks on sessions and scopes are taken in one order by everybody."""
+    """Locks on conversations and scopes are taken in one order by everybody."""
     for session, group in (("s", "crew"), ("t", "club")):
         for user in ("mia", "jonas"):
             await say(memory, f"We {user} keep it.", user=user, session=f"{session}{user}", group_ids=[group])

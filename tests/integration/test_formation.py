@@ -24,8 +24,8 @@ from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
 
-HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 RUNS = "SELECT kind, state, error_code, observations, answer FROM memory.runs ORDER BY run_id"
 
 
@@ -51,7 +51,7 @@ async def test_one_call_forms_observations_for_every_scope(memory: Memory, llm: 
         ("collective", "Large exports fail.", ("m3",)),
     ]
     assert len(llm.requests) == 1
-    assert all(o.pending and o.source.session_id == "s" for o in result.observations)
+    assert all(o.pending and o.source.conversation_id == "s" for o in result.observations)
     assert await rows(memory, RUNS) == [("formation", "succeeded", None, 3, None)]
     evidence = "SELECT scope_id, number, user_id FROM memory.evidence ORDER BY evidence_id"
     assert [row[1:] for row in await rows(memory, evidence)] == [(1, "mia"), (1, "mia"), (3, "mia"), (3, "mia")]
@@ -164,7 +164,7 @@ async def test_prompt_shows_nobodys_memory_to_those_who_may_not_see_it(memory: M
     """What a prompt shows, an obedient model may write down for whoever else it is offered."""
     await memory.observe("Mia's secret.", agent_id="ada", user_id="mia")
     await memory.observe("Jonas's secret.", agent_id="ada", user_id="jonas")
-    await memory.add([message(user_id="mia")], **{**HERE, "session_id": "made"}, group_ids=["harbor"])
+    await memory.add([message(user_id="mia")], **{**HERE, "conversation_id": "made"}, group_ids=["harbor"])
     await memory.observe("The team's plan.", agent_id="ada", group_id="harbor")
     await memory.observe("Known to all.", agent_id="ada", collective=True)
     shown: dict[str, list[str]] = {}
@@ -176,10 +176,10 @@ async def test_prompt_shows_nobodys_memory_to_those_who_may_not_see_it(memory: M
     ]
     for name, users, groups in talks:
         said = [message(f"Word {n}", n=n, user_id=user) for n, user in enumerate(users)]
-        await memory.add(said, agent_id="ada", user_id=users[0], session_id=name, group_ids=groups)
+        await memory.add(said, agent_id="ada", user_id=users[0], conversation_id=name, group_ids=groups)
         await rows(memory, "UPDATE memory.members SET left_at = now() WHERE user_id = 'guest'")
         llm.then(extracted())
-        await memory.conversations.form(agent_id="ada", session_id=name)
+        await memory.conversations.form(agent_id="ada", conversation_id=name)
         shown[name] = sorted(text for scope in material(llm.requests[-1]).scopes for text in scope.knows)
     assert shown == {
         "alone": ["Known to all.", "Mia's secret."],
@@ -241,7 +241,7 @@ async def test_failure_is_tried_again_later_by_itself(database_url: str, llm: Sc
     async with Memory(database_url, llm, settings, clock=lambda: now) as memory:
         await memory.add([message("Actually, I prefer tea.")], **HERE)
         llm.then(UnavailableError("rate_limit", "too many requests"))
-        assert (await memory.run_due()).failed == {"session s of agent ada": "too many requests"}
+        assert (await memory.run_due()).failed == {"conversation s of agent ada": "too many requests"}
         assert (await memory.run_due()).failed == {}
         now += timedelta(minutes=2)
         llm.then(extracted(("Tea.", "individual")))
@@ -264,7 +264,7 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
     await memory.add(conversation(4), **HERE)
 
     async def overtaken(_: Request[Any]) -> str:
-        await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+        await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
         await memory.conversations.form(**SESSION)
         return extracted(("late", "individual"))
 
@@ -284,7 +284,7 @@ async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[Loaded, E
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
     return loaded, answered
 
 
@@ -322,7 +322,7 @@ async def test_answer_of_a_worker_that_died_is_applied_without_asking_again(memo
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("table", ["scopes", "sessions"])
+@pytest.mark.parametrize("table", ["scopes", "conversations"])
 async def test_answer_that_has_seen_what_was_forgotten_since_is_not_applied(
     memory: Memory, llm: Scripted, table: str
 ) -> None:
@@ -405,9 +405,9 @@ async def test_no_connection_is_held_while_the_model_works(memory: Memory, llm: 
     assert seen == []
 
 
-async def test_unknown_session(memory: Memory) -> None:
+async def test_unknown_conversation(memory: Memory) -> None:
     with pytest.raises(NotFoundError):
-        await memory.conversations.form(agent_id="ada", session_id="never")
+        await memory.conversations.form(agent_id="ada", conversation_id="never")
 
 
 async def test_the_last_thing_said_again_is_evidence_and_older_things_are_said_anew(memory: Memory) -> None:

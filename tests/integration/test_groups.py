@@ -63,7 +63,7 @@ async def crew(memory: Memory, *users: str) -> int:
 
 
 async def say(memory: Memory, words: str, user: str = "mia", session: str = "s", n: int = 1, **more: Any) -> None:
-    await memory.add([message(words, n=n, user_id=user)], **ADA, user_id=user, session_id=session, **more)
+    await memory.add([message(words, n=n, user_id=user)], **ADA, user_id=user, conversation_id=session, **more)
 
 
 async def leave(memory: Memory, user: str = "mia", **more: Any) -> Departure:
@@ -255,25 +255,25 @@ async def remembered(memory: Memory, parrot: Parrot) -> None:
     await say(memory, "We paint the gate.", user="jonas", n=2, group_ids=["crew"])
     await say(memory, "I have a gate at home.", session="own")
     for session in ("s", "own"):
-        await memory.conversations.form(**ADA, session_id=session)
+        await memory.conversations.form(**ADA, conversation_id=session)
     await tell(memory)
     await stated(memory, "The gate has bay 4711.", "jonas")
     await memory.observe("The gate is heavy.", **ADA, group_id="crew", scope="tools")
     await rows(
         memory,
         "WITH made AS (INSERT INTO memory.scopes (agent_key, kind, owner, consolidation, version)"
-        " SELECT agent_key, 'session', 's:s', 'A gate of the session.', 1 FROM memory.agents RETURNING *)"
+        " SELECT agent_key, 'conversation', 's:s', 'A gate of the conversation.', 1 FROM memory.agents RETURNING *)"
         " INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
         " SELECT agent_key, scope_id, 1, 0, 0, 0, consolidation, 5, 'import' FROM made",
     )
 
 
-OTHERS = ("moor", "paint", "4711", "heavy", "gate of the session")
+OTHERS = ("moor", "paint", "4711", "heavy", "gate of the conversation")
 
 
 async def everything(memory: Memory, who: dict[str, Any]) -> str:
     """All that a user can read, in every way, as text."""
-    here = {**who, "session_id": "s"}
+    here = {**who, "conversation_id": "s"}
     found: list[Any] = [
         await memory.context(**here),
         await memory.context(**here, message="Do you remember the gate?", retrieve=True, assembly="both"),
@@ -306,7 +306,7 @@ async def test_who_has_left_sees_nothing_of_the_group_in_any_way(memory: Memory,
             await read(code.id, **MIA)
     with pytest.raises(NotFoundError):
         await memory.scopes.diff(**MIA, scope_id=code.scope.id)
-    assert [m.session_id for m in await memory.observations.sources(mine.id, **MIA)] == ["own"]
+    assert [m.conversation_id for m in await memory.observations.sources(mine.id, **MIA)] == ["own"]
     seen = await everything(memory, JONAS)
     assert all(word in seen for word in OTHERS)
     await memory.groups.add_member("crew", "mia", **ADA)
@@ -314,13 +314,13 @@ async def test_who_has_left_sees_nothing_of_the_group_in_any_way(memory: Memory,
     assert all(word in seen for word in (*OTHERS, "gate at home"))
 
 
-async def test_who_has_left_one_of_a_sessions_groups_reads_no_more_of_it(memory: Memory) -> None:
+async def test_who_has_left_one_of_a_conversations_groups_reads_no_more_of_it(memory: Memory) -> None:
     await say(memory, "Ahoy.", group_ids=["crew", "quay"])
     await say(memory, "Alone.", session="own")
     await memory.groups.remove_member("quay", "mia", **ADA)
-    assert [m.session_id for m in await memory.conversations.messages(**MIA)] == ["own"]
+    assert [m.conversation_id for m in await memory.conversations.messages(**MIA)] == ["own"]
     await memory.groups.add_member("quay", "mia", **ADA)
-    assert [m.session_id for m in await memory.conversations.messages(**MIA)] == ["s", "own"]
+    assert [m.conversation_id for m in await memory.conversations.messages(**MIA)] == ["s", "own"]
 
 
 async def test_who_leaves_leaves_by_all_ids_that_stand_for_them(memory: Memory) -> None:
@@ -380,7 +380,7 @@ async def test_groups_that_were_left_are_found_by_an_index(memory: Memory) -> No
         " SELECT agent_key, scope_id, 'u' || n, now(), now() FROM memory.scopes, generate_series(1, 20000) n",
     )
     await rows(memory, "ANALYZE")
-    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_sessions('ada', 'u7')")
+    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_conversations('ada', 'u7')")
     shown = "\n".join(line for (line,) in plan)
     assert "members_left_at_idx" in shown
     assert "Seq Scan on members" not in shown
@@ -401,23 +401,23 @@ async def refused(memory: Memory) -> dict[str, int]:
     return dict(found[0][0])
 
 
-async def test_running_session_places_nothing_more_into_the_group_for_who_has_left(
+async def test_running_conversation_places_nothing_more_into_the_group_for_who_has_left(
     memory: Memory, parrot: Parrot
 ) -> None:
     await crew(memory, "mia", "jonas")
     await stated(memory, "The code is 4711.", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     await leave(memory, keep=True)
     await say(memory, "We paint.", n=2)
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == {("g:crew", "The code is 4711."), ("g:crew", "We moor."), ("u:mia", "We paint.")}
     task = parrot.requests[-1].material
     assert [scope.kind for scope in task.scopes] == ["individual", "collective"]  # type: ignore[attr-defined]
     assert "4711" not in parrot.requests[-1].prompt
     await memory.groups.add_member("crew", "mia", **ADA)
     await say(memory, "We sail.", n=3)
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert ("g:crew", "We sail.") in await placed(memory)
 
 
@@ -428,7 +428,7 @@ async def test_of_several_who_speak_only_members_give_to_the_group(memory: Memor
     await say(memory, "We paint.", user="jonas", n=2)
     await leave(memory, keep=True)
     parrot.extracted = [("Mia's.", "group", [1]), ("Jonas's.", "group", [2]), ("Of both.", "group", [1, 2])]
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == {("g:crew", "The code is 4711."), ("u:mia", "Mia's."), ("g:crew", "Jonas's.")}
     assert await refused(memory) == {"not_a_member": 2, "no_single_author": 1}
     assert "4711" not in parrot.requests[-1].prompt  # an obedient model may put it where Mia sees it
@@ -455,9 +455,9 @@ async def test_leaving_while_the_model_works_refuses_its_answer(memory: Memory, 
     await say(memory, "We moor.", group_ids=["crew"])
     parrot.meanwhile = lambda: leave(memory)
     with pytest.raises(StaleError):
-        await memory.conversations.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == set()
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == {("u:mia", "We moor.")}
 
 
@@ -470,9 +470,9 @@ async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(mem
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await rows(memory, "UPDATE memory.sessions SET lease_until = now()")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now()")
     await leave(memory)
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == {("u:mia", "We moor.")}
 
 
@@ -480,7 +480,7 @@ async def test_membership_that_ended_by_other_hands_is_seen_under_the_lock(memor
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     parrot.meanwhile = lambda: rows(memory, "UPDATE memory.members SET left_at = joined_at WHERE user_id = 'mia'")
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await placed(memory) == set()
     assert await refused(memory) == {"not_a_member": 1}
 
@@ -559,7 +559,7 @@ async def test_many_leave_join_and_form_at_once_without_a_deadlock(memory: Memor
 
     async def form(user: str) -> None:
         try:
-            await memory.conversations.form(**ADA, session_id=user)
+            await memory.conversations.form(**ADA, conversation_id=user)
         except StaleError:
             await memory.observe(f"{user} tried.", **ADA, user_id=user, collective=True)
 

@@ -31,7 +31,7 @@ async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: Async
     await host.commit()
     for commit in (False, True):
         await host.execute(text("INSERT INTO public.orders VALUES (1)"))
-        await memory.add(conversation(2), **MIA, session_id="s", session=host)
+        await memory.add(conversation(2), **MIA, conversation_id="s", session=host)
         await memory.observe("The gate has bay 4711.", **MIA, session=host)
         assert "4711" in str(await memory.context(**MIA, session=host))
         assert len((await memory.search("gate", **MIA, session=host)).results) == 1
@@ -47,7 +47,7 @@ async def test_waiting_for_the_model_within_the_hosts_transaction_is_refused(
     memory: Memory, host: AsyncSession
 ) -> None:
     with pytest.raises(InputError, match="wait=True"):
-        await memory.add(conversation(9), **MIA, session_id="s", session=host, wait=True)
+        await memory.add(conversation(9), **MIA, conversation_id="s", session=host, wait=True)
 
 
 async def test_database_without_the_schema_is_named(empty_database: str, llm: Scripted) -> None:
@@ -119,11 +119,15 @@ async def lock_timeout(host: AsyncSession) -> str:
 @pytest.mark.parametrize("before", ["0", "200ms", "1min"])
 async def test_hosts_limit_on_waiting_for_locks_is_as_before(memory: Memory, host: AsyncSession, before: str) -> None:
     await host.execute(text(f"SET LOCAL lock_timeout = '{before}'"))
-    await memory.add(conversation(1), **MIA, session_id="s", session=host)
+    await memory.add(conversation(1), **MIA, conversation_id="s", session=host)
     await memory.observe("Tea.", **MIA, session=host)
-    await memory.add([{"role": "user", "content": "one"}], **MIA, session_id="s", session=host, idempotency_key="k")
+    await memory.add(
+        [{"role": "user", "content": "one"}], **MIA, conversation_id="s", session=host, idempotency_key="k"
+    )
     with pytest.raises(InputError):
-        await memory.add([{"role": "user", "content": "two"}], **MIA, session_id="s", session=host, idempotency_key="k")
+        await memory.add(
+            [{"role": "user", "content": "two"}], **MIA, conversation_id="s", session=host, idempotency_key="k"
+        )
     await host.execute(text("UPDATE memory.scopes SET is_active = false"))
     with pytest.raises(InputError, match="inactive"):
         await memory.observe("Boats.", **MIA, session=host)
@@ -140,15 +144,15 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
     settings = Settings(llm="offline", lock_timeout_seconds=0.3 if before == "0" else 60)
     async with Memory(database_url, llm, settings) as memory:
         await memory.observe("Tea.", **MIA)
-        await memory.add(conversation(1), **MIA, session_id="s")
+        await memory.add(conversation(1), **MIA, conversation_id="s")
         await host.execute(text(f"SET LOCAL lock_timeout = '{before}'"))
         await host.execute(text("CREATE TABLE public.orders (id int)"))
         async with memory.database.transaction() as other:
             await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
-            await other.execute(text("SELECT FROM memory.sessions FOR UPDATE"))
+            await other.execute(text("SELECT FROM memory.conversations FOR UPDATE"))
             for blocked in (
                 lambda: memory.observe("Boats.", **MIA, session=host),
-                lambda: memory.add(conversation(2), **MIA, session_id="s", session=host),
+                lambda: memory.add(conversation(2), **MIA, conversation_id="s", session=host),
             ):
                 savepoint = await host.begin_nested()
                 with pytest.raises(ConflictError, match="savepoint"):
@@ -164,5 +168,5 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
 
 async def test_own_transactions_set_no_limit_and_cost_no_statement(memory: Memory) -> None:
     with statements(memory) as seen:
-        await memory.add(conversation(1), **MIA, session_id="s")
+        await memory.add(conversation(1), **MIA, conversation_id="s")
     assert len(seen) == 1

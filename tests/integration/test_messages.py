@@ -26,12 +26,12 @@ ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
 SHOWN = (
-    "SELECT session_id, message_id FROM memory.retained_messages(:agent, :user, :days, now(), CAST(:as_of AS timestamptz))"
-    " ORDER BY session_id, number"
+    "SELECT conversation_id, message_id FROM memory.retained_messages"
+    "(:agent, :user, :days, now(), CAST(:as_of AS timestamptz)) ORDER BY conversation_id, number"
 )
 
 CHANGES = sql_text(
-    "SELECT n_tup_upd AS updated, n_tup_hot_upd AS in_page FROM pg_stat_xact_user_tables WHERE relname = 'sessions'"
+    "SELECT n_tup_upd AS updated, n_tup_hot_upd AS in_page FROM pg_stat_xact_user_tables WHERE relname = 'conversations'"
 )
 
 
@@ -43,17 +43,17 @@ async def shown(
 
 async def visible(memory: Memory, user: str, agent: str = "ada") -> set[tuple[str, str]]:
     found = await rows(
-        memory, "SELECT session_id, owner FROM memory.visible_sessions(:agent, :user)", agent=agent, user=user
+        memory, "SELECT conversation_id, owner FROM memory.visible_conversations(:agent, :user)", agent=agent, user=user
     )
-    return {(session_id, owner) for session_id, owner in found}
+    return {(conversation_id, owner) for conversation_id, owner in found}
 
 
 # Whose they are, and what is stored with them
 
 
-async def test_message_knows_its_sessions_user_its_language_and_its_words(memory: Memory) -> None:
+async def test_message_knows_its_conversations_user_its_language_and_its_words(memory: Memory) -> None:
     await memory.configure(**ADA, language="german")
-    await memory.add([message("Zwei Boote.", n=1), message("Ja.", n=2, user_id="jonas")], **MIA, session_id="s")
+    await memory.add([message("Zwei Boote.", n=1), message("Ja.", n=2, user_id="jonas")], **MIA, conversation_id="s")
     stored = await rows(
         memory, "SELECT owner, language, search_extra, search::text FROM memory.messages ORDER BY number"
     )
@@ -61,7 +61,7 @@ async def test_message_knows_its_sessions_user_its_language_and_its_words(memory
 
 
 async def test_further_words_to_find_a_message_by_are_stored_with_it(memory: Memory) -> None:
-    await memory.add([message("Hello")], **MIA, session_id="s")
+    await memory.add([message("Hello")], **MIA, conversation_id="s")
     await rows(
         memory,
         "SELECT memory.add_messages('ada', 's', 'mia', '{}', CAST(:messages AS jsonb), s.limits, now(), NULL, NULL, NULL)"
@@ -79,11 +79,11 @@ async def test_further_words_to_find_a_message_by_are_stored_with_it(memory: Mem
 # Who sees them
 
 
-async def test_who_took_part_sees_a_session_and_no_other_member_of_its_group(memory: Memory) -> None:
-    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
-    await memory.add([message(n=2)], **JONAS, session_id="t", group_ids=["harbor"])
-    await memory.add([message(n=3, user_id="eva")], **JONAS, session_id="t")
-    await memory.add([message()], agent_id="bob", user_id="mia", session_id="b")
+async def test_who_took_part_sees_a_conversation_and_no_other_member_of_its_group(memory: Memory) -> None:
+    await memory.add([message()], **MIA, conversation_id="s", group_ids=["harbor"])
+    await memory.add([message(n=2)], **JONAS, conversation_id="t", group_ids=["harbor"])
+    await memory.add([message(n=3, user_id="eva")], **JONAS, conversation_id="t")
+    await memory.add([message()], agent_id="bob", user_id="mia", conversation_id="b")
     assert await visible(memory, "mia") == {("s", "u:mia")}
     assert await visible(memory, "jonas") == await visible(memory, "eva") == {("t", "u:jonas")}
     assert await visible(memory, "mia", "bob") == {("b", "u:mia")}
@@ -95,15 +95,15 @@ async def test_who_took_part_sees_a_session_and_no_other_member_of_its_group(mem
 
 @pytest.mark.parametrize("user", ["mi", "m%", "MIA", "u:mia", "harbor", "{mia}", ""])
 async def test_id_that_is_like_a_participants_sees_nothing(memory: Memory, user: str) -> None:
-    await memory.add([message()], **MIA, session_id="s", group_ids=["harbor"])
+    await memory.add([message()], **MIA, conversation_id="s", group_ids=["harbor"])
     assert await visible(memory, user) == set()
 
 
-async def test_user_sees_the_sessions_of_the_ids_that_stand_for_them_and_not_the_other_way_round(
+async def test_user_sees_the_conversations_of_the_ids_that_stand_for_them_and_not_the_other_way_round(
     memory: Memory,
 ) -> None:
-    await memory.add([message()], **MIA, session_id="s")
-    await memory.add([message()], **ADA, user_id="anon", session_id="t")
+    await memory.add([message()], **MIA, conversation_id="s")
+    await memory.add([message()], **ADA, user_id="anon", conversation_id="t")
     await memory.people.merge(**ADA, user_id="anon", into_user_id="mia")
     assert await visible(memory, "mia") == {("s", "u:mia"), ("t", "u:anon")}
     assert await visible(memory, "anon") == {("t", "u:anon")}
@@ -116,20 +116,22 @@ async def test_user_sees_the_sessions_of_the_ids_that_stand_for_them_and_not_the
 
 async def test_search_may_show_only_what_was_said_to_be_remembered(memory: Memory) -> None:
     await memory.add(
-        [message("Be kind.", n=1, role="system"), message(n=2), message(n=3, trigger="cron")], **MIA, session_id="s"
+        [message("Be kind.", n=1, role="system"), message(n=2), message(n=3, trigger="cron")],
+        **MIA,
+        conversation_id="s",
     )
-    await memory.add([message(n=4)], **MIA, session_id="t", excluded=True)
+    await memory.add([message(n=4)], **MIA, conversation_id="t", excluded=True)
     assert await shown(memory, "mia") == [("s", "m2")]
-    await memory.conversations.exclude(**ADA, session_id="t", excluded=False)
+    await memory.conversations.exclude(**ADA, conversation_id="t", excluded=False)
     assert await shown(memory, "mia") == [("s", "m2")]  # what was said meanwhile stays out
-    await memory.conversations.exclude(**ADA, session_id="s")
+    await memory.conversations.exclude(**ADA, conversation_id="s")
     assert await shown(memory, "mia") == []
 
 
 async def test_what_stands_behind_something_quarantined_is_not_shown(memory: Memory, llm: Scripted) -> None:
-    await memory.add(conversation(3), **MIA, session_id="s")
+    await memory.add(conversation(3), **MIA, conversation_id="s")
     llm.then(extracted(("Likes boats.", "individual", [1]), ("Likes tea.", "individual", [3])))
-    formed = await memory.conversations.form(**ADA, session_id="s")
+    formed = await memory.conversations.form(**ADA, conversation_id="s")
     await memory.observations.quarantine(formed.observations[0].id, **MIA)
     assert await shown(memory, "mia") == [("s", "m2"), ("s", "m3")]
     await memory.observations.unquarantine(formed.observations[0].id, **MIA)
@@ -137,46 +139,47 @@ async def test_what_stands_behind_something_quarantined_is_not_shown(memory: Mem
 
 
 async def test_as_of_shows_what_had_been_stored(memory: Memory) -> None:
-    await memory.add([message()], **MIA, session_id="s")
+    await memory.add([message()], **MIA, conversation_id="s")
     then = memory.now()
-    await memory.add([message(n=2)], **MIA, session_id="s")
-    await memory.add([message(n=3)], **MIA, session_id="t")
+    await memory.add([message(n=2)], **MIA, conversation_id="s")
+    await memory.add([message(n=3)], **MIA, conversation_id="t")
     assert await shown(memory, "mia", as_of=then) == [("s", "m1")]
 
 
-async def test_sessions_of_a_user_are_found_by_an_index_whatever_a_query_begins_with(memory: Memory) -> None:
-    await memory.add([message()], **MIA, session_id="s")
+async def test_conversations_of_a_user_are_found_by_an_index_whatever_a_query_begins_with(memory: Memory) -> None:
+    await memory.add([message()], **MIA, conversation_id="s")
     for sql in (
-        "INSERT INTO memory.sessions (agent_key, session_id, user_id, participants)"
-        " SELECT s.agent_key, 'b' || n, 'u' || n % 100, ARRAY['u' || n % 100] FROM memory.sessions s,"
+        "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants)"
+        " SELECT s.agent_key, 'b' || n, 'u' || n % 100, ARRAY['u' || n % 100] FROM memory.conversations s,"
         " generate_series(1, 20000) n",
-        "INSERT INTO memory.messages (agent_key, session_id, number, message_id, role, content, weight, said_at, owner)"
-        " SELECT agent_key, session_id, 1, 'm', 'user', 'Tea', 1, now(), 'u:' || user_id FROM memory.sessions"
-        " WHERE session_id <> 's'",
+        "INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, content, weight, said_at, owner)"
+        " SELECT agent_key, conversation_id, 1, 'm', 'user', 'Tea', 1, now(), 'u:' || user_id FROM memory.conversations"
+        " WHERE conversation_id <> 's'",
         "ANALYZE",
     ):
         await rows(memory, sql)
-    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_sessions('ada', 'u7')")
+    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_conversations('ada', 'u7')")
     told = "\n".join(line for (line,) in plan)
-    assert "Bitmap Index Scan on sessions_participants_idx" in told
+    assert "Bitmap Index Scan on conversations_participants_idx" in told
     assert "Function Scan" not in told
     named = await rows(
         memory,
-        "EXPLAIN SELECT content FROM memory.retained_messages('ada', 'u7', 30, now()) WHERE session_id = 'b7' AND number = 1",
+        "EXPLAIN SELECT content FROM memory.retained_messages('ada', 'u7', 30, now())"
+        " WHERE conversation_id = 'b7' AND number = 1",
     )
     told = "\n".join(line for (line,) in named)
-    assert "Index Scan using sessions_pkey" in told
+    assert "Index Scan using conversations_pkey" in told
     assert "Seq Scan on messages" not in told
-    assert "SubPlan" not in told  # the ids of the user are looked up once, not for each session
+    assert "SubPlan" not in told  # the ids of the user are looked up once, not for each conversation
 
 
-async def test_index_on_participants_leaves_updates_of_a_session_in_their_page(memory: Memory) -> None:
-    """A session is written with every message; what changes is in no index but the due one."""
-    await memory.add(conversation(3), **MIA, session_id="s")
+async def test_index_on_participants_leaves_updates_of_a_conversation_in_their_page(memory: Memory) -> None:
+    """A conversation is written with every message; what changes is in no index but the due one."""
+    await memory.add(conversation(3), **MIA, conversation_id="s")
     async with memory.database.transaction() as unit:
         before = (await unit.execute(CHANGES)).one()
         for n in range(4, 8):
-            await memory.add([message(n=n, role="system")], **MIA, session_id="s", session=unit)
+            await memory.add([message(n=n, role="system")], **MIA, conversation_id="s", session=unit)
         after = (await unit.execute(CHANGES)).one()
     assert (after.updated - before.updated, after.in_page - before.in_page) == (4, 4)
 
@@ -185,51 +188,51 @@ async def test_index_on_participants_leaves_updates_of_a_session_in_their_page(m
 
 
 async def test_messages_are_listed_newest_first_page_by_page(memory: Memory) -> None:
-    await memory.add(conversation(4), **MIA, session_id="s")
-    await memory.add([message("Late.", n=9, name="Jo", user_id="jonas")], **MIA, session_id="t")
+    await memory.add(conversation(4), **MIA, conversation_id="s")
+    await memory.add([message("Late.", n=9, name="Jo", user_id="jonas")], **MIA, conversation_id="t")
     first = await memory.conversations.messages(**MIA, limit=2)
-    assert [(m.session_id, m.id) for m in first] == [("t", "m9"), ("s", "m4")]
+    assert [(m.conversation_id, m.id) for m in first] == [("t", "m9"), ("s", "m4")]
     assert first[0].model_dump() == {
-        "session_id": "t", "id": "m9", "number": 1, "role": "user", "speaker": "Jo", "user_id": "jonas",
+        "conversation_id": "t", "id": "m9", "number": 1, "role": "user", "speaker": "Jo", "user_id": "jonas",
         "content": "Late.", "said_at": MONDAY + timedelta(minutes=9),
     }  # fmt: skip
     rest = await memory.conversations.messages(**MIA, before=first[-1])
     assert [m.id for m in rest] == ["m3", "m2", "m1"]
-    assert [m.id for m in await memory.conversations.messages(**MIA, session_id="t")] == ["m9"]
+    assert [m.id for m in await memory.conversations.messages(**MIA, conversation_id="t")] == ["m9"]
     assert [m.id for m in await memory.conversations.messages(**JONAS)] == ["m9"]
-    assert await memory.conversations.messages(**JONAS, session_id="s") == []
+    assert await memory.conversations.messages(**JONAS, conversation_id="s") == []
     assert await memory.conversations.messages(agent_id="nobody", user_id="mia") == []
 
 
 async def test_messages_said_at_one_moment_stand_on_one_page_only(memory: Memory) -> None:
     at_once = [{**message(n=n), "created_at": MONDAY} for n in range(1, 6)]
     for session in ("a", "b"):
-        await memory.add(at_once, **MIA, session_id=session)
+        await memory.add(at_once, **MIA, conversation_id=session)
     seen: list[Any] = []
     while page := await memory.conversations.messages(**MIA, limit=3, before=seen[-1] if seen else None):
         seen += page
-    assert [(m.session_id, m.number) for m in seen] == [(s, n) for s in "ba" for n in range(5, 0, -1)]
+    assert [(m.conversation_id, m.number) for m in seen] == [(s, n) for s in "ba" for n in range(5, 0, -1)]
 
 
 async def test_messages_are_one_statement(memory: Memory) -> None:
-    await memory.add([message()], **MIA, session_id="s")
+    await memory.add([message()], **MIA, conversation_id="s")
     with statements(memory) as sent:
         await memory.conversations.messages(**MIA)
     assert len(sent) == 1
 
 
 async def test_observation_leads_to_its_messages_that_the_user_may_see(memory: Memory, llm: Scripted) -> None:
-    await memory.add(conversation(3), **MIA, session_id="s", group_ids=["harbor"])
+    await memory.add(conversation(3), **MIA, conversation_id="s", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "group_1", [1, 3])))
-    (boats,) = (await memory.conversations.form(**ADA, session_id="s")).observations
-    await memory.add([message("Boats.", n=7)], **JONAS, session_id="t", group_ids=["harbor"])
+    (boats,) = (await memory.conversations.form(**ADA, conversation_id="s")).observations
+    await memory.add([message("Boats.", n=7)], **JONAS, conversation_id="t", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "group_1", [1])))
-    await memory.conversations.form(**ADA, session_id="t")
-    assert [(m.session_id, m.id) for m in await memory.observations.sources(boats.id, **MIA)] == [
+    await memory.conversations.form(**ADA, conversation_id="t")
+    assert [(m.conversation_id, m.id) for m in await memory.observations.sources(boats.id, **MIA)] == [
         ("s", "m1"),
         ("s", "m3"),
     ]
-    assert [(m.session_id, m.id) for m in await memory.observations.sources(boats.id, **JONAS)] == [("t", "m7")]
+    assert [(m.conversation_id, m.id) for m in await memory.observations.sources(boats.id, **JONAS)] == [("t", "m7")]
     assert [m.id for m in await memory.observations.sources(boats.id, **MIA, limit=1)] == ["m3"]
     stated = await memory.observe("Tea.", **MIA)
     assert await memory.observations.sources(stated.id, **MIA) == ()
@@ -263,23 +266,23 @@ async def timed(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator
         assert await opened.admin.verify() == []
 
 
-STUBS = "SELECT session_id, message_id FROM memory.messages WHERE content IS NULL ORDER BY session_id, number"
+STUBS = "SELECT conversation_id, message_id FROM memory.messages WHERE content IS NULL ORDER BY conversation_id, number"
 
 
 async def stubs(memory: Memory) -> list[str]:
-    return [f"{session_id}:{message_id}" for session_id, message_id in await rows(memory, STUBS)]
+    return [f"{conversation_id}:{message_id}" for conversation_id, message_id in await rows(memory, STUBS)]
 
 
 async def test_text_goes_when_its_time_is_over_and_the_message_stays_known(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
     said = [message("My ruby is red.", n=1, name="Mia"), message("Noted.", n=2, role="assistant")]
-    await timed.add(said, **MIA, session_id="s")
-    await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
+    await timed.add(said, **MIA, conversation_id="s")
+    await timed.add([{"role": "user", "content": "Again."}], **MIA, conversation_id="s", idempotency_key="k")
     await rows(timed, "UPDATE memory.messages SET search_extra = 'rubin'")
     llm.then(extracted(("Likes red.", "individual", [1])))
-    (red,) = (await timed.conversations.form(**ADA, session_id="s")).observations
-    epochs = await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes")
+    (red,) = (await timed.conversations.form(**ADA, conversation_id="s")).observations
+    epochs = await rows(timed, "SELECT epoch FROM memory.conversations UNION ALL SELECT epoch FROM memory.scopes")
     clock.goes_on(days=30)
     assert await timed.work.maintain() == MaintainResult(messages=0, complete=True)  # 30 days are not over at their end
     assert len(await timed.conversations.messages(**MIA)) == 3
@@ -295,32 +298,34 @@ async def test_text_goes_when_its_time_is_over_and_the_message_stays_known(
     assert "ruby" not in str(await rows(timed, "SELECT t::text FROM memory.messages t"))
     assert (await timed.observations.get(red.id, **MIA)).source.message_ids == ("m1",)
     assert await rows(timed, "SELECT number FROM memory.evidence") == [(1,)]
-    assert await rows(timed, "SELECT epoch FROM memory.sessions UNION ALL SELECT epoch FROM memory.scopes") == epochs
-    assert await rows(timed, "SELECT text_since FROM memory.sessions") == [(None,)]
-    assert (await timed.add(said, **MIA, session_id="s")).duplicates == 2
-    again = await timed.add([{"role": "user", "content": "Again."}], **MIA, session_id="s", idempotency_key="k")
+    assert (
+        await rows(timed, "SELECT epoch FROM memory.conversations UNION ALL SELECT epoch FROM memory.scopes") == epochs
+    )
+    assert await rows(timed, "SELECT text_since FROM memory.conversations") == [(None,)]
+    assert (await timed.add(said, **MIA, conversation_id="s")).duplicates == 2
+    again = await timed.add([{"role": "user", "content": "Again."}], **MIA, conversation_id="s", idempotency_key="k")
     assert (again.accepted, again.duplicates) == (0, 1)
     assert await timed.work.maintain() == MaintainResult(messages=0, complete=True)
-    await timed.add([message("New.", n=9)], **MIA, session_id="s")
+    await timed.add([message("New.", n=9)], **MIA, conversation_id="s")
     assert [m.id for m in await timed.conversations.messages(**MIA)] == ["m9"]
 
 
 async def test_text_stays_until_it_has_been_formed_and_goes_where_it_never_will_be(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
-    await timed.add([message("Be kind.", n=1, role="system"), *conversation(3, first=2)], **MIA, session_id="s")
-    await timed.add(conversation(2), **MIA, session_id="x")
-    await timed.add([message(n=3)], **MIA, session_id="x", excluded=True)
+    await timed.add([message("Be kind.", n=1, role="system"), *conversation(3, first=2)], **MIA, conversation_id="s")
+    await timed.add(conversation(2), **MIA, conversation_id="x")
+    await timed.add([message(n=3)], **MIA, conversation_id="x", excluded=True)
     clock.goes_on(days=31)
     assert (await timed.work.maintain()).messages == 4
     assert await stubs(timed) == ["s:m1", "x:m1", "x:m2", "x:m3"]
     assert await timed.conversations.messages(**MIA) == []  # over, though its text is still there
     llm.then(extracted())
-    assert (await timed.conversations.form(**ADA, session_id="s")).messages == 4
+    assert (await timed.conversations.form(**ADA, conversation_id="s")).messages == 4
     assert "Turn 4" in str(llm.requests[0])
-    await timed.conversations.exclude(**ADA, session_id="x", excluded=False)
+    await timed.conversations.exclude(**ADA, conversation_id="x", excluded=False)
     assert (
-        await timed.conversations.form(**ADA, session_id="x")
+        await timed.conversations.form(**ADA, conversation_id="x")
     ).messages == 3  # of which nothing is left to be asked about
     assert (await timed.work.maintain()).messages == 3
 
@@ -333,7 +338,9 @@ async def test_agents_own_setting_goes_before_the_process(
     async with Memory(database_url, llm, Settings(llm="offline", message_retention_days=days), clock=clock) as memory:
         for agent, given in own.items():
             await memory.configure(agent_id=agent, message_retention_days=given)
-            await memory.add([message(role="system"), message(n=2)], agent_id=agent, user_id="mia", session_id=agent)
+            await memory.add(
+                [message(role="system"), message(n=2)], agent_id=agent, user_id="mia", conversation_id=agent
+            )
         expected = {"thirty": 30, "ever": None, "none": 0, "default": days}
         for later in (1, 31):
             clock.goes_on(days=later)
@@ -355,17 +362,17 @@ async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_o
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
     await timed.configure(**ADA, message_retention_days=0, formation_window_messages=2)
-    await timed.add(conversation(3), **MIA, session_id="s")
-    await timed.add(conversation(1), **MIA, session_id="t")
-    await timed.holds.place(**ADA, session_id="t")
+    await timed.add(conversation(3), **MIA, conversation_id="s")
+    await timed.add(conversation(1), **MIA, conversation_id="t")
+    await timed.holds.place(**ADA, conversation_id="t")
     clock.goes_on(days=0.001)
     assert await timed.conversations.messages(**MIA) == []
     llm.then(extracted(("Boats.", "individual")), extracted())
-    await timed.conversations.form(**ADA, session_id="s")
+    await timed.conversations.form(**ADA, conversation_id="s")
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
     assert "Turn 3" in str(llm.requests[1])
     llm.then(extracted())
-    await timed.conversations.form(**ADA, session_id="t")
+    await timed.conversations.form(**ADA, conversation_id="t")
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
 
 
@@ -374,19 +381,19 @@ async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_o
     [
         ({"user_id": "mia"}, ["s:m1", "s:m2"]),
         ({"user_id": "jonas"}, ["s:m3"]),
-        ({"session_id": "s"}, ["s:m1", "s:m2", "s:m3"]),
+        ({"conversation_id": "s"}, ["s:m1", "s:m2", "s:m3"]),
         ({"group_id": "harbor"}, ["s:m1", "s:m2", "s:m3"]),
         ({"observation_id": "boats"}, ["s:m2"]),
     ],
-    ids=["user", "other user", "session", "group", "observation"],
+    ids=["user", "other user", "conversation", "group", "observation"],
 )
 async def test_what_a_hold_covers_keeps_its_text_until_it_is_released(
     timed: Memory, llm: Scripted, clock: Clock, held: dict[str, Any], kept: list[str]
 ) -> None:
     talk = [message(n=1), message(n=2), message(n=3, user_id="jonas")]
-    await timed.add(talk, **MIA, session_id="s", group_ids=["harbor"])
+    await timed.add(talk, **MIA, conversation_id="s", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "individual_P1", [2])))
-    (boats,) = (await timed.conversations.form(**ADA, session_id="s")).observations
+    (boats,) = (await timed.conversations.form(**ADA, conversation_id="s")).observations
     target: dict[str, Any] = {name: boats.id if value == "boats" else value for name, value in held.items()}
     hold = await timed.holds.place(**ADA, **target)
     clock.goes_on(days=31)
@@ -404,8 +411,8 @@ async def test_sweep_goes_on_in_batches_past_what_has_to_stay(database_url: str,
     async with Memory(database_url, llm, settings, clock=clock) as memory:
         for n in range(5):  # the first two have nothing that may go
             role = "user" if n < 2 else "system"
-            await memory.add([message(n=i, role=role) for i in range(5)], **MIA, session_id=f"s{n}")
-        await memory.add([message(role="system")], agent_id="bob", user_id="mia", session_id="b")
+            await memory.add([message(n=i, role=role) for i in range(5)], **MIA, conversation_id=f"s{n}")
+        await memory.add([message(role="system")], agent_id="bob", user_id="mia", conversation_id="b")
         clock.goes_on(days=31)
         assert await memory.work.maintain(agent_id="nobody") == MaintainResult(messages=0, complete=True)
         assert await memory.work.maintain(limit=3) == MaintainResult(messages=3, complete=False)
@@ -422,12 +429,12 @@ async def test_sweep_goes_on_in_batches_past_what_has_to_stay(database_url: str,
 
 async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Clock) -> None:
     for session in ("s", "t"):
-        await timed.add([message(role="system")], **MIA, session_id=session)
-    await timed.add([message(role="system")], agent_id="bob", user_id="mia", session_id="b")
+        await timed.add([message(role="system")], **MIA, conversation_id=session)
+    await timed.add([message(role="system")], agent_id="bob", user_id="mia", conversation_id="b")
     clock.goes_on(days=31)
     async with timed.database.transaction() as other:
-        await timed.add([message(n=2)], **MIA, session_id="s", session=other)
-        await timed.holds.place(agent_id="bob", session_id="b", session=other)
+        await timed.add([message(n=2)], **MIA, conversation_id="s", session=other)
+        await timed.holds.place(agent_id="bob", conversation_id="b", session=other)
         assert await timed.work.maintain() == MaintainResult(messages=1, complete=True)
     assert await stubs(timed) == ["t:m1"]
     assert (await timed.work.maintain()).messages == 1
@@ -435,7 +442,9 @@ async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Cl
 
 
 async def test_formation_under_way_is_not_refused_by_a_sweep(timed: Memory, llm: Scripted, clock: Clock) -> None:
-    await timed.add([message("Be kind.", n=1, role="system"), message("I like boats.", n=2)], **MIA, session_id="s")
+    await timed.add(
+        [message("Be kind.", n=1, role="system"), message("I like boats.", n=2)], **MIA, conversation_id="s"
+    )
     clock.goes_on(days=31)
     swept: list[int] = []
 
@@ -444,7 +453,7 @@ async def test_formation_under_way_is_not_refused_by_a_sweep(timed: Memory, llm:
         return extracted(("Likes boats.", "individual"))
 
     llm.then(meanwhile)
-    formed = await timed.conversations.form(**ADA, session_id="s")
+    formed = await timed.conversations.form(**ADA, conversation_id="s")
     assert swept == [1]
     assert [o.content for o in formed.observations] == ["Likes boats."]
     assert await stubs(timed) == ["s:m1"]
@@ -461,14 +470,16 @@ async def test_sweeps_and_writers_at_once_neither_wait_for_one_another_for_ever_
             formed = None
             while formed is None:
                 with suppress(StaleError):  # a forgetting took what the model was shown
-                    formed = await memory.conversations.form(**ADA, session_id=f"s{n}")
+                    formed = await memory.conversations.form(**ADA, conversation_id=f"s{n}")
 
         async def live(n: int) -> None:
             for turn in range(4):
-                await memory.add([message(f"Boat {n} {turn}.", n=turn)], **MIA, session_id=f"s{n}", group_ids=["g"])
+                await memory.add(
+                    [message(f"Boat {n} {turn}.", n=turn)], **MIA, conversation_id=f"s{n}", group_ids=["g"]
+                )
                 await form(n)
             if n % 3 == 0:
-                await memory.forget(Selection(session_id=f"s{n}"), **ADA, wait=False)
+                await memory.forget(Selection(conversation_id=f"s{n}"), **ADA, wait=False)
 
         async def sweep() -> None:
             for _ in range(20):
@@ -493,17 +504,17 @@ async def test_worker_ends_retention_at_once_and_then_again_and_again(
 
     settings = Settings(llm="offline", maintenance_minutes=0.001)
     async with Memory(database_url, llm, settings, clock=clock) as memory:
-        await memory.add([message(role="system")], **MIA, session_id="s")
+        await memory.add([message(role="system")], **MIA, conversation_id="s")
         clock.goes_on(days=31)
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(memory).run(stop))
         await has_stubs(memory, 1)
-        await memory.add([message(n=2, role="system")], **MIA, session_id="s")
+        await memory.add([message(n=2, role="system")], **MIA, conversation_id="s")
         clock.goes_on(days=31)
         await has_stubs(memory, 2)
         stop.set()
         await working
-        await memory.add([message(n=3, role="system")], **MIA, session_id="s")
+        await memory.add([message(n=3, role="system")], **MIA, conversation_id="s")
         clock.goes_on(days=31)
         await Worker(memory).run_once()
         assert len(await stubs(memory)) == 3
@@ -513,9 +524,9 @@ async def test_worker_ends_retention_at_once_and_then_again_and_again(
 
 
 async def test_forgetting_takes_the_words_that_a_message_is_found_by(memory: Memory) -> None:
-    await memory.add([message("My ruby."), message("My boat.", n=2, user_id="jonas")], **MIA, session_id="s")
+    await memory.add([message("My ruby."), message("My boat.", n=2, user_id="jonas")], **MIA, conversation_id="s")
     await rows(memory, "UPDATE memory.messages SET search_extra = 'rubin'")
-    await memory.forget(Selection(session_id="s", message_id="m1"), **ADA)
+    await memory.forget(Selection(conversation_id="s", message_id="m1"), **ADA)
     found = await rows(memory, "SELECT content, search_extra, search::text FROM memory.messages ORDER BY number")
     assert found == [(None, "", None), ("My boat.", "rubin", "'boat':2 'rubin':3")]
     assert [m.id for m in await memory.conversations.messages(**MIA)] == ["m2"]
@@ -534,9 +545,9 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
         settings = Settings(llm="offline", message_retention_days=None)
         async with Memory(database_url, llm, settings, clock=Clock()) as memory:
             said = [message("Be kind.", role="system"), message("Tea.\u202e!", n=2, name="Mia")]
-            await memory.add(said, **MIA, session_id="s")
+            await memory.add(said, **MIA, conversation_id="s")
             await memory.configure(**ADA, message_retention_days="forever")
-            return (await memory.conversations.form(**ADA, session_id="s")).observations[0].id
+            return (await memory.conversations.form(**ADA, conversation_id="s")).observations[0].id
 
     tea = asyncio.run(fill())
     assert (

@@ -38,7 +38,7 @@ async def merge(memory: Memory, user: str, into: str) -> None:
 
 
 async def test_merged_user_is_seen_by_the_one_they_stand_for_and_not_the_other_way_round(memory: Memory) -> None:
-    await memory.add(conversation(1), **ANON, session_id="s", group_ids=["harbor"])
+    await memory.add(conversation(1), **ANON, conversation_id="s", group_ids=["harbor"])
     await memory.observe("Likes tea.", **ANON)
     await memory.observe("Likes boats.", **MIA)
     await memory.observe("We ship in April.", **ADA, group_id="harbor")
@@ -66,9 +66,9 @@ async def test_what_is_said_under_the_old_id_after_the_merge_is_the_users_as_wel
     memory: Memory, llm: Scripted
 ) -> None:
     await merge(memory, "anon-1", "mia")
-    await memory.add([message("I moved to Bergen.")], **ANON, session_id="s")
+    await memory.add([message("I moved to Bergen.")], **ANON, conversation_id="s")
     llm.then(extracted(("Lives in Bergen.", "individual")))
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await contents(memory, "mia") == await contents(memory, "anon-1") == {"Lives in Bergen."}
     (found,) = await memory.observations.list(**MIA)
     assert found.scope.owner_id == "anon-1"
@@ -168,15 +168,15 @@ async def test_alias_that_came_later_shows_nothing_of_the_past(memory: Memory) -
     assert await rows(memory, seen.format("- interval '1 hour'")) == [(0,)]
 
 
-async def test_session_scope_is_for_those_who_took_part_under_another_id(memory: Memory) -> None:
-    await memory.add(conversation(1), **ANON, session_id="s")
+async def test_conversation_scope_is_for_those_who_took_part_under_another_id(memory: Memory) -> None:
+    await memory.add(conversation(1), **ANON, conversation_id="s")
     await rows(
         memory,
-        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:s' FROM memory.agents",
+        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'conversation', 's:s' FROM memory.agents",
     )
-    assert await memory.scopes.list(**MIA, session_id="s") == []
+    assert await memory.scopes.list(**MIA, conversation_id="s") == []
     await merge(memory, "anon-1", "mia")
-    assert [str(scope.ref) for scope in await memory.scopes.list(**MIA, session_id="s")] == ["session:s"]
+    assert [str(scope.ref) for scope in await memory.scopes.list(**MIA, conversation_id="s")] == ["conversation:s"]
 
 
 async def test_ids_of_a_user_are_looked_up_in_the_same_plan(memory: Memory) -> None:
@@ -215,19 +215,19 @@ async def columns_that_hold(memory: Memory, value: str) -> set[str]:
 
 
 async def live(memory: Memory, llm: Scripted) -> None:
-    """Leaves ids of a user (mia-1), a group (harbor-1) and a session (monday-1) in every column that holds such."""
+    """Leaves ids of a user (mia-1), a group (harbor-1) and a conversation (monday-1) in every column that holds such."""
     mia: dict[str, Any] = {**ADA, "user_id": "mia-1"}
-    await memory.add(conversation(5), **mia, session_id="monday-1", group_ids=["harbor-1"])
-    await memory.add(conversation(1, first=9), **JONAS, session_id="monday-1")
+    await memory.add(conversation(5), **mia, conversation_id="monday-1", group_ids=["harbor-1"])
+    await memory.add(conversation(1, first=9), **JONAS, conversation_id="monday-1")
     llm.then(extracted(("Likes tea.", "individual_P1"), ("Ships in April.", "group_1", [1])))
-    await memory.conversations.form(**ADA, session_id="monday-1")
-    await memory.observe("Likes boats.", **mia, session_id="monday-1")
-    targets: list[dict[str, Any]] = [{"user_id": "mia-1"}, {"group_id": "harbor-1"}, {"session_id": "monday-1"}]
+    await memory.conversations.form(**ADA, conversation_id="monday-1")
+    await memory.observe("Likes boats.", **mia, conversation_id="monday-1")
+    targets: list[dict[str, Any]] = [{"user_id": "mia-1"}, {"group_id": "harbor-1"}, {"conversation_id": "monday-1"}]
     for target in targets:
         await memory.holds.place(**ADA, **target, actor="mia-1")
     await merge(memory, "anon-1", "mia-1")
     await merge(memory, "mia-1", "person-1")
-    await rows(memory, "UPDATE memory.events SET session_id = 'monday-1' WHERE kind = 'hold'")
+    await rows(memory, "UPDATE memory.events SET conversation_id = 'monday-1' WHERE kind = 'hold'")
     await rows(
         memory,
         "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, k.kind, k.owner FROM memory.agents"
@@ -236,14 +236,14 @@ async def live(memory: Memory, llm: Scripted) -> None:
 
 
 OF_USERS = {
-    "scopes.owner", "members.user_id", "sessions.user_id", "sessions.participants", "messages.user_id",
+    "scopes.owner", "members.user_id", "conversations.user_id", "conversations.participants", "messages.user_id",
     "messages.owner", "evidence.user_id", "runs.seen", "observations.related_users", "events.actor", "holds.actor",
     "holds.target", "user_aliases.user_id", "user_aliases.into_user_id",
 }  # fmt: skip
-OF_GROUPS = {"scopes.owner", "sessions.group_ids", "runs.seen", "holds.target"}
+OF_GROUPS = {"scopes.owner", "conversations.group_ids", "runs.seen", "holds.target"}
 OF_SESSIONS = {
-    "scopes.owner", "sessions.session_id", "messages.session_id", "evidence.session_id", "runs.session_id",
-    "observations.session_id", "events.session_id", "holds.target",
+    "scopes.owner", "conversations.conversation_id", "messages.conversation_id", "evidence.conversation_id",
+    "runs.conversation_id", "observations.conversation_id", "events.conversation_id", "holds.target",
 }  # fmt: skip
 OTHERWISE = {
     "agents.agent_id",
@@ -258,7 +258,7 @@ renames = pytest.mark.parametrize(
     [
         ("user", "mia-1", "mia-2", OF_USERS),
         ("group", "harbor-1", "harbor-2", OF_GROUPS),
-        ("session", "monday-1", "monday-2", OF_SESSIONS),
+        ("conversation", "monday-1", "monday-2", OF_SESSIONS),
     ],
 )
 
@@ -300,16 +300,16 @@ async def test_memory_goes_on_under_the_new_ids(memory: Memory, llm: Scripted) -
     before = await contents(memory, "mia-1")
     await memory.people.rename(**ADA, kind="user", old="mia-1", new="mia-2")
     await memory.people.rename(**ADA, kind="group", old="harbor-1", new="harbor-2")
-    await memory.people.rename(**ADA, kind="session", old="monday-1", new="monday-2")
+    await memory.people.rename(**ADA, kind="conversation", old="monday-1", new="monday-2")
     assert await contents(memory, "mia-2") == before == {"Likes tea.", "Ships in April.", "Likes boats."}
     assert await contents(memory, "mia-1") == set()
     assert 'group="harbor-2"' in str(await memory.context(**ADA, user_id="mia-2"))
     told = conversation(5)
-    again = await memory.add(told, **ADA, user_id="mia-2", session_id="monday-2", group_ids=["harbor-2"])
+    again = await memory.add(told, **ADA, user_id="mia-2", conversation_id="monday-2", group_ids=["harbor-2"])
     assert (again.accepted, again.duplicates) == (0, 5)
     llm.then(extracted(("Likes rain.", "individual")))
-    await memory.add([message("Rain!", n=20)], **ADA, user_id="mia-2", session_id="monday-2")
-    await memory.conversations.form(**ADA, session_id="monday-2")
+    await memory.add([message("Rain!", n=20)], **ADA, user_id="mia-2", conversation_id="monday-2")
+    await memory.conversations.form(**ADA, conversation_id="monday-2")
     assert "Likes rain." in await contents(memory, "mia-2")
     assert await memory.admin.verify() == []
 
@@ -319,8 +319,8 @@ async def test_rename_to_an_id_that_exists_or_of_one_that_does_not_is_refused(
     memory: Memory, llm: Scripted, kind: Any, old: str, new: str, places: set[str]
 ) -> None:
     await live(memory, llm)
-    await memory.add(conversation(1), **ADA, user_id="mia-2", session_id="monday-2", group_ids=["harbor-2"])
-    state = await rows(memory, "SELECT * FROM memory.sessions ORDER BY session_id")
+    await memory.add(conversation(1), **ADA, user_id="mia-2", conversation_id="monday-2", group_ids=["harbor-2"])
+    state = await rows(memory, "SELECT * FROM memory.conversations ORDER BY conversation_id")
     with pytest.raises(InputError, match="exists"):
         await memory.people.rename(**ADA, kind=kind, old=old, new=new)
     with pytest.raises(InputError, match="exists"):
@@ -328,7 +328,7 @@ async def test_rename_to_an_id_that_exists_or_of_one_that_does_not_is_refused(
     for agent, missing in (("ada", "mia"), ("unknown", old)):
         with pytest.raises(NotFoundError):
             await memory.people.rename(agent_id=agent, kind=kind, old=missing, new="other")
-    assert await rows(memory, "SELECT * FROM memory.sessions ORDER BY session_id") == state
+    assert await rows(memory, "SELECT * FROM memory.conversations ORDER BY conversation_id") == state
     assert await rows(memory, "SELECT 1 FROM memory.events WHERE kind = 'rename'") == []
     with pytest.raises(InputError):
         await memory.people.rename(**ADA, kind="agent", old="ada", new="bob")  # type: ignore[arg-type]
@@ -349,7 +349,7 @@ async def test_other_agents_and_ids_that_are_alike_stay(memory: Memory) -> None:
 async def test_formation_under_way_is_refused_when_an_id_changes_and_done_again(
     memory: Memory, llm: Scripted, kind: Any, old: str, new: str, places: set[str]
 ) -> None:
-    await memory.add(conversation(5), **ADA, user_id="mia-1", session_id="monday-1", group_ids=["harbor-1"])
+    await memory.add(conversation(5), **ADA, user_id="mia-1", conversation_id="monday-1", group_ids=["harbor-1"])
 
     async def meanwhile(_: object) -> str:
         await memory.people.rename(**ADA, kind=kind, old=old, new=new)
@@ -357,9 +357,9 @@ async def test_formation_under_way_is_refused_when_an_id_changes_and_done_again(
 
     llm.then(meanwhile, extracted(("Likes tea.", "individual")))
     with pytest.raises(StaleError):
-        await memory.conversations.form(**ADA, session_id="monday-1")
+        await memory.conversations.form(**ADA, conversation_id="monday-1")
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
-    await memory.conversations.form(**ADA, session_id="monday-2" if kind == "session" else "monday-1")
+    await memory.conversations.form(**ADA, conversation_id="monday-2" if kind == "conversation" else "monday-1")
     assert await contents(memory, "mia-2" if kind == "user" else "mia-1") == {"Likes tea."}
     assert await columns_that_hold(memory, old) == set()
     assert await memory.admin.verify() == []
@@ -380,7 +380,7 @@ async def test_consolidation_under_way_is_refused_when_an_id_changes(memory: Mem
 
 
 async def test_stored_answer_of_before_a_renaming_is_not_applied(memory: Memory, llm: Scripted) -> None:
-    await memory.add([message("Tea, please.")], **MIA, session_id="s")
+    await memory.add([message("Tea, please.")], **MIA, conversation_id="s")
     llm.then(extracted(("Likes tea.", "individual")))
     await rows(
         memory,
@@ -388,12 +388,12 @@ async def test_stored_answer_of_before_a_renaming_is_not_applied(memory: Memory,
     )
     await rows(memory, "CREATE TRIGGER t BEFORE INSERT ON memory.evidence FOR EACH ROW EXECUTE FUNCTION refuse()")
     with pytest.raises(Exception, match="refused"):
-        await memory.conversations.form(**ADA, session_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
     await rows(memory, "DROP TRIGGER t ON memory.evidence")
     assert await rows(memory, "SELECT state FROM memory.runs") == [("answered",)]
     await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
     llm.then(extracted(("Loves tea.", "individual")))
-    await memory.conversations.form(**ADA, session_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
     assert await contents(memory, "zoe") == {"Loves tea."}
     assert await contents(memory, "mia") == set()
 
@@ -413,7 +413,7 @@ async def test_two_renamings_to_one_id_make_one(memory: Memory) -> None:
 async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: Memory) -> None:
     observation = await memory.observe("Likes tea.", **MIA)
     targets: list[dict[str, Any]] = [
-        {"user_id": "mia"}, {"session_id": "s"}, {"group_id": "harbor"}, {"observation_id": observation.id}
+        {"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "harbor"}, {"observation_id": observation.id}
     ]  # fmt: skip
     first = [await memory.holds.place(**ADA, **target, actor="legal", reason="Case 7.") for target in targets]
     again = [await memory.holds.place(**ADA, **target) for target in targets]
@@ -422,7 +422,7 @@ async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: M
     found = await memory.holds.list(**ADA)
     assert [(hold.kind, hold.target, hold.actor, hold.reason) for hold in found] == [
         ("user", "mia", "legal", "Case 7."),
-        ("session", "s", "legal", "Case 7."),
+        ("conversation", "s", "legal", "Case 7."),
         ("group", "harbor", "legal", "Case 7."),
         ("observation", observation.id, "legal", "Case 7."),
     ]
@@ -487,13 +487,13 @@ MADE_OF_THE_TEXT = {
 async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     """Leaves words that begin with `<user>-` in every text column; nobody else's words are near them."""
     who: dict[str, Any] = {**ADA, "user_id": user}
-    await memory.add([message(f"{user}-said", name=f"{user}-name")], **who, session_id=f"{user}-s")
+    await memory.add([message(f"{user}-said", name=f"{user}-name")], **who, conversation_id=f"{user}-s")
     llm.then(extracted((f"{user}-fact", "individual")))
-    await memory.conversations.form(**ADA, session_id=f"{user}-s")
-    await memory.add([message(f"{user}-answer", n=2, role="assistant")], **who, session_id=f"{user}-s")
+    await memory.conversations.form(**ADA, conversation_id=f"{user}-s")
+    await memory.add([message(f"{user}-answer", n=2, role="assistant")], **who, conversation_id=f"{user}-s")
     together = [message(f"{user}-in-group", name=f"{user}-name"), message("an answer to all", n=99, role="assistant")]
     together[0]["id"] = f"{user}-m"
-    await memory.add(together, **who, session_id="both", group_ids=["g"])
+    await memory.add(together, **who, conversation_id="both", group_ids=["g"])
     details: dict[str, Any] = {"tags": [f"{user}-tag"], "metadata": {"k": f"{user}-meta"}}
     own = await memory.observe(f"{user}-own", **who, speaker=f"{user}-speaker", **details)
     llm.then(f"{user}-text")
@@ -509,7 +509,7 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
         " consolidation_prompt = :u || '-consolidation' WHERE owner = 'u:' || :u",
         "consolidations SET contradictions = jsonb_build_array(jsonb_build_object('was', :u || '-was', 'newer', 2))"
         " WHERE content = :u || '-text'",
-        "runs SET answer = :u || '-raw' WHERE session_id = :u || '-s'",
+        "runs SET answer = :u || '-raw' WHERE conversation_id = :u || '-s'",
         "messages SET search_extra = :u || '-extra' WHERE content = :u || '-said'",
     ):
         await rows(memory, f"UPDATE memory.{update.replace(':u', 'CAST(:u AS text)')}", u=user)
@@ -524,7 +524,7 @@ async def words(memory: Memory, column: Any, user: str) -> set[str]:
 async def test_export_holds_every_text_about_a_person_and_nothing_of_others(memory: Memory, llm: Scripted) -> None:
     await plant(memory, llm, "mia", "jonas")
     await plant(memory, llm, "jonas", "mia")
-    await memory.add([message("bob-said")], agent_id="bob", user_id="mia", session_id="s")
+    await memory.add([message("bob-said")], agent_id="bob", user_id="mia", conversation_id="s")
     told = "\n".join(line.model_dump_json() for line in await exported(memory))
     for column in TEXTS:
         planted = await words(memory, column, "mia")
@@ -559,8 +559,8 @@ async def test_exported_observation_has_its_sources_and_an_id_for_every_database
     await plant(memory, llm, "mia", "jonas")
     by_text = {line.content: line for line in of_type(await exported(memory), "observation")}
     fact, own = by_text["mia-fact"], by_text["mia-own"]
-    assert (fact.session_id, fact.message_ids, fact.user_ids) == ("mia-s", ("m1",), ("mia",))
-    assert [(item.session_id, item.message_id, item.user_id) for item in fact.evidence] == [("mia-s", "m1", "mia")]
+    assert (fact.conversation_id, fact.message_ids, fact.user_ids) == ("mia-s", ("m1",), ("mia",))
+    assert [(item.conversation_id, item.message_id, item.user_id) for item in fact.evidence] == [("mia-s", "m1", "mia")]
     assert fact.uuid == export_uuid("ada", "u:mia", "", "o", 1)
     assert fact.uuid != own.uuid
     assert own.dates == ("2026-03-02/2026-03-04",)

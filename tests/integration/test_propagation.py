@@ -59,7 +59,9 @@ async def memory(database_url: str, parrot: Parrot, clock: Clock) -> AsyncIterat
 async def belong(memory: Memory, group: str, *users: str) -> None:
     """These users are members of the group; what they said there is nothing."""
     for user in users:
-        await memory.add([message("Hello.", n=1)], **ADA, user_id=user, session_id=f"{group}-{user}", group_ids=[group])
+        await memory.add(
+            [message("Hello.", n=1)], **ADA, user_id=user, conversation_id=f"{group}-{user}", group_ids=[group]
+        )
 
 
 async def tell(memory: Memory, **whose: Any) -> None:
@@ -122,7 +124,7 @@ async def test_project_deadline_said_by_one_member_reaches_the_group(memory: Mem
     assert await known(memory, "g:eden") == [DEADLINE]
     (seen,) = [o for o in await memory.observations.list(**ADA, user_id="mia") if o.content == DEADLINE]
     assert seen.source.kind == "propagation"
-    assert (seen.source.speaker, seen.source.session_id, seen.source.message_ids) == (None, None, ())
+    assert (seen.source.speaker, seen.source.conversation_id, seen.source.message_ids) == (None, None, ())
 
 
 async def test_preference_shown_by_several_groups_reaches_everybody(memory: Memory) -> None:
@@ -322,7 +324,7 @@ async def test_scope_of_an_excluded_user_shares_nothing_whoever_said_it(memory: 
     await belong(memory, "eden", "gene", "mia")
     observation = await learn(memory, "gene", DEADLINE)
     await rows(memory, "UPDATE memory.observations SET related_users = '{}'")
-    await rows(memory, "UPDATE memory.evidence SET user_id = NULL WHERE session_id IS NULL")
+    await rows(memory, "UPDATE memory.evidence SET user_id = NULL WHERE conversation_id IS NULL")
     assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
@@ -331,19 +333,19 @@ async def test_what_no_user_said_stays(memory: Memory, parrot: Parrot) -> None:
     """The trust of what is made is the least of its sources; below a user's word nothing goes."""
     await belong(memory, "eden", "gene", "mia")
     said = [message("We looked it up.", n=1), message(DEADLINE, n=2, role="assistant")]
-    await memory.add(said, **ADA, user_id="gene", session_id="s")
+    await memory.add(said, **ADA, user_id="gene", conversation_id="s")
     parrot.extracted = [(DEADLINE, "individual", [1, 2]), (FREEZE, "individual", [1])]
-    formed = await memory.conversations.form(**ADA, session_id="s")
+    formed = await memory.conversations.form(**ADA, conversation_id="s")
     await tell(memory)
     await propagate(memory, formed.observations[0])
     assert shown(parrot) == [FREEZE]
 
 
-async def test_what_was_said_in_an_excluded_session_stays(memory: Memory, parrot: Parrot) -> None:
+async def test_what_was_said_in_an_excluded_conversation_stays(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
-    observation = await memory.observe(DEADLINE, **ADA, user_id="gene", session_id="eden-gene")
+    observation = await memory.observe(DEADLINE, **ADA, user_id="gene", conversation_id="eden-gene")
     await memory.scopes.consolidate(**ADA, scope_id=observation.scope.id)
-    await memory.conversations.exclude(**ADA, session_id="eden-gene")
+    await memory.conversations.exclude(**ADA, conversation_id="eden-gene")
     assert (await propagate(memory, observation)).judged == ()
     assert shown(parrot) == []
 
@@ -834,8 +836,8 @@ async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) ->
 async def test_messages_behind_what_went_are_told_to_who_may_see_the_source(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     said = {"id": "m7", "role": "user", "content": "Gene said: The project deadline is 24 April 2026."}
-    await memory.add([said], **ADA, user_id="gene", session_id="own")
-    (own,) = (await memory.conversations.form(**ADA, session_id="own")).observations
+    await memory.add([said], **ADA, user_id="gene", conversation_id="own")
+    (own,) = (await memory.conversations.form(**ADA, conversation_id="own")).observations
     await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
     assert len((await propagate(memory, own)).propagated) == 1
     made = await child(memory)
@@ -948,16 +950,16 @@ async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory
     assert total == [(True,)]
 
 
-async def test_claim_said_in_two_sessions_stays_when_one_is_forgotten(memory: Memory) -> None:
+async def test_claim_said_in_two_conversations_stays_when_one_is_forgotten(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     for n in (1, 2):
         said = {"id": f"m{n}", "role": "user", "content": DEADLINE}
-        await memory.add([said], **ADA, user_id="gene", session_id=f"s{n}")
-        await memory.conversations.form(**ADA, session_id=f"s{n}")
+        await memory.add([said], **ADA, user_id="gene", conversation_id=f"s{n}")
+        await memory.conversations.form(**ADA, conversation_id=f"s{n}")
     (own,) = [item for item in await memory.observations.list(**ADA, user_id="gene") if item.content == DEADLINE]
     await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
     assert len((await propagate(memory, own)).propagated) == 1
-    await memory.forget(Selection(session_id="s1"), **ADA)
+    await memory.forget(Selection(conversation_id="s1"), **ADA)
     left = await known(memory, "u:gene")
     assert await known(memory, "g:eden") == left
 

@@ -83,9 +83,9 @@ async def yard(server_url: str, template: str) -> Any:
     async with Memory(named(server_url, name), parrot, SETTINGS) as memory:
         for n, attack in enumerate(ATTACKS):
             said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
-            await memory.add(said, **ADA, user_id=attack.id, session_id=attack.id, group_ids=[group_of(n)])
+            await memory.add(said, **ADA, user_id=attack.id, conversation_id=attack.id, group_ids=[group_of(n)])
         for n in range(0, len(ATTACKS), AT_ONCE):
-            who: dict[str, Any] = {"user_id": f"listener-{group_of(n)}", "session_id": f"hello-{group_of(n)}"}
+            who: dict[str, Any] = {"user_id": f"listener-{group_of(n)}", "conversation_id": f"hello-{group_of(n)}"}
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
         await settle(memory)
         yield Yard(memory, [shown(request) for request in parrot.requests])
@@ -191,7 +191,7 @@ def next_to(n: int) -> str:
 
 async def context_of(memory: Memory, user: str) -> str:
     """It parses, and holds nothing but the elements that it should."""
-    context = await memory.context(**ADA, user_id=user, session_id="x", message="What runs Postgres?")
+    context = await memory.context(**ADA, user_id=user, conversation_id="x", message="What runs Postgres?")
     root = ElementTree.fromstring(context.xml)
     assert {element.tag for element in root.iter()} <= ELEMENTS
     return "\n".join(root.itertext())

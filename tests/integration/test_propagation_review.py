@@ -221,7 +221,7 @@ async def test_what_a_hold_kept_of_a_forgotten_user_goes_once_it_is_released(mem
 async def test_display_name_of_another_member_doesnt_leave(memory: Memory, parrot: Parrot) -> None:
     """A host's ids say nothing: what people are called stands in their own scopes."""
     await belong(memory, "eden", "u1", "u2")
-    await memory.add([message("Hello.", n=1, speaker="Tarnovik")], **ADA, user_id="u2", session_id="own")
+    await memory.add([message("Hello.", n=1, speaker="Tarnovik")], **ADA, user_id="u2", conversation_id="own")
     await rows(memory, "UPDATE memory.scopes SET display_name = 'Tarnovik' WHERE owner = 'u:u2'")
     result = await propagate(memory, await learn(memory, "u1", "The billing service is owned by Tarnovik."))
     assert await known(memory, "g:eden") == [], result.judged

@@ -18,7 +18,7 @@ JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 async def group_of(memory: Memory, *users: str, group: str = "harbor") -> None:
     for user in users:
         await memory.add(
-            conversation(1), agent_id="ada", user_id=user, session_id=f"s-{user}-{group}", group_ids=[group]
+            conversation(1), agent_id="ada", user_id=user, conversation_id=f"s-{user}-{group}", group_ids=[group]
         )
 
 
@@ -179,15 +179,15 @@ async def test_leaving_a_group_ends_visibility_at_once(memory: Memory) -> None:
     assert await rows(memory, as_of) == [(0,)]
 
 
-async def test_session_scope_is_for_those_who_took_part(memory: Memory) -> None:
-    await memory.add(conversation(1), **MIA, session_id="s")
+async def test_conversation_scope_is_for_those_who_took_part(memory: Memory) -> None:
+    await memory.add(conversation(1), **MIA, conversation_id="s")
     await rows(
         memory,
-        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'session', 's:s' FROM memory.agents",
+        "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'conversation', 's:s' FROM memory.agents",
     )
-    assert [str(s.ref) for s in await memory.scopes.list(**MIA, session_id="s")] == ["session:s"]
-    assert await memory.scopes.list(**MIA, session_id="t") == []
-    assert await memory.scopes.list(**JONAS, session_id="s") == []
+    assert [str(s.ref) for s in await memory.scopes.list(**MIA, conversation_id="s")] == ["conversation:s"]
+    assert await memory.scopes.list(**MIA, conversation_id="t") == []
+    assert await memory.scopes.list(**JONAS, conversation_id="s") == []
 
 
 async def test_list_goes_on_where_the_page_before_ended(memory: Memory) -> None:
@@ -205,12 +205,12 @@ async def test_list_goes_on_where_the_page_before_ended(memory: Memory) -> None:
 
 async def test_observe_keeps_what_it_is_given(memory: Memory) -> None:
     kept = await memory.observe(
-        " Tea\x00. ", agent_id=7, group_id="harbor", user_id="mia", observed_at=MONDAY, session_id="s", speaker="Mia",
+        " Tea\x00. ", agent_id=7, group_id="harbor", user_id="mia", observed_at=MONDAY, conversation_id="s", speaker="Mia",
         scope="menu", tags=["drink"], metadata={"a": [1]},
     )  # fmt: skip
     assert (kept.content, kept.observed_at, kept.tags, kept.metadata) == ("Tea\ufffd.", MONDAY, ("drink",), {"a": [1]})
     assert str(kept.scope) == "group:harbor:menu"
-    assert (kept.source.kind, kept.source.session_id, kept.source.speaker) == ("observe", "s", "Mia")
+    assert (kept.source.kind, kept.source.conversation_id, kept.source.speaker) == ("observe", "s", "Mia")
     assert await rows(memory, "SELECT user_id FROM memory.evidence") == [("mia",)]
 
 
@@ -228,13 +228,13 @@ async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
 
 
 async def test_stats_count_what_is_there(memory: Memory, llm: Scripted) -> None:
-    await memory.add(conversation(5), **MIA, session_id="s")
+    await memory.add(conversation(5), **MIA, conversation_id="s")
     scope_id = (await memory.observe("Tea.", **MIA)).scope.key
     await memory.observe("Boats.", agent_id="ada", collective=True)
     llm.then("Mia drinks tea.")
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     stats = await memory.admin.stats(agent_id="ada")
-    assert (stats.sessions, stats.messages, stats.unformed_messages, stats.due_sessions) == (1, 5, 5, 0)
+    assert (stats.conversations, stats.messages, stats.unformed_messages, stats.due_conversations) == (1, 5, 5, 0)
     assert (stats.observations, stats.pending, stats.consolidations) == (2, 1, 1)
     assert stats.scopes == {"individual": 1, "collective": 1}
     assert stats.runs == {"consolidation.succeeded": 1}

@@ -35,8 +35,8 @@ from tests.fakes import Scripted, extracted
 T = TypeVar("T", bound=BaseModel | str)
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
-HERE: dict[str, Any] = {**MIA, "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 
 
 class Clock:
@@ -64,7 +64,7 @@ async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clo
 async def test_outage_of_66_seconds_loses_nothing_and_needs_nobody(timed: Memory, llm: Scripted, clock: Clock) -> None:
     started = clock.now
     for n in range(5):
-        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": f"s{n}"})
+        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "conversation_id": f"s{n}"})
     while clock.now < started + timedelta(seconds=66):
         llm.replies = [UnavailableError("connection", "down")] * 5
         await timed.run_due()
@@ -72,31 +72,31 @@ async def test_outage_of_66_seconds_loses_nothing_and_needs_nobody(timed: Memory
     llm.replies = [extracted(("Tea.", "individual"))] * 5
     formed: set[str] = set()
     while clock.now < started + timedelta(seconds=66 * 3):
-        formed |= {result.session_id for result in (await timed.run_due()).formed}
+        formed |= {result.conversation_id for result in (await timed.run_due()).formed}
         clock.goes_on(seconds=1)
     assert formed == {f"s{n}" for n in range(5)}
     assert await timed.work.dead() == []
-    assert await rows(timed, "SELECT failures, errors FROM memory.sessions") == [(0, 0)] * 5
+    assert await rows(timed, "SELECT failures, errors FROM memory.conversations") == [(0, 0)] * 5
 
 
 async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
-    await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": "poisoned"})
+    await timed.add([message("Actually, I prefer tea.")], **{**HERE, "conversation_id": "poisoned"})
     await timed.add([message("Actually, I prefer tea.")], **HERE)
 
     def answer(request: Request[Any]) -> str:
         return "nonsense" if len(llm.requests) != 3 else extracted(("Tea.", "individual"))
 
     llm.then(*[answer] * 7)  # the poisoned one is asked about twice each time
-    assert [r.session_id for r in (await timed.run_due()).formed] == ["s"]
+    assert [r.conversation_id for r in (await timed.run_due()).formed] == ["s"]
     for _ in range(9):
         clock.goes_on(minutes=20)
         await timed.run_due()
     (dead,) = await timed.work.dead(agent_id="ada")
-    assert (dead.kind, dead.session_id, dead.error_code) == ("formation", "poisoned", "not_json")
+    assert (dead.kind, dead.conversation_id, dead.error_code) == ("formation", "poisoned", "not_json")
     assert len(llm.requests) == 7
-    await timed.add(conversation(60, first=2), **{**HERE, "session_id": "poisoned"})
+    await timed.add(conversation(60, first=2), **{**HERE, "conversation_id": "poisoned"})
     assert (await timed.run_due()).formed == ()
 
 
@@ -391,7 +391,7 @@ async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
         await memory.add([message("Actually, I prefer coffee.", n=2)], **HERE)
         with pytest.raises(BudgetError):
             await memory.conversations.form(**SESSION)
-        assert "tokens of the day" in (await memory.run_due()).failed["session s of agent ada"]
+        assert "tokens of the day" in (await memory.run_due()).failed["conversation s of agent ada"]
         assert (await memory.run_due()).failed == {}
         clock.goes_on(days=1)
         llm.then(extracted(("Coffee.", "individual")))
@@ -413,7 +413,7 @@ async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted)
         assert len((await memory.conversations.form(**SESSION)).observations) == 1
 
 
-async def test_excluded_session_is_never_formed(memory: Memory, llm: Scripted) -> None:
+async def test_excluded_conversation_is_never_formed(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE, excluded=True)
     await memory.add(conversation(60, first=2), **HERE)
     assert (await memory.run_due()).formed == ()
@@ -439,7 +439,7 @@ async def test_exclusion_stops_what_is_under_way(memory: Memory, llm: Scripted) 
         await memory.conversations.form(**SESSION)
     assert await memory.observations.list(**MIA) == []
     with pytest.raises(NotFoundError):
-        await memory.conversations.exclude(agent_id="ada", session_id="never")
+        await memory.conversations.exclude(agent_id="ada", conversation_id="never")
 
 
 async def text_of(memory: Memory) -> tuple[Any, ...]:
@@ -525,7 +525,7 @@ async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(
     for _ in range(3):
         assert (await timed.run_due()).failed
         clock.goes_on(minutes=20)
-    assert await rows(timed, "SELECT failures, errors FROM memory.sessions") == [(2, 1)]
+    assert await rows(timed, "SELECT failures, errors FROM memory.conversations") == [(2, 1)]
 
 
 async def test_what_somebody_asked_for_is_not_given_up(memory: Memory, llm: Scripted) -> None:
@@ -542,7 +542,7 @@ async def test_error_of_a_hosts_own_model_is_the_models_and_stops_nothing(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
     for session in ("one", "two"):
-        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": session})
+        await timed.add([message("Actually, I prefer tea.")], **{**HERE, "conversation_id": session})
     llm.then(ValueError("with a secret"), extracted(("Tea.", "individual")))
     result = await timed.run_due()
     assert len(result.formed) == len(result.failed) == 1
@@ -558,7 +558,7 @@ async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm
         await memory.add(said, **HERE)
         llm.then(extracted(), UnavailableError("timeout", "no answer"))
         await memory.run_due()
-        assert await rows(memory, "SELECT unformed_messages, due_reason FROM memory.sessions") == [(1, "retry")]
+        assert await rows(memory, "SELECT unformed_messages, due_reason FROM memory.conversations") == [(1, "retry")]
         clock.goes_on(minutes=1)
         llm.then(extracted(("Tea.", "individual")))
         assert len((await memory.run_due()).formed[0].observations) == 1
@@ -610,8 +610,8 @@ async def test_overtaken_worker_does_not_try_to_keep_its_answer_again(memory: Me
 
 
 async def test_failures_are_told_by_agent(memory: Memory, llm: Scripted) -> None:
-    """The same session id of two agents is two sessions."""
+    """The same conversation id of two agents is two conversations."""
     for agent in ("ada", "bob"):
         await memory.add([message("Actually, I prefer tea.")], **{**HERE, "agent_id": agent})
     llm.then(*[UnavailableError("timeout", "no answer")] * 2)
-    assert sorted((await memory.run_due()).failed) == ["session s of agent ada", "session s of agent bob"]
+    assert sorted((await memory.run_due()).failed) == ["conversation s of agent ada", "conversation s of agent bob"]

@@ -57,7 +57,7 @@ async def live(url: str) -> None:
     async with Memory(url, Offline()) as memory:
         ada: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
         await memory.add(
-            [message("I like tea."), message("I live in Oslo.", n=2)], **ada, session_id="s", group_ids=["g"]
+            [message("I like tea."), message("I live in Oslo.", n=2)], **ada, conversation_id="s", group_ids=["g"]
         )
         await memory.run_due(limit=100)
         await memory.forget(Selection(user_id="mia", query="Oslo"), agent_id="ada")

@@ -20,8 +20,8 @@ from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
-HERE: dict[str, Any] = {**MIA, "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 GROUP: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
 ALL: dict[str, Any] = {"agent_id": "ada", "collective": True}
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -240,7 +240,7 @@ async def test_observation_with_too_many_words_is_kept_whole_and_counted(memory:
     assert "At most 5 observations" in llm.requests[0].instructions
 
 
-async def test_observation_leads_back_to_session_messages_and_users(memory: Memory, llm: Scripted) -> None:
+async def test_observation_leads_back_to_conversation_messages_and_users(memory: Memory, llm: Scripted) -> None:
     """R061: the users who said it, each once, the agent not among them."""
     said = [
         message("I like tea."), message("So do I.", n=2, user_id="jonas"), message("Tea, then.", n=3, role="assistant"),
@@ -249,7 +249,7 @@ async def test_observation_leads_back_to_session_messages_and_users(memory: Memo
     await memory.add(said, **HERE)
     llm.then(extracted(("Mia and Jonas like tea.", "collective", [1, 2, 3, 4])))
     await memory.conversations.form(**SESSION)
-    assert await rows(memory, "SELECT session_id, message_ids, related_users FROM memory.observations") == [
+    assert await rows(memory, "SELECT conversation_id, message_ids, related_users FROM memory.observations") == [
         ("s", ["m1", "m2", "m3", "m4"], ["mia", "jonas"])
     ]
 
@@ -263,13 +263,13 @@ async def test_concurrent_observations_are_all_numbered_and_all_pending(memory: 
     assert await rows(memory, "SELECT due_at IS NOT NULL FROM memory.scopes") == [(True,)]
 
 
-async def test_what_one_session_teaches_is_known_in_another_at_once(memory: Memory, llm: Scripted) -> None:
+async def test_what_one_conversation_teaches_is_known_in_another_at_once(memory: Memory, llm: Scripted) -> None:
     """R282: nothing is cached, so nothing has to be brought up to date."""
-    assert str(await memory.context(**MIA, session_id="t")) == "<MemoryContext/>"
+    assert str(await memory.context(**MIA, conversation_id="t")) == "<MemoryContext/>"
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("Mia moors at berth 12.", "individual")))
     await memory.conversations.form(**SESSION)
-    assert "berth 12" in str(await memory.context(**MIA, session_id="t"))
+    assert "berth 12" in str(await memory.context(**MIA, conversation_id="t"))
 
 
 # Consolidation

@@ -29,8 +29,8 @@ from tests.fakes import Reply, Scripted, extracted
 from tests.prove.models import text_of
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
-HERE: dict[str, Any] = {**MIA, "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 SECONDS = 30.0  # until a test gives up waiting
 FAR = MONDAY.replace(year=9000)
 LEASES_END = "UPDATE memory.{} SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL"
@@ -478,7 +478,7 @@ async def test_rule_6_undo_of_what_was_shown_takes_nothing_out(memory: Memory, o
     await each_row_is_in_one_place(other)
 
 
-async def test_rule_6_session_that_was_excluded_and_included_again_is_not_what_it_was(
+async def test_rule_6_conversation_that_was_excluded_and_included_again_is_not_what_it_was(
     memory: Memory, other: Memory, llm: Scripted
 ) -> None:
     """Cursor, lease and flag are as they were: the epoch alone tells, also for an answer that is stored already."""
@@ -535,14 +535,14 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     if kept:
         async with memory.database.transaction() as unit:
             await formation.keep(unit, loaded, answered, memory.settings)
-    await rows(other, LEASES_END.format("sessions"))
+    await rows(other, LEASES_END.format("conversations"))
     claimed = await other.work.claim("formation", by=FAR)
     assert claimed is not None
     other_llm.then(*[] if kept else ["nonsense"])
     await rows(other, "ALTER TABLE memory.observations ADD CONSTRAINT stumble CHECK (false) NOT VALID")
     assert (await claimed()).failed
     await rows(other, "ALTER TABLE memory.observations DROP CONSTRAINT stumble")
-    assert await rows(other, "SELECT lease_until, formed_number, epoch FROM memory.sessions") == [(None, 0, 0)]
+    assert await rows(other, "SELECT lease_until, formed_number, epoch FROM memory.conversations") == [(None, 0, 0)]
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
@@ -562,7 +562,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
-    await rows(other, LEASES_END.format("sessions"))
+    await rows(other, LEASES_END.format("conversations"))
     await set_aside(other, other_llm)
     other_llm.then(extracted(("Tea.", "individual")))
     assert [o.content for o in (await other.conversations.form(**SESSION)).observations] == ["Tea."]
@@ -744,7 +744,7 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
 
-    async with locked(memory, "sessions"):
+    async with locked(memory, "conversations"):
         applied, decided = await in_turn(memory, apply(), getattr(other, decision)(agent_id="ada", run_id=dead.run_id))
     await ended(applied)
     with pytest.raises(NotFoundError):  # it has gone on without them
@@ -752,14 +752,14 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     assert await pending(other) == ["Tea."]
 
 
-async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_again(
+async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_first_again(
     memory: Memory, other: Memory, llm: Scripted
 ) -> None:
-    """While it waits for a scope another session confirms what goes; the next formation of that one is under way."""
+    """While it waits for a scope another conversation confirms what goes; the next formation of that one is under way."""
     llm.then(extracted(("Tea.", "individual")))
     await memory.add(conversation(4), **HERE)
     await memory.conversations.form(**SESSION)
-    await memory.add(conversation(4), **{**HERE, "session_id": "t"})
+    await memory.add(conversation(4), **{**HERE, "conversation_id": "t"})
     async with memory.database.transaction() as unit:
         _, loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
     assert loaded is not None
@@ -769,7 +769,7 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_a
     async def next_formation() -> None:
         """Locks as `formation.apply` does."""
         async with other.database.transaction() as unit:
-            await unit.execute(sql("SELECT FROM memory.sessions WHERE session_id = 't' FOR NO KEY UPDATE"))
+            await unit.execute(sql("SELECT FROM memory.conversations WHERE conversation_id = 't' FOR NO KEY UPDATE"))
             await are_waiting(memory, 1)
             await asyncio.sleep(0.2)  # for as long as it takes to look again
             await unit.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE"))
@@ -780,7 +780,7 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_sessions_first_a
         calls = await in_turn(memory, memory.forget(observation.id, agent_id="ada"), next_formation())
     receipt, _ = await ended(*calls)
     assert receipt.counts["messages"] == 2
-    assert await rows(other, "SELECT session_id FROM memory.messages WHERE content IS NULL ORDER BY 1") == [
+    assert await rows(other, "SELECT conversation_id FROM memory.messages WHERE content IS NULL ORDER BY 1") == [
         ("s",), ("t",),
     ]  # fmt: skip
 

@@ -40,14 +40,14 @@ def clock() -> Clock:
 async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[Memory]:
     """Three days of Mia's: formed, tried in vain and put aside, left for later."""
     async with Memory(database_url, llm, Settings(llm="offline", max_errors=1), clock=clock) as memory:
-        await memory.add([message("Be kind.", n=0, role="system"), *conversation(4)], **MIA, session_id="a")
+        await memory.add([message("Be kind.", n=0, role="system"), *conversation(4)], **MIA, conversation_id="a")
         llm.then(extracted(("Tea.", "individual"), ("Tea.", "nowhere"), ("Boats.", "collective")))
-        formed = await memory.conversations.form(agent_id="ada", session_id="a")
+        formed = await memory.conversations.form(agent_id="ada", conversation_id="a")
         llm.then("Mia drinks tea.")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
         await memory.observe("Nobody's day.", agent_id="bob", user_id="mia")
         clock.goes_on(days=1)
-        await memory.add([message(SIGNAL, n=9)], **MIA, session_id="a")
+        await memory.add([message(SIGNAL, n=9)], **MIA, conversation_id="a")
         llm.then(UnavailableError("timeout", "no answer"))
         await memory.run_due()
         clock.goes_on(hours=1)
@@ -55,14 +55,14 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         await memory.run_due()
         (dead,) = await memory.work.dead()
         await memory.work.discard(agent_id="ada", run_id=dead.run_id)
-        await memory.add([message("Fine.", n=10)], **MIA, session_id="a")
+        await memory.add([message("Fine.", n=10)], **MIA, conversation_id="a")
         clock.goes_on(days=1)
         llm.then(extracted())
-        await memory.conversations.form(agent_id="ada", session_id="a")
-        await memory.add([message()], **MIA, session_id="b")
+        await memory.conversations.form(agent_id="ada", conversation_id="a")
+        await memory.add([message()], **MIA, conversation_id="b")
         llm.then("nonsense", "nonsense")
         with pytest.raises(AnswerError):
-            await memory.conversations.form(agent_id="ada", session_id="b")
+            await memory.conversations.form(agent_id="ada", conversation_id="b")
         yield memory
 
 
@@ -113,7 +113,8 @@ async def test_latency_is_the_mean_and_the_longest(told: Memory) -> None:
 
 async def test_days_are_those_of_utc(told: Memory) -> None:
     late = await rows(
-        told, "UPDATE memory.messages SET created_at = '2026-03-05 00:30+02' WHERE session_id = 'b' RETURNING number"
+        told,
+        "UPDATE memory.messages SET created_at = '2026-03-05 00:30+02' WHERE conversation_id = 'b' RETURNING number",
     )
     assert len(late) == 1
     async with told.database.transaction() as unit:
@@ -150,10 +151,10 @@ SUMS = """
     FROM memory.v_formation_funnel"""
 COUNTS = """
     SELECT (SELECT count(*) FROM memory.messages), (SELECT count(*) FROM memory.messages WHERE eligible),
-           (SELECT sum(unformed_messages) FROM memory.sessions),
+           (SELECT sum(unformed_messages) FROM memory.conversations),
            (SELECT count(*) FROM memory.runs WHERE kind = 'formation'),
            (SELECT count(*) FROM memory.runs WHERE kind = 'formation' AND state = 'succeeded'),
-           (SELECT count(*) FROM memory.sessions WHERE dead_run_id IS NOT NULL),
+           (SELECT count(*) FROM memory.conversations WHERE dead_run_id IS NOT NULL),
            (SELECT count(*) FROM memory.observations WHERE source_kind = 'formation')"""
 COST_SUMS = "SELECT sum(runs), sum(failures), sum(input_tokens), sum(output_tokens) FROM memory.v_model_cost"
 COST_COUNTS = """

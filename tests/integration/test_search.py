@@ -33,7 +33,9 @@ async def observed(memory: Memory, *texts: str, **more: Any) -> None:
 
 async def told(memory: Memory) -> None:
     for n, (speaker, text) in enumerate(TURNS):
-        await memory.observe(text, **MIA, session_id="s", speaker=speaker, observed_at=MONDAY + timedelta(minutes=n))
+        await memory.observe(
+            text, **MIA, conversation_id="s", speaker=speaker, observed_at=MONDAY + timedelta(minutes=n)
+        )
 
 
 async def found(memory: Memory, query: str, **more: Any) -> list[str]:
@@ -194,7 +196,7 @@ async def said(memory: Memory, session: str = "s", **who: Any) -> None:
             for n, (speaker, text) in enumerate(TURNS)
         ],
         **(who or MIA),
-        session_id=session,
+        conversation_id=session,
     )
 
 
@@ -203,7 +205,7 @@ async def test_messages_are_found_while_they_are_kept(memory: Memory) -> None:
     result = await memory.search("What did Jonas say about the ferry?", **MIA)
     assert result.results == ()
     assert result.messages[0].message.content == "We will take the ferry to the islands."
-    assert (result.messages[0].message.session_id, result.messages[0].message.id) == ("s", "m5")
+    assert (result.messages[0].message.conversation_id, result.messages[0].message.id) == ("s", "m5")
     assert (await memory.search("ferry", **MIA, messages=0)).messages == ()
 
 
@@ -216,7 +218,7 @@ async def test_message_of_others_is_not_found(memory: Memory) -> None:
 async def test_message_inherits_from_the_observation_made_of_it(memory: Memory, llm: Scripted) -> None:
     await said(memory)
     llm.then(listing(("Mia's summer house is red.", "individual", [3])))
-    await memory.conversations.form(agent_id="ada", session_id="s")
+    await memory.conversations.form(agent_id="ada", conversation_id="s")
     result = await memory.search("summer house", **MIA, explain=True)
     (observation,) = [hit.observation for hit in result.results]
     assert observation.source.message_ids
@@ -231,7 +233,7 @@ async def test_message_inherits_from_the_observation_made_of_it(memory: Memory, 
 async def test_message_that_says_what_has_been_corrected_is_not_found(memory: Memory, llm: Scripted) -> None:
     await said(memory)
     llm.then(listing(("The boathouse is painted in Falun red.", "individual", [3])))
-    await memory.conversations.form(agent_id="ada", session_id="s")
+    await memory.conversations.form(agent_id="ada", conversation_id="s")
     (wrong,) = (await memory.search("falun", **MIA)).results
     assert [hit.message.id for hit in (await memory.search("falun", **MIA)).messages] == ["m2"]
     await memory.observations.update(wrong.observation.id, text="The boathouse is painted blue.", **MIA)
@@ -244,16 +246,16 @@ async def test_context_shows_messages_that_no_observation_tells_of(memory: Memor
     context = await memory.context(**MIA, message="Do you remember the ferry?")
     assert "<RetrievedMessages>" in context.xml
     assert "We will take the ferry to the islands." in context.xml
-    here = await memory.context(**MIA, session_id="s", message="Do you remember the ferry?")
+    here = await memory.context(**MIA, conversation_id="s", message="Do you remember the ferry?")
     assert "RetrievedMessages" not in here.xml
 
 
-async def test_messages_of_the_session_take_no_place_from_others(memory: Memory) -> None:
+async def test_messages_of_the_conversation_take_no_place_from_others(memory: Memory) -> None:
     """The message that asks is in memory already, and the best match for itself."""
     await said(memory)
     asking = [{"id": f"q{n}", "role": "user", "content": "Do you remember the ferry?"} for n in range(8)]
-    await memory.add(asking, **MIA, session_id="now")
-    context = await memory.context(**MIA, session_id="now", message="Do you remember the ferry?")
+    await memory.add(asking, **MIA, conversation_id="now")
+    context = await memory.context(**MIA, conversation_id="now", message="Do you remember the ferry?")
     assert "We will take the ferry to the islands." in context.xml
 
 
@@ -331,16 +333,16 @@ HUNDRED_THOUSAND = """
     )
     INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
     SELECT agent_key, scope_id, n, 'The gate of boat ' || n, now(), 'observe', 1 FROM s, generate_series(1, 20) n;
-    INSERT INTO memory.sessions (agent_key, session_id, user_id, participants, last_number, formed_number)
+    INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants, last_number, formed_number)
     SELECT 1, 'z' || n, 'y' || n, ARRAY['y' || n], 1, 1 FROM generate_series(1, 25000) n;
     INSERT INTO memory.messages (
-        agent_key, session_id, number, message_id, role, user_id, content, weight, said_at, owner
+        agent_key, conversation_id, number, message_id, role, user_id, content, weight, said_at, owner
     )
-    SELECT 1, s.session_id, n, 'm' || n, 'user', s.user_id, 'The gate of boat ' || n, 1, now(), 'u:' || s.user_id
-    FROM memory.sessions s, generate_series(1, 1) n WHERE s.session_id LIKE 'z%';
+    SELECT 1, s.conversation_id, n, 'm' || n, 'user', s.user_id, 'The gate of boat ' || n, 1, now(), 'u:' || s.user_id
+    FROM memory.conversations s, generate_series(1, 1) n WHERE s.conversation_id LIKE 'z%';
     ANALYZE
 """
-HOT = "agents scopes members sessions messages observations observation_states consolidations evidence events".split()
+HOT = "agents scopes members conversations messages observations observation_states consolidations evidence events".split()
 SCANNED = """
     SELECT relname, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
     WHERE schemaname = 'memory' AND relname = ANY (string_to_array(:hot, ' '))
@@ -363,6 +365,6 @@ async def test_hot_reads_use_their_indexes_on_a_hundred_thousand_rows(memory: Me
                 context = await memory.context(**MIA, message="Do you remember the ferry?", session=unit)
                 assert context.fired
             stats = {row[0]: row[1:] for row in await unit.execute(_text(SCANNED), {"hot": " ".join(HOT)})}
-        large = {"scopes", "sessions", "messages", "observations"}
+        large = {"scopes", "conversations", "messages", "observations"}
         assert {name: scans for name, (scans, _) in stats.items() if name in large and scans} == {}
         assert max(read for _, read in stats.values()) < 300

@@ -58,7 +58,7 @@ async def filled(memory: Memory, count: int, last_seq: int, *zebras: int, agent:
 )
 async def test_words_that_say_nothing_find_nothing(memory: Memory, query: str) -> None:
     await memory.observe("Boats are blue.", **MIA)
-    await memory.add([message()], **MIA, session_id="s")
+    await memory.add([message()], **MIA, conversation_id="s")
     assert await found(memory, query) == []
 
 
@@ -69,14 +69,14 @@ async def test_accent_on_nothing_does_not_stop_a_search(memory: Memory) -> None:
 
 async def test_message_is_found_in_the_language_of_the_process(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(language="german")) as memory:
-        await memory.add([message("Wir haben die Häuser gestrichen.")], **MIA, session_id="s")
+        await memory.add([message("Wir haben die Häuser gestrichen.")], **MIA, conversation_id="s")
         assert await found(memory, "gestrichenes Haus") == ["Wir haben die Häuser gestrichen."]
 
 
 async def test_asking_for_the_past_brings_no_message_whose_retention_is_over(database_url: str, llm: Scripted) -> None:
     clock = [NOW - timedelta(days=40)]
     async with Memory(database_url, llm, Settings(message_retention_days=30), clock=lambda: clock[0]) as memory:
-        await memory.add([message("The code of the gate.")], **MIA, session_id="s")
+        await memory.add([message("The code of the gate.")], **MIA, conversation_id="s")
         assert await found(memory, "gate") == ["The code of the gate."]
         clock[0] = NOW
         past = NOW - timedelta(days=20)
@@ -107,9 +107,9 @@ async def test_score_tells_nothing_of_messages_that_are_not_shown(memory: Memory
     """D33. Of many messages the newest say how common a word is."""
     for session in ("s", "t"):
         turns = [message(f"The gate {n}.", n=n) for n in range(1, 1100)]
-        await memory.add(turns, **MIA, session_id=session)
-    await memory.add([message("A zebra.", n=2000)], **MIA, session_id="s")
-    await rows(memory, "UPDATE memory.messages SET eligible = false WHERE session_id = 't' AND number > 1090")
+        await memory.add(turns, **MIA, conversation_id=session)
+    await memory.add([message("A zebra.", n=2000)], **MIA, conversation_id="s")
+    await rows(memory, "UPDATE memory.messages SET eligible = false WHERE conversation_id = 't' AND number > 1090")
     before = await scores(memory, "zebra")
     await rows(memory, "UPDATE memory.messages SET content = 'A zebra.' WHERE NOT eligible")
     assert await scores(memory, "zebra") == before
@@ -124,7 +124,7 @@ async def test_every_plan_brings_the_same_bytes(database_url: str, llm: Scripted
         async with Memory(database_url, llm) as memory:
             if not told:
                 for n in range(40):
-                    await memory.observe(" ".join(words[n % 7 : n % 7 + n % 9 + 1]), **MIA, session_id=f"s{n % 3}")
+                    await memory.observe(" ".join(words[n % 7 : n % 7 + n % 9 + 1]), **MIA, conversation_id=f"s{n % 3}")
             async with memory.database.transaction() as unit:
                 for name in off:
                     await unit.execute(_text(f"SET LOCAL {name} = off"))
@@ -139,7 +139,8 @@ GROUPS = """
     ), m AS (
         INSERT INTO memory.members (agent_key, scope_id, user_id) SELECT agent_key, scope_id, 'mia' FROM s
     )
-    INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, session_id)
+    INSERT INTO memory.observations
+        (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, conversation_id)
     SELECT agent_key, scope_id, n, format('The gate %s is %s.', n, CASE n WHEN 3 THEN 'rusty' ELSE 'shut' END), now(),
            'observe', 1, 's'
     FROM s, generate_series(1, 200) n

@@ -23,8 +23,8 @@ from tests.migrations.databases import dump
 SECRET = "hunter2xyz"
 TOLD = f"My password is {SECRET}."
 MASKED = "My password is [secret: password]."
-HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 KEPT = "SELECT content, categories, sensitivity FROM memory.observations ORDER BY scope_id, seq"
 MESSAGES = "SELECT content, cleaned FROM memory.messages ORDER BY number"
@@ -92,7 +92,7 @@ async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer
     ((answer,),) = await rows(memory, "SELECT answer FROM memory.runs")
     assert SECRET not in answer
     assert json.loads(answer)["observations"][0]["content"] == 'She said "password: [secret: password]"'
-    await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 hour'")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 hour'")
     formed = await memory.conversations.form(**SESSION)
     assert [o.content for o in formed.observations] == ['She said "password: [secret: password]"']
 

@@ -43,8 +43,8 @@ async def fill(url: str, settings: Settings) -> None:
     llm = Scripted()
     llm.then(extracted(("Mia likes green tea.", "individual")), TEXT, TEXT)
     async with Memory(url, llm, settings) as memory:
-        await memory.add([message("I like green tea.")], **MIA, session_id="monday", group_ids=["harbor"])
-        await memory.conversations.form(agent_id="ada", session_id="monday")
+        await memory.add([message("I like green tea.")], **MIA, conversation_id="monday", group_ids=["harbor"])
+        await memory.conversations.form(agent_id="ada", conversation_id="monday")
         scope = (await memory.observe("Mia lives in Kiel.", **MIA, fact_key="home")).scope.id
         await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
         await memory.observe("Mia lives in Bremen.", **MIA, fact_key="home")

@@ -1,4 +1,4 @@
-"""When a session is due: by age, by the settings of its agent, after exclusion, for scheduled messages."""
+"""When a conversation is due: by age, by the settings of its agent, after exclusion, for scheduled messages."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,9 +14,9 @@ from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
-HERE: dict[str, Any] = {**MIA, "session_id": "s"}
-SESSION: dict[str, Any] = {"agent_id": "ada", "session_id": "s"}
-DUE = "SELECT due_at, due_reason FROM memory.sessions"
+HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
+DUE = "SELECT due_at, due_reason FROM memory.conversations"
 
 
 class Clock:
@@ -41,7 +41,9 @@ async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clo
         yield memory
 
 
-async def test_session_that_never_falls_silent_is_formed_by_age(timed: Memory, llm: Scripted, clock: Clock) -> None:
+async def test_conversation_that_never_falls_silent_is_formed_by_age(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
     """R149: a message every eight minutes, so never ten minutes of silence, nor 45 messages before it is two hours old."""
     due = []
     for n in range(1, 18):
@@ -51,7 +53,7 @@ async def test_session_that_never_falls_silent_is_formed_by_age(timed: Memory, l
     assert due == [None] * 15 + ["age", "age"]
     llm.then(extracted(("Words.", "individual")))
     assert [result.messages for result in (await timed.run_due()).formed] == [17]
-    assert await rows(timed, "SELECT unformed_since, due_at FROM memory.sessions") == [(None, None)]
+    assert await rows(timed, "SELECT unformed_since, due_at FROM memory.conversations") == [(None, None)]
     assert list(await timed.admin.verify()) == []
 
 
@@ -78,7 +80,7 @@ async def test_age_counts_from_the_oldest_message_that_is_left(timed: Memory, ll
     llm.then(meanwhile, extracted())
     await timed.conversations.form(**SESSION)
     await timed.add([message("Last.", n=10)], **HERE)
-    assert await rows(timed, "SELECT unformed_since FROM memory.sessions") == [(MONDAY + timedelta(minutes=60),)]
+    assert await rows(timed, "SELECT unformed_since FROM memory.conversations") == [(MONDAY + timedelta(minutes=60),)]
 
 
 async def test_few_messages_are_not_formed_however_old(timed: Memory, clock: Clock) -> None:
@@ -120,7 +122,7 @@ async def test_excluding_by_add_drops_an_answer_that_waits(memory: Memory) -> No
     await memory.add(conversation(4), **HERE)
     await rows(
         memory,
-        "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state, answer)"
+        "INSERT INTO memory.runs (agent_key, kind, conversation_id, from_number, to_number, fence, state, answer)"
         " SELECT agent_key, 'formation', 's', 0, 4, 0, 'answered', 'something said' FROM memory.agents",
     )
     await memory.add([], **HERE, excluded=True)
@@ -130,7 +132,7 @@ async def test_excluding_by_add_drops_an_answer_that_waits(memory: Memory) -> No
 async def test_lifting_exclusion_by_add_makes_what_was_said_before_due_again(memory: Memory) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE)
     await memory.add([message("Something private.", n=2)], **HERE, excluded=True)
-    assert await rows(memory, "SELECT due_reason FROM memory.sessions") == [(None,)]
+    assert await rows(memory, "SELECT due_reason FROM memory.conversations") == [(None,)]
     result = await memory.add([], **HERE, excluded=False)
     assert result.trigger == "signal"
     assert list(await memory.admin.verify()) == []
@@ -178,7 +180,7 @@ async def test_agents_settings_hold_for_the_work(memory: Memory, llm: Scripted) 
 async def test_budget_of_an_agent(memory: Memory, llm: Scripted) -> None:
     await memory.configure(agent_id="ada", daily_tokens=50)
     for session in ("s", "t"):
-        await memory.add([message("Actually, I prefer tea.")], **{**HERE, "session_id": session})
+        await memory.add([message("Actually, I prefer tea.")], **{**HERE, "conversation_id": session})
     llm.then(extracted())
     result = await memory.run_due()
     assert (len(result.formed), len(result.failed)) == (1, 1)
@@ -214,7 +216,7 @@ async def test_what_lower_thresholds_make_due_is_due_at_once(memory: Memory) -> 
         agent_id="ada", consolidation_threshold=4, formation_min_messages=2, formation_cold_minutes=0
     )
     backlog = await memory.work.backlog()
-    assert (backlog.due_scopes, backlog.due_sessions) == (1, 1)
+    assert (backlog.due_scopes, backlog.due_conversations) == (1, 1)
     assert list(await memory.admin.verify()) == []
 
 

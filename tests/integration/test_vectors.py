@@ -449,12 +449,12 @@ async def test_walls_stand_around_vectors(
         assert [violation.key for violation in await memory.admin.verify()] == []
         async with memory.database.transaction() as unit:
             assert await unit.scalar(text(COUNT)) == 0
-        async with memory.database.transaction(principal={**JONAS, "session_id": None}) as unit:
+        async with memory.database.transaction(principal={**JONAS, "conversation_id": None}) as unit:
             assert await unit.scalar(text(COUNT)) == 0
-        async with memory.database.transaction(principal={**MIA, "session_id": None}) as unit:
+        async with memory.database.transaction(principal={**MIA, "conversation_id": None}) as unit:
             assert await unit.scalar(text(COUNT)) == 5
         with pytest.raises(DatabaseError):
-            async with memory.database.transaction(principal={**MIA, "session_id": None}) as unit:
+            async with memory.database.transaction(principal={**MIA, "conversation_id": None}) as unit:
                 await unit.execute(text("DELETE FROM memory.observation_vectors"))
         await memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert await fetch(walled_database, COUNT) == [(0,)]

@@ -110,15 +110,15 @@ class Life:
     async def talk(self) -> AsyncIterator[str]:
         said = [message("Be kind.", n=0, role="system"), *conversation(5), message("What weather!", n=6)]
         for _ in range(2):
-            await self.memory.add(said, **MIA, session_id="s", group_ids=["harbor"])
+            await self.memory.add(said, **MIA, conversation_id="s", group_ids=["harbor"])
             yield "added"
-        await self.memory.conversations.form(**ADA, session_id="s")
+        await self.memory.conversations.form(**ADA, conversation_id="s")
         yield "formed in two windows"
-        await self.memory.add([message("What weather!", n=7)], **MIA, session_id="s")
-        await self.memory.conversations.form(**ADA, session_id="s")
+        await self.memory.add([message("What weather!", n=7)], **MIA, conversation_id="s")
+        await self.memory.conversations.form(**ADA, conversation_id="s")
         yield "formed nothing"
-        await self.memory.add([message("Turn 5 about the boats.", n=8)], **JONAS, session_id="s")
-        await self.memory.conversations.form(**ADA, session_id="s")
+        await self.memory.add([message("Turn 5 about the boats.", n=8)], **JONAS, conversation_id="s")
+        await self.memory.conversations.form(**ADA, conversation_id="s")
         yield "formed what the group knew already"
 
     async def learn(self) -> AsyncIterator[str]:
@@ -176,11 +176,11 @@ class Life:
         yield "and gave way again"
 
     async def fail(self) -> AsyncIterator[str]:
-        for session_id in ("discarded", "retried", "dead"):
-            await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id=session_id)
+        for conversation_id in ("discarded", "retried", "dead"):
+            await self.memory.add([message("Actually, I prefer poison.")], **MIA, conversation_id=conversation_id)
         async for _ in self.days():
             yield "nonsense"
-        dead = {run.session_id: run.run_id for run in await self.memory.work.dead()}
+        dead = {run.conversation_id: run.run_id for run in await self.memory.work.dead()}
         self.llm.cured = True
         await self.die_forming("discarded", answers=True)
         yield "asked for, and died with the answer"
@@ -188,11 +188,11 @@ class Life:
         yield "discarded"
         await self.memory.work.retry(**ADA, run_id=dead["retried"])
         yield "retried"
-        await self.memory.add([message(SIGNAL, n=2)], **MIA, session_id="discarded")
+        await self.memory.add([message(SIGNAL, n=2)], **MIA, conversation_id="discarded")
         await self.memory.run_due()
         yield "formed after all"
         self.llm.cured = False
-        await self.memory.add([message("Actually, I prefer silence.", n=3)], **MIA, session_id="discarded")
+        await self.memory.add([message("Actually, I prefer silence.", n=3)], **MIA, conversation_id="discarded")
         async for _ in self.days():
             yield "silence"
         for n in range(3):
@@ -216,7 +216,7 @@ class Life:
 
     async def outlive(self) -> AsyncIterator[str]:
         """Somebody asks for work that was given up, and gets it."""
-        await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id="outlived")
+        await self.memory.add([message("Actually, I prefer poison.")], **MIA, conversation_id="outlived")
         for n in range(3):
             await self.memory.observe(f"poison {n}", **ADA, group_id="outlived")
         async for _ in self.days():
@@ -224,8 +224,8 @@ class Life:
         runs = [run for run in await self.memory.work.dead() if run.run_id not in self.given_up]
         self.llm.cured = True
         for run in runs:
-            if run.session_id is not None:
-                await self.memory.conversations.form(**ADA, session_id=run.session_id)
+            if run.conversation_id is not None:
+                await self.memory.conversations.form(**ADA, conversation_id=run.conversation_id)
                 yield "formed after all"
             if run.scope_id is not None:
                 await self.memory.work.retry(**ADA, run_id=run.run_id)
@@ -237,15 +237,15 @@ class Life:
 
     async def exclude(self) -> AsyncIterator[str]:
         memory = self.memory
-        await memory.add([message(SIGNAL)], **MIA, session_id="excluded", excluded=True)
+        await memory.add([message(SIGNAL)], **MIA, conversation_id="excluded", excluded=True)
         yield "said in confidence"
-        await memory.add([message(SIGNAL)], **MIA, session_id="lifted")
+        await memory.add([message(SIGNAL)], **MIA, conversation_id="lifted")
         await self.die_forming("lifted", answers=True)
-        await memory.conversations.exclude(**ADA, session_id="lifted")
-        await memory.add([message(SIGNAL, n=2)], **MIA, session_id="lifted")
+        await memory.conversations.exclude(**ADA, conversation_id="lifted")
+        await memory.add([message(SIGNAL, n=2)], **MIA, conversation_id="lifted")
         yield "excluded"
         assert await rows(memory, "SELECT count(answer) FROM memory.runs") == [(0,)]
-        await memory.conversations.exclude(**ADA, session_id="lifted", excluded=False)
+        await memory.conversations.exclude(**ADA, conversation_id="lifted", excluded=False)
         yield "lifted"
         await self.leases_run_out()
         await memory.run_due()
@@ -253,8 +253,8 @@ class Life:
 
     async def overtake(self) -> AsyncIterator[str]:
         """The model gives no answer, and meanwhile it isn't wanted any more."""
-        await self.memory.add([message("Actually, I prefer silence.")], **MIA, session_id="overtaken")
-        self.llm.meanwhile = partial(self.memory.conversations.exclude, **ADA, session_id="overtaken")
+        await self.memory.add([message("Actually, I prefer silence.")], **MIA, conversation_id="overtaken")
+        self.llm.meanwhile = partial(self.memory.conversations.exclude, **ADA, conversation_id="overtaken")
         await self.memory.run_due()
         yield "excluded while it was formed"
         await self.observe(3)
@@ -267,34 +267,34 @@ class Life:
         self.llm.cured = True
         await self.memory.scopes.consolidate(**self.mine)
         self.llm.cured = False
-        await self.memory.add([message("Actually, I prefer poison.")], **MIA, session_id="shunned")
+        await self.memory.add([message("Actually, I prefer poison.")], **MIA, conversation_id="shunned")
         async for _ in self.days():
             yield "given up"
-        (dead,) = [run for run in await self.memory.work.dead() if run.session_id == "shunned"]
-        await self.memory.conversations.exclude(**ADA, session_id="shunned")
+        (dead,) = [run for run in await self.memory.work.dead() if run.conversation_id == "shunned"]
+        await self.memory.conversations.exclude(**ADA, conversation_id="shunned")
         yield "excluded as well"
         await self.memory.work.retry(**ADA, run_id=dead.run_id)
         yield "to be tried again, but excluded"
-        await self.memory.conversations.exclude(**ADA, session_id="shunned", excluded=False)
+        await self.memory.conversations.exclude(**ADA, conversation_id="shunned", excluded=False)
         yield "to be tried again"
-        await self.memory.conversations.exclude(**ADA, session_id="shunned")
+        await self.memory.conversations.exclude(**ADA, conversation_id="shunned")
 
     async def die(self) -> AsyncIterator[str]:
         """A process that is killed does nothing more: what it has committed stays as it was."""
-        await self.memory.add(conversation(9), **MIA, session_id="died")
+        await self.memory.add(conversation(9), **MIA, conversation_id="died")
         for answers in (False, True, True):
             await self.die_forming("died", answers=answers)
             yield "died"
             with pytest.raises(BusyError):
-                await self.memory.conversations.form(**ADA, session_id="died")
+                await self.memory.conversations.form(**ADA, conversation_id="died")
             await self.leases_run_out()
             yield "its lease ran out"
-        await self.memory.conversations.form(**ADA, session_id="died")
+        await self.memory.conversations.form(**ADA, conversation_id="died")
         yield "taken up"
 
-    async def die_forming(self, session_id: str, *, answers: bool) -> None:
+    async def die_forming(self, conversation_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            _, loaded = await formation.load(unit, "ada", session_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await formation.load(unit, "ada", conversation_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
@@ -302,7 +302,7 @@ class Life:
                 await formation.keep(unit, loaded, answered, SETTINGS)
 
     async def leases_run_out(self) -> None:
-        await rows(self.memory, "UPDATE memory.sessions SET lease_until = now() WHERE lease_until > now()")
+        await rows(self.memory, "UPDATE memory.conversations SET lease_until = now() WHERE lease_until > now()")
 
     async def spread(self) -> AsyncIterator[str]:
         for group, users in {"east": ("ida", "ole"), "west": ("per", "uma"), "north": ("ida", "per")}.items():
@@ -343,12 +343,12 @@ class Life:
         return await self.memory.observe(text, **ADA, user_id=user, group_id=group)
 
     async def leave(self) -> AsyncIterator[str]:
-        await self.memory.add(conversation(4, first=90), **MIA, session_id="died")
+        await self.memory.add(conversation(4, first=90), **MIA, conversation_id="died")
         await self.die_forming("died", answers=True)
         yield "died once more"
-        await self.memory.add([message()], **MIA, session_id="quiet")
-        await self.memory.add([message(SIGNAL)], **MIA, session_id="signal")
-        await self.memory.add(conversation(4), **MIA, session_id="waiting")
+        await self.memory.add([message()], **MIA, conversation_id="quiet")
+        await self.memory.add([message(SIGNAL)], **MIA, conversation_id="signal")
+        await self.memory.add(conversation(4), **MIA, conversation_id="waiting")
         yield "left unformed"
         for n in range(3):
             await self.memory.observe(f"Last {n}.", **JONAS)
@@ -393,8 +393,8 @@ async def test_nothing_to_say_of_a_busy_life(database_url: str) -> None:
 # One violation at a time, of what this life has left: the statements that plant it, by the invariant that must tell.
 
 KEYS = {
-    "empty_run": "(SELECT max(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'empty')",
-    "run": "(SELECT min(run_id) FROM memory.runs WHERE session_id = 's' AND state = 'succeeded')",
+    "empty_run": "(SELECT max(run_id) FROM memory.runs WHERE conversation_id = 's' AND state = 'empty')",
+    "run": "(SELECT min(run_id) FROM memory.runs WHERE conversation_id = 's' AND state = 'succeeded')",
     "text": "(SELECT max(run_id) FROM memory.consolidations WHERE live AND to_seq > from_seq + 1)",
     "extras": "(SELECT agent_key, scope_id, unnest(extra_seqs) FROM memory.consolidations WHERE live)",
     "due": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
@@ -411,58 +411,60 @@ KEYS = {
 }
 PLANTED: dict[str, list[str]] = {
     "messages_are_numbered_without_gaps": [
-        "DELETE FROM memory.messages WHERE session_id = 's' AND number = 2",
-        "UPDATE memory.sessions SET last_number = last_number + 1 WHERE session_id = 'waiting'",
+        "DELETE FROM memory.messages WHERE conversation_id = 's' AND number = 2",
+        "UPDATE memory.conversations SET last_number = last_number + 1 WHERE conversation_id = 'waiting'",
     ],
     "formations_cover_each_message_once": [
         "UPDATE memory.runs SET from_number = from_number - 1 WHERE run_id = {empty_run}",
         "UPDATE memory.runs SET from_number = NULL WHERE run_id = {empty_run}",
         "UPDATE memory.runs SET state = 'failed', error_code = 'x', observations = NULL WHERE run_id = {empty_run}",
-        "UPDATE memory.sessions SET formed_number = 1 WHERE session_id = 'excluded'",
+        "UPDATE memory.conversations SET formed_number = 1 WHERE conversation_id = 'excluded'",
     ],
     "unformed_messages_are_counted": [
-        "UPDATE memory.sessions SET unformed_messages = 5 WHERE session_id = 'waiting'",
-        "UPDATE memory.sessions SET unformed_tokens = unformed_tokens + 1 WHERE session_id = 'waiting'",
-        "UPDATE memory.messages SET eligible = true WHERE session_id = 'excluded'",
-        "UPDATE memory.sessions SET unformed_since = unformed_since - interval '1 day' WHERE session_id = 'waiting'",
-        "UPDATE memory.sessions SET unformed_since = now() WHERE session_id = 's'",
+        "UPDATE memory.conversations SET unformed_messages = 5 WHERE conversation_id = 'waiting'",
+        "UPDATE memory.conversations SET unformed_tokens = unformed_tokens + 1 WHERE conversation_id = 'waiting'",
+        "UPDATE memory.messages SET eligible = true WHERE conversation_id = 'excluded'",
+        "UPDATE memory.conversations SET unformed_since = unformed_since - interval '1 day'"
+        " WHERE conversation_id = 'waiting'",
+        "UPDATE memory.conversations SET unformed_since = now() WHERE conversation_id = 's'",
     ],
     "waiting_sessions_are_due": [
-        "UPDATE memory.sessions SET due_at = NULL, due_reason = NULL WHERE session_id = 'waiting'",
-        "UPDATE memory.sessions SET due_at = NULL, due_reason = NULL WHERE session_id = 'signal'",
+        "UPDATE memory.conversations SET due_at = NULL, due_reason = NULL WHERE conversation_id = 'waiting'",
+        "UPDATE memory.conversations SET due_at = NULL, due_reason = NULL WHERE conversation_id = 'signal'",
     ],
     "due_sessions_have_work": [
-        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 's'",
-        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 'excluded'",
-        "ALTER TABLE memory.sessions DROP CONSTRAINT sessions_dead_run_id_check;"
-        "UPDATE memory.sessions SET due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
+        "UPDATE memory.conversations SET due_at = now(), due_reason = 'retry' WHERE conversation_id = 's'",
+        "UPDATE memory.conversations SET due_at = now(), due_reason = 'retry' WHERE conversation_id = 'excluded'",
+        "ALTER TABLE memory.conversations DROP CONSTRAINT conversations_dead_run_id_check;"
+        "UPDATE memory.conversations SET due_at = now(), due_reason = 'retry'"
+        " WHERE conversation_id = 'dead'",
     ],
     "formations_stored_what_they_recorded": [
         "UPDATE memory.runs SET observations = observations + 1 WHERE run_id = {run}",
         "UPDATE memory.observations SET run_id = NULL WHERE run_id = {run} AND seq = 1",
-        "UPDATE memory.observations SET run_id = {text} WHERE session_id IS NULL AND seq = 9",
+        "UPDATE memory.observations SET run_id = {text} WHERE conversation_id IS NULL AND seq = 9",
     ],
     "observations_have_evidence": ["DELETE FROM memory.evidence WHERE seq = 2"],
     "sources_lie_in_what_was_read": [
-        "UPDATE memory.evidence SET number = 9 WHERE session_id = 's' AND number = 2",
-        "UPDATE memory.evidence SET session_id = 'died' WHERE session_id = 's' AND number = 2",
-        "UPDATE memory.observations SET session_id = 'died' WHERE run_id = {run}",
+        "UPDATE memory.evidence SET number = 9 WHERE conversation_id = 's' AND number = 2",
+        "UPDATE memory.evidence SET conversation_id = 'died' WHERE conversation_id = 's' AND number = 2",
+        "UPDATE memory.observations SET conversation_id = 'died' WHERE run_id = {run}",
     ],
     "search_vectors_match_texts": [
         "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
         "UPDATE memory.observations SET search = 'other' WHERE seq = 2",
         "ALTER TABLE memory.messages ALTER search DROP EXPRESSION;"
-        "UPDATE memory.messages SET search = 'other' WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.messages SET search = 'other' WHERE conversation_id = 's' AND number = 2",
     ],
     "messages_are_their_sessions_users": [
-        "UPDATE memory.messages SET owner = 'u:jonas' WHERE session_id = 's' AND number = 2",
+        "UPDATE memory.messages SET owner = 'u:jonas' WHERE conversation_id = 's' AND number = 2",
     ],
     "texts_stay_until_formed": [
-        "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE session_id = 'waiting'",
-        "UPDATE memory.messages SET content = NULL, speaker = 'Mia' WHERE session_id = 's' AND number = 2",
-        "UPDATE memory.messages SET content = NULL, search_extra = 'tea' WHERE session_id = 's' AND number = 2",
-        "UPDATE memory.sessions SET text_since = NULL WHERE session_id = 's'",
-        "UPDATE memory.sessions SET text_since = text_since + interval '1 second' WHERE session_id = 's'",
+        "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE conversation_id = 'waiting'",
+        "UPDATE memory.messages SET content = NULL, speaker = 'Mia' WHERE conversation_id = 's' AND number = 2",
+        "UPDATE memory.messages SET content = NULL, search_extra = 'tea' WHERE conversation_id = 's' AND number = 2",
+        "UPDATE memory.conversations SET text_since = NULL WHERE conversation_id = 's'",
+        "UPDATE memory.conversations SET text_since = text_since + interval '1 second' WHERE conversation_id = 's'",
     ],
     "hashes_match_texts": [
         "UPDATE memory.observations SET content_hash = '\\x00' WHERE seq = 2",
@@ -560,8 +562,9 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.scopes SET consolidate = false WHERE scope_id = {due}",
     ],
     "given_up_work_is_known_as_such": [
-        "UPDATE memory.sessions SET dead_run_id = NULL, due_at = now(), due_reason = 'retry' WHERE session_id = 'dead'",
-        "UPDATE memory.sessions SET dead_run_id = {empty_run} WHERE session_id = 's'",
+        "UPDATE memory.conversations SET dead_run_id = NULL, due_at = now(), due_reason = 'retry'"
+        " WHERE conversation_id = 'dead'",
+        "UPDATE memory.conversations SET dead_run_id = {empty_run} WHERE conversation_id = 's'",
         "UPDATE memory.runs SET to_seq = to_seq + 1 WHERE state = 'dead' AND scope_id IS NOT NULL",
     ],
     "contradictions_lie_in_what_was_read": [
@@ -571,13 +574,13 @@ PLANTED: dict[str, list[str]] = {
         " AND contradictions <> '[]'",
     ],
     "targets_have_one_run": [
-        "INSERT INTO memory.runs (agent_key, kind, session_id, from_number, to_number, fence, state)"
-        " SELECT agent_key, kind, session_id, from_number, to_number, 1, 'running'"
+        "INSERT INTO memory.runs (agent_key, kind, conversation_id, from_number, to_number, fence, state)"
+        " SELECT agent_key, kind, conversation_id, from_number, to_number, 1, 'running'"
         " FROM memory.runs WHERE state = 'answered'",
         "UPDATE memory.runs SET fence = fence + 1 WHERE state = 'answered'",
     ],
     "leases_end_soon": [
-        "UPDATE memory.sessions SET lease_until = now() + interval '1 hour' WHERE session_id = 's'",
+        "UPDATE memory.conversations SET lease_until = now() + interval '1 hour' WHERE conversation_id = 's'",
         "UPDATE memory.scopes SET lease_until = now() WHERE scope_id = {due}",
     ],
     "answers_wait_to_be_applied": [
@@ -613,11 +616,11 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.agents SET created_at = {later}",
         "UPDATE memory.scopes SET last_activity_at = {later}",
         "UPDATE memory.members SET joined_at = {later}",
-        "UPDATE memory.sessions SET last_activity_at = {later}",
+        "UPDATE memory.conversations SET last_activity_at = {later}",
         "UPDATE memory.runs SET started_at = {later}",
         "UPDATE memory.consolidations SET created_at = {later}",
         "UPDATE memory.observation_states SET status_at = {later}",
-        "UPDATE memory.messages SET created_at = {later} WHERE session_id = 's'",
+        "UPDATE memory.messages SET created_at = {later} WHERE conversation_id = 's'",
         "UPDATE memory.observations SET created_at = {later}",
         "UPDATE memory.evidence SET created_at = {later}",
         "UPDATE memory.runs SET finished_at = started_at - interval '1 hour' WHERE run_id = {empty_run}",
@@ -626,7 +629,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory.evidence_seq_idx'::regclass"
     ],
     "keys_are_enforced": [
-        "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_session_id_message_id_key",
+        "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_conversation_id_message_id_key",
         "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_pkey",
         "DROP INDEX memory.consolidations_from_seq_key;"
         "CREATE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq)",
@@ -776,7 +779,7 @@ async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> 
         async def talk(user: str) -> None:
             who: dict[str, Any] = {"agent_id": "ada", "user_id": user}
             for n in range(12):
-                await memory.add(conversation(4, first=4 * n + 1), **who, session_id=user, group_ids=["harbor"])
+                await memory.add(conversation(4, first=4 * n + 1), **who, conversation_id=user, group_ids=["harbor"])
                 await memory.observe(f"{user} {n}", **who)
 
         async def work() -> None:

@@ -41,7 +41,7 @@ MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 _ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
 GATE = f"'{_ASKED}'::jsonb, 10, 10, NULL, now(), NULL, false, NULL, NULL"  # what memory.search is given behind whom it is for
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
-AS_MIA: Principal = {**MIA, "session_id": None}
+AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
@@ -93,9 +93,9 @@ async def counts(connection: Any, names: list[str]) -> dict[str, int]:
 async def live(memory: Memory, llm: Scripted) -> None:
     """Something in every table: Mia and Jonas in a group, each with a secret."""
     llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4712.")
-    await memory.add(conversation(5), **MIA, session_id="s-mia", group_ids=["harbor"])
-    await memory.conversations.form(agent_id="ada", session_id="s-mia")
-    await memory.add(conversation(2), **JONAS, session_id="s-jonas", group_ids=["harbor"])
+    await memory.add(conversation(5), **MIA, conversation_id="s-mia", group_ids=["harbor"])
+    await memory.conversations.form(agent_id="ada", conversation_id="s-mia")
+    await memory.add(conversation(2), **JONAS, conversation_id="s-jonas", group_ids=["harbor"])
     for who in (MIA, JONAS):
         scope = (await memory.observe(f"{SECRET} It is {who['user_id']}'s.", **who)).scope
         await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
@@ -161,7 +161,9 @@ async def test_id_that_is_a_pattern_or_a_prefix_sees_what_everybody_sees(
         await enter(raw, "ada", user)
         seen = await raw.fetch("SELECT content FROM memory.observations")
         assert [row["content"] for row in seen] == ["A gate for all."]
-        assert set((await counts(raw, ["sessions", "messages", "members", "runs", "user_aliases"])).values()) == {0}
+        assert set((await counts(raw, ["conversations", "messages", "members", "runs", "user_aliases"])).values()) == {
+            0
+        }
 
 
 async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scripted, raw: Any) -> None:
@@ -175,7 +177,9 @@ async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scri
             "g:harbor",
             "c",
         }
-        assert {row["session_id"] for row in await raw.fetch("SELECT session_id FROM memory.messages")} == {"s-mia"}
+        assert {row["conversation_id"] for row in await raw.fetch("SELECT conversation_id FROM memory.messages")} == {
+            "s-mia"
+        }
         contents = {row["content"] for row in await raw.fetch("SELECT content FROM memory.observations")}
         assert contents == {SECRET, f"{SECRET} It is mia's.", "Ship in April.", "A gate for all."}
         await enter(raw, "ada", "jonas")
@@ -188,7 +192,7 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
     memory: Memory, walled: Memory, raw: Any
 ) -> None:
     for user in ("mia", "jonas"):
-        await memory.add(conversation(1), agent_id="ada", user_id=user, session_id=user, group_ids=["harbor"])
+        await memory.add(conversation(1), agent_id="ada", user_id=user, conversation_id=user, group_ids=["harbor"])
     said = await walled.observe("The project deadline is 24 April 2026.", **MIA)
     await walled.observe("Mia likes tea.", **MIA)
     async with Memory(walled.database.url.render_as_string(hide_password=False), Parrot()) as parroting:
@@ -219,12 +223,12 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
     await live(memory, llm)
     anonymous: dict[str, Any] = {"agent_id": "ada", "user_id": "anonymous"}
     await memory.observe("The gate of a visitor.", **anonymous)
-    await memory.add(conversation(1), **anonymous, session_id="s-anonymous")
+    await memory.add(conversation(1), **anonymous, conversation_id="s-anonymous")
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'visitor'") == 1
-        sessions = await raw.fetch("SELECT DISTINCT session_id FROM memory.messages ORDER BY 1")
-        assert [row["session_id"] for row in sessions] == ["s-anonymous", "s-mia"]
+        conversations = await raw.fetch("SELECT DISTINCT conversation_id FROM memory.messages ORDER BY 1")
+        assert [row["conversation_id"] for row in conversations] == ["s-anonymous", "s-mia"]
         await enter(raw, "ada", "anonymous")
         assert await raw.fetchval("SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == 0
         assert await raw.fetch("SELECT FROM memory.user_aliases") == []
@@ -247,11 +251,11 @@ async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetchval("SELECT count(*) FROM memory.messages") == 5
-    await walled.conversations.exclude(agent_id="ada", session_id="s-mia")
+    await walled.conversations.exclude(agent_id="ada", conversation_id="s-mia")
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetch("SELECT FROM memory.messages") == []
-        assert await raw.fetch("SELECT FROM memory.visible_sessions('ada', 'jonas')") == []
+        assert await raw.fetch("SELECT FROM memory.visible_conversations('ada', 'jonas')") == []
     await walled.configure(agent_id="ada", message_retention_days=0)
     assert (await walled.work.maintain()).messages == 2  # the agent's: Mia's are held, Jonas's not formed
     await walled.holds.release((await walled.holds.list(agent_id="ada"))[0].hold_id, agent_id="ada")
@@ -269,10 +273,14 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
         await enter(raw, "ada", "mia")
         owners = {row["owner"] for row in await raw.fetch("SELECT owner FROM memory.scopes")}
         assert owners == {"u:mia", "c"}
-        assert set((await counts(raw, ["sessions", "messages", "members"])).values()) == {0}
+        assert set((await counts(raw, ["conversations", "messages", "members"])).values()) == {0}
         assert await raw.fetch("SELECT FROM memory.observations WHERE content ~ 'Ship'") == []
         await enter(raw, "ada", "jonas")
-        assert await counts(raw, ["sessions", "messages", "members"]) == {"sessions": 1, "messages": 2, "members": 2}
+        assert await counts(raw, ["conversations", "messages", "members"]) == {
+            "conversations": 1,
+            "messages": 2,
+            "members": 2,
+        }
     assert await walled.conversations.messages(**MIA) == []
     assert {m.user_id for m in await walled.groups.members("harbor", agent_id="ada")} == {"jonas"}
     made = await walled.groups.create("quay", agent_id="ada")
@@ -281,7 +289,7 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
     await walled.groups.add_member("harbor", "mia", agent_id="ada")
     async with raw.transaction():
         await enter(raw, "ada", "mia")
-        assert await counts(raw, ["sessions", "messages"]) == {"sessions": 1, "messages": 5}
+        assert await counts(raw, ["conversations", "messages"]) == {"conversations": 1, "messages": 5}
     assert list(await memory.admin.verify()) == []
 
 
@@ -402,7 +410,9 @@ async def test_principal_ends_with_its_transaction(memory: Memory, llm: Scripted
     assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 0
 
 
-async def test_setting_that_a_session_was_poisoned_with_opens_nothing(memory: Memory, llm: Scripted, raw: Any) -> None:
+async def test_setting_that_a_conversation_was_poisoned_with_opens_nothing(
+    memory: Memory, llm: Scripted, raw: Any
+) -> None:
     await live(memory, llm)
     async with raw.transaction():  # the setting of this very transaction, made to last
         await enter(raw, None, serves=True)
@@ -434,7 +444,7 @@ async def setting(session: AsyncSession, name: str) -> Any:
 
 async def test_two_principals_in_one_transaction_of_the_host_do_not_mix(walled: Memory, host: AsyncSession) -> None:
     await host.execute(text("SET LOCAL app.tenant = 'harbour'"))
-    await walled.add(conversation(1), **MIA, session_id="s", session=host)
+    await walled.add(conversation(1), **MIA, conversation_id="s", session=host)
     await walled.observe(f"{SECRET} It is mia's.", **MIA, session=host)
     await walled.observe(f"{SECRET} It is jonas's.", **JONAS, session=host)
     for who in (MIA, JONAS, MIA):
@@ -454,7 +464,7 @@ async def test_hosts_own_principal_is_put_back_also_after_an_error(walled: Memor
     before = await setting(host, "memory.principal")
     await walled.observe("Jonas's.", **JONAS, session=host)
     assert await setting(host, "memory.principal") == before
-    await walled.add(conversation(1), **JONAS, session_id="t", session=host)
+    await walled.add(conversation(1), **JONAS, conversation_id="t", session=host)
     assert await setting(host, "memory.principal") == before
     with pytest.raises(ZeroDivisionError):  # whatever goes wrong in Python while we are in
         async with walled.database.transaction(host, service("ada")):
@@ -511,7 +521,7 @@ async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Rol
     url = asyncpg_url(as_login(walled_database, roles)).update_query_dict({"prepared_statement_cache_size": "0"})
     async with Memory(url.render_as_string(hide_password=False), llm) as memory:
         assert memory.database.walled
-        await memory.add(conversation(2), **MIA, session_id="s")
+        await memory.add(conversation(2), **MIA, conversation_id="s")
         await memory.observe(SECRET, **MIA)
         assert len(await memory.observations.list(**MIA)) == len((await memory.search("gate", **MIA)).results) == 1
         assert await memory.observations.list(**JONAS) == []
@@ -544,7 +554,7 @@ async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled
 async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
     await walled.observe(SECRET, **MIA)
     with statements(walled) as sent:
-        await walled.add(conversation(2), **MIA, session_id="s", group_ids=["harbor"])
+        await walled.add(conversation(2), **MIA, conversation_id="s", group_ids=["harbor"])
         await walled.context(**MIA)
         await walled.search("gate", **MIA)
         await walled.digest(**MIA)
@@ -822,7 +832,7 @@ async def test_verify_finds_nothing_behind_walls_and_sees_everything(
     await live(memory, llm)
     await rows(memory, "DELETE FROM memory.lineage")
     assert list(await walled.admin.verify()) == list(await memory.admin.verify())
-    await rows(memory, "UPDATE memory.sessions SET unformed_messages = unformed_messages + 1")
+    await rows(memory, "UPDATE memory.conversations SET unformed_messages = unformed_messages + 1")
     assert [v.invariant for v in await walled.admin.verify()] == ["unformed_messages_are_counted"] * 2
 
 

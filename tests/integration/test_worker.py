@@ -126,26 +126,26 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def say(memory: Memory, *sessions: object) -> None:
-    """Something that is due at once, in a session of each user of that name."""
-    for name in sessions:
+async def say(memory: Memory, *conversations: object) -> None:
+    """Something that is due at once, in a conversation of each user of that name."""
+    for name in conversations:
         said = [message(f"Actually, I prefer tea. {name}")]
-        await memory.add(said, agent_id="ada", user_id=f"u{name}", session_id=f"s{name}")
+        await memory.add(said, agent_id="ada", user_id=f"u{name}", conversation_id=f"s{name}")
 
 
 async def formed(memory: Memory) -> Counter[str]:
     return Counter(content for (content,) in await rows(memory, "SELECT content FROM memory.observations"))
 
 
-def facts(*sessions: object) -> Counter[str]:
-    return Counter(f"fact Actually, I prefer tea. {name}" for name in sessions)
+def facts(*conversations: object) -> Counter[str]:
+    return Counter(f"fact Actually, I prefer tea. {name}" for name in conversations)
 
 
-async def has_formed(memory: Memory, *sessions: object) -> None:
+async def has_formed(memory: Memory, *conversations: object) -> None:
     """Each of them, and each once."""
 
     async def done() -> bool:
-        return await formed(memory) == facts(*sessions)
+        return await formed(memory) == facts(*conversations)
 
     await until(done)
 
@@ -163,7 +163,7 @@ async def listener(memory: Memory, *, but: int = 0) -> int:
 
 
 async def leases(memory: Memory) -> list[tuple[Any, ...]]:
-    return await rows(memory, "SELECT session_id FROM memory.sessions WHERE lease_until IS NOT NULL")
+    return await rows(memory, "SELECT conversation_id FROM memory.conversations WHERE lease_until IS NOT NULL")
 
 
 async def kill_connections(memory: Memory) -> None:
@@ -245,10 +245,10 @@ async def test_polling_does_it_while_listening_fails(
         await has_formed(outside, 1)
 
 
-async def test_session_that_becomes_due_by_time_is_found_by_polling(database_url: str, llm: Scripted) -> None:
+async def test_conversation_that_becomes_due_by_time_is_found_by_polling(database_url: str, llm: Scripted) -> None:
     now = MONDAY
     async with Memory(database_url, Model(), SETTINGS, clock=lambda: now) as memory:
-        await memory.add(conversation(4), agent_id="ada", user_id="mia", session_id="s")
+        await memory.add(conversation(4), agent_id="ada", user_id="mia", conversation_id="s")
         async with working(Worker(memory, poll_seconds=0.05)):
             await listener(memory)
             assert not await formed(memory)
@@ -262,7 +262,7 @@ async def test_session_that_becomes_due_by_time_is_found_by_polling(database_url
 
 async def test_worker_of_one_agent_leaves_the_others_alone(memory: Memory) -> None:
     await say(memory, 1)
-    await memory.add([message("Actually, I prefer tea. 2")], agent_id="eve", user_id="u2", session_id="s2")
+    await memory.add([message("Actually, I prefer tea. 2")], agent_id="eve", user_id="u2", conversation_id="s2")
     assert await Worker(memory, agent_id="eve").run_once() == Worked(formed=1)
     assert await formed(memory) == facts(2)
 
@@ -307,29 +307,29 @@ async def test_claims_at_the_same_moment_get_different_work(memory: Memory) -> N
     claimed = [work for work in await asyncio.gather(*(memory.work.claim("formation") for _ in range(12))) if work]
     assert len(claimed) == 5
     done = await asyncio.gather(*(work() for work in claimed))
-    assert {result.session_id for one in done for result in one.formed} == {f"s{n}" for n in range(5)}
+    assert {result.conversation_id for one in done for result in one.formed} == {f"s{n}" for n in range(5)}
 
 
-async def test_claim_does_not_wait_for_a_session_that_somebody_is_writing_to(memory: Memory) -> None:
+async def test_claim_does_not_wait_for_a_conversation_that_somebody_is_writing_to(memory: Memory) -> None:
     await say(memory, 1, 2)
     async with memory.database.transaction() as session:
-        await memory.add([message("More.", n=2)], agent_id="ada", user_id="u1", session_id="s1", session=session)
+        await memory.add([message("More.", n=2)], agent_id="ada", user_id="u1", conversation_id="s1", session=session)
         work = await memory.work.claim("formation")
         assert work is not None
-        assert [result.session_id for result in (await work()).formed] == ["s2"]
+        assert [result.conversation_id for result in (await work()).formed] == ["s2"]
         assert await memory.work.claim("formation") is None
 
 
 @pytest.mark.parametrize(
-    ("kind", "index"), [("formation", "sessions_due_at_idx"), ("consolidation", "scopes_due_at_idx")]
+    ("kind", "index"), [("formation", "conversations_due_at_idx"), ("consolidation", "scopes_due_at_idx")]
 )
 async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueKind, index: str) -> None:
     await rows(memory, "INSERT INTO memory.agents (agent_id) VALUES ('ada')")
     due = "CASE WHEN n % 2 = 0 THEN now() - n * interval '1 second' END"
     for table, columns, values in (
         (
-            "sessions",
-            "session_id, user_id, due_at, due_reason",
+            "conversations",
+            "conversation_id, user_id, due_at, due_reason",
             f"n, 'u', {due}, CASE WHEN n % 2 = 0 THEN 'signal' END",
         ),
         ("scopes", "kind, owner, due_at", f"'individual', 'u:' || n, {due}"),
@@ -353,7 +353,7 @@ async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueK
     assert "Sort" not in plan
 
 
-async def test_sessions_and_scopes_take_turns(memory: Memory, model: Model) -> None:
+async def test_conversations_and_scopes_take_turns(memory: Memory, model: Model) -> None:
     await say(memory, *range(3))
     for n in range(3):
         for fact in ("one", "two"):
@@ -370,11 +370,11 @@ async def test_sessions_and_scopes_take_turns(memory: Memory, model: Model) -> N
 async def test_work_whose_lease_was_lost_before_it_began_is_left_to_who_has_it(memory: Memory, model: Model) -> None:
     await say(memory, 1)
     late = await memory.work.claim("formation")
-    await rows(memory, "UPDATE memory.sessions SET lease_until = now() - interval '1 second'")
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
     taken_over = await memory.work.claim("formation")
     assert late is not None
     assert taken_over is not None
-    assert "the lease on it was lost" in (await late()).failed["session s1 of agent ada"]
+    assert "the lease on it was lost" in (await late()).failed["conversation s1 of agent ada"]
     assert len((await taken_over()).formed) == 1
     assert model.asked.total() == 1
 
@@ -385,7 +385,7 @@ async def test_work_whose_lease_was_lost_before_it_began_is_left_to_who_has_it(m
 async def test_once_does_what_is_due_and_what_becomes_due_by_it(memory: Memory) -> None:
     for name in (1, 2, 3):
         said = [message(f"Actually, I prefer tea. {name}")]
-        await memory.add(said, agent_id="ada", user_id="mia", session_id=f"s{name}")
+        await memory.add(said, agent_id="ada", user_id="mia", conversation_id=f"s{name}")
     assert await Worker(memory).run_once() == Worked(formed=3, consolidated=1)
     assert await Worker(memory).run_once() == Worked()
 
@@ -421,7 +421,7 @@ async def test_what_runs_at_the_stop_may_end_and_nothing_new_is_begun(memory: Me
     assert not work.done()
     model.gate.set()
     assert await work == Worked(formed=1)
-    assert (await memory.work.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_conversations == 1
 
 
 async def test_what_does_not_end_in_time_is_given_back_and_can_be_claimed_at_once(memory: Memory, model: Model) -> None:
@@ -448,7 +448,7 @@ async def test_cancelled_worker_gives_back_as_well(memory: Memory, model: Model)
     with pytest.raises(asyncio.CancelledError):
         await work
     assert await leases(memory) == []
-    assert (await memory.work.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_conversations == 1
 
 
 async def test_stop_before_the_start_does_nothing(memory: Memory) -> None:
@@ -456,7 +456,7 @@ async def test_stop_before_the_start_does_nothing(memory: Memory) -> None:
     stop = asyncio.Event()
     stop.set()
     assert await Worker(memory).run(stop) == await Worker(memory).run_once(stop) == Worked()
-    assert (await memory.work.backlog()).due_sessions == 1
+    assert (await memory.work.backlog()).due_conversations == 1
 
 
 async def test_worker_stops_also_while_the_database_does_not_answer(
@@ -485,7 +485,7 @@ async def test_worker_that_could_not_work_is_refused(memory: Memory) -> None:
 # Failures
 
 
-async def test_poisoned_session_holds_up_no_other_and_is_given_up(database_url: str) -> None:
+async def test_poisoned_conversation_holds_up_no_other_and_is_given_up(database_url: str) -> None:
     model = Broken()
     async with Memory(database_url, model, SETTINGS) as memory:
         await say(memory, "poisoned", *range(5))
@@ -497,7 +497,7 @@ async def test_poisoned_session_holds_up_no_other_and_is_given_up(database_url: 
             await has_formed(memory, *range(5))
             await until(given_up)
         assert model.asked["poisoned"] == 2 * SETTINGS.max_errors  # each time once more
-        assert [run.session_id for run in await memory.work.dead()] == ["spoisoned"]
+        assert [run.conversation_id for run in await memory.work.dead()] == ["spoisoned"]
 
 
 @pytest.mark.parametrize("where", ["the model's client", "the database"])
@@ -515,7 +515,7 @@ async def test_mistake_in_one_piece_of_work_is_not_paid_for_again_and_again(data
             await has_formed(memory, *range(3), 4)
         assert work.result() == Worked(formed=4, failed=1)
         backlog = await memory.work.backlog()
-        assert (backlog.due_sessions, backlog.retrying, backlog.in_progress) == (0, 1, 0)
+        assert (backlog.due_conversations, backlog.retrying, backlog.in_progress) == (0, 1, 0)
 
 
 async def test_log_names_the_mistake_but_not_what_it_says(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -531,19 +531,19 @@ async def test_overtaken_work_waits_a_moment_before_it_is_tried_again(memory: Me
     model.gate.clear()
     task = asyncio.create_task(memory.run_due())
     await model.is_asked(1)
-    await rows(memory, "UPDATE memory.sessions SET epoch = epoch + 1")
+    await rows(memory, "UPDATE memory.conversations SET epoch = epoch + 1")
     model.gate.set()
-    assert "forgotten" in (await task).failed["session s1 of agent ada"]
-    (due,) = await rows(memory, "SELECT due_at > now() - interval '1 second', lease_until FROM memory.sessions")
+    assert "forgotten" in (await task).failed["conversation s1 of agent ada"]
+    (due,) = await rows(memory, "SELECT due_at > now() - interval '1 second', lease_until FROM memory.conversations")
     assert due == (True, None)
 
 
-async def test_due_session_with_nothing_to_read_is_due_no_more(memory: Memory, model: Model) -> None:
+async def test_due_conversation_with_nothing_to_read_is_due_no_more(memory: Memory, model: Model) -> None:
     await say(memory, 1)
     await memory.run_due()
-    await rows(memory, "UPDATE memory.sessions SET due_at = now() - interval '1 day', due_reason = 'retry'")
+    await rows(memory, "UPDATE memory.conversations SET due_at = now() - interval '1 day', due_reason = 'retry'")
     await memory.run_due()
-    assert await rows(memory, "SELECT due_at, lease_until FROM memory.sessions") == [(None, None)]
+    assert await rows(memory, "SELECT due_at, lease_until FROM memory.conversations") == [(None, None)]
     assert model.asked.total() == 1
 
 
@@ -603,7 +603,7 @@ async def test_worker_outlives_a_restart_of_the_database(tmp_path: Path) -> None
 async def test_schema_of_another_release_ends_the_worker(memory: Memory) -> None:
     work = asyncio.create_task(Worker(memory, poll_seconds=0.05).run(asyncio.Event()))
     await listener(memory)
-    await rows(memory, "ALTER TABLE memory.sessions RENAME COLUMN due_at TO was_due_at")
+    await rows(memory, "ALTER TABLE memory.conversations RENAME COLUMN due_at TO was_due_at")
     async with asyncio.timeout(SECONDS):
         with pytest.raises(SchemaError):
             await work
@@ -650,7 +650,7 @@ async def test_process_works_until_it_is_told_to_stop(
         code, worked, told = await ended(worker)
     assert code == 0
     assert worked == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
-    assert "memory-sql: session s1: 1 messages, 1 observations\n" in told
+    assert "memory-sql: conversation s1: 1 messages, 1 observations\n" in told
     assert "memory-sql: stopping; " in told
 
 
@@ -669,7 +669,7 @@ async def test_process_gives_back_what_its_model_does_not_end(database_url: str,
             code, worked, _ = await ended(worker)
     assert (code, worked["interrupted"]) == (0, 1)
     assert await leases(outside) == []
-    assert (await outside.work.backlog()).due_sessions == 1
+    assert (await outside.work.backlog()).due_conversations == 1
 
 
 @pytest.mark.slow

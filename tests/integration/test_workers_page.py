@@ -47,7 +47,7 @@ def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 async def memory(environment: str, settings: Settings) -> Any:
     async with Memory(environment, settings=settings) as opened:
-        await opened.add([message("Actually, I prefer tea.")], agent_id="ada", user_id="mia", session_id="monday")
+        await opened.add([message("Actually, I prefer tea.")], agent_id="ada", user_id="mia", conversation_id="monday")
         yield opened
 
 

@@ -32,8 +32,8 @@ async def fill(url: str) -> None:
     """Gives every table a row."""
     llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group_1")), "Tea.")
     async with Memory(url, llm, Settings(llm="offline")) as memory:
-        await memory.add(conversation(4), agent_id="ada", user_id="mia", session_id="s", group_ids=["harbor"])
-        formed = await memory.conversations.form(agent_id="ada", session_id="s")
+        await memory.add(conversation(4), agent_id="ada", user_id="mia", conversation_id="s", group_ids=["harbor"])
+        formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
     await execute(
         url,

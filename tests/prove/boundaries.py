@@ -30,8 +30,8 @@ SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
 
 
 async def live(memory: Memory, agent: str) -> None:
-    await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
-    await memory.conversations.form(agent_id=agent, session_id="s")
+    await memory.add(SAID, agent_id=agent, user_id="u", conversation_id="s")
+    await memory.conversations.form(agent_id=agent, conversation_id="s")
     (scope,) = await memory.scopes.list(agent_id=agent, user_id="u")
     await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
     await memory.scopes.undo(agent_id=agent, scope_id=scope.ref.id)
@@ -67,9 +67,9 @@ async def live_until(url: str, agent: str, point: int) -> int:
 async def take_up(url: str, agent: str) -> list[str]:
     """What a client and a worker do after the crash, and what is wrong then."""
     async with Memory(url, Copying(), QUICK) as memory:
-        await memory.add(SAID, agent_id=agent, user_id="u", session_id="s")
+        await memory.add(SAID, agent_id=agent, user_id="u", conversation_id="s")
         await asyncio.sleep(0.06)  # the dead one's lease
-        await memory.conversations.form(agent_id=agent, session_id="s")
+        await memory.conversations.form(agent_id=agent, conversation_id="s")
         for scope in await memory.scopes.list(agent_id=agent, user_id="u"):
             await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
         facts = Counter(o.content[5:] for o in await memory.observations.list(agent_id=agent, user_id="u", limit=1000))

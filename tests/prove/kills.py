@@ -76,14 +76,14 @@ def environment(model: str) -> dict[str, str]:
 
 
 async def write(url: str, seed: int, acknowledged: Path) -> None:
-    """Adds to the sessions of its generation: texts grow with each message, and are sent whole to the model."""
+    """Adds to the conversations of its generation: texts grow with each message, and are sent whole to the model."""
     chance, generation = random.Random(seed), seed // GENERATION
     with acknowledged.open("a", buffering=1) as notes:
         async with Memory(url, Copying(), SETTINGS) as memory:
             group = [f"g{generation}"]
             for k in range(USERS):  # a group of one neither takes nor gives
                 hello = {"role": "user", "content": f"{seed}-hello-{k}", "id": f"{seed}-hello-{k}"}
-                where: dict[str, Any] = {"user_id": f"u{generation}-{k}", "session_id": f"s{generation}-{k}"}
+                where: dict[str, Any] = {"user_id": f"u{generation}-{k}", "conversation_id": f"s{generation}-{k}"}
                 await memory.add([hello], agent_id="a", **where, group_ids=group)
             for n in range(1_000_000):
                 names = [f"{seed}-{n}-{i}" for i in range(chance.randrange(1, 5))]
@@ -91,8 +91,8 @@ async def write(url: str, seed: int, acknowledged: Path) -> None:
                 release = f"{seed}.{n}"
                 said.append({"role": "user", "content": STATEMENT.format(release), "id": release})
                 session = chance.randrange(SESSIONS)
-                user, session_id = f"u{generation}-{session % USERS}", f"s{generation}-{session}"
-                await memory.add(said, agent_id="a", user_id=user, session_id=session_id, group_ids=group)
+                user, conversation_id = f"u{generation}-{session % USERS}", f"s{generation}-{session}"
+                await memory.add(said, agent_id="a", user_id=user, conversation_id=conversation_id, group_ids=group)
                 notes.write("".join(f"{name}\n" for name in [*names, release]))
                 await asyncio.sleep(chance.uniform(0, 0.3))
 
@@ -224,7 +224,7 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
 
 
 LEFT = """
-    SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.sessions
+    SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations
             WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
          + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now())
 """

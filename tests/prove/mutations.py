@@ -47,7 +47,8 @@ class Mutation(NamedTuple):
 
 
 UNIQUE_MESSAGE_ID = (
-    "    CONSTRAINT messages_agent_key_session_id_message_id_key UNIQUE (agent_key, session_id, message_id),\n"
+    "    CONSTRAINT messages_agent_key_conversation_id_message_id_key"
+    " UNIQUE (agent_key, conversation_id, message_id),\n"
 )
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
@@ -69,7 +70,7 @@ def never_called(call: str, *where: str) -> Change:
 
 
 NO_FENCE_ON_SCOPES = without(", ScopeRow.fence == state.fence)")._replace(after=")")
-NO_FENCE_ON_SESSIONS = without("        SessionRow.fence == state.fence,\n")
+NO_FENCE_ON_SESSIONS = without("        ConversationRow.fence == state.fence,\n")
 
 MUTATIONS = (
     # Messages are stored once
@@ -80,13 +81,13 @@ MUTATIONS = (
         TESTS,
     ),
     Mutation(
-        "the session's row is not locked",
+        "the conversation's row is not locked",
         (without(" FOR NO KEY UPDATE", "memory_sql/**/add_messages.sql", "migrations/versions/**/add_messages.sql"),),
         TESTS,
     ),
     # Leases
     Mutation("no fence on scopes", (NO_FENCE_ON_SCOPES,), TESTS),
-    Mutation("no fence on sessions", (NO_FENCE_ON_SESSIONS,)),
+    Mutation("no fence on conversations", (NO_FENCE_ON_SESSIONS,)),
     # Rule 1: each row is in one place
     Mutation(
         "1: what was passed over does not wait",
@@ -123,14 +124,17 @@ MUTATIONS = (
     # Rule 6: what was taken out while a model worked doesn't come back
     Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"),)),
     Mutation("6: no epoch of what the prompt showed", (Change("epochs.get(scope_id) != epoch for", "False for"),)),
-    Mutation("6: no epoch of the session", (without("                SessionRow.epoch == state.epoch,\n"),)),
-    Mutation("6: no cursor", (without("                SessionRow.formed_number == state.formed_number,\n"),)),
+    Mutation("6: no epoch of the conversation", (without("                ConversationRow.epoch == state.epoch,\n"),)),
+    Mutation("6: no cursor", (without("                ConversationRow.formed_number == state.formed_number,\n"),)),
     Mutation(
         "6: a stored answer is not held against the epochs",
         (Change("not await _is_still_good(", "False and await _is_still_good("),),
     ),
     Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
-    Mutation("6: exclusion does not raise the epoch", (Change("epoch=SessionRow.epoch + 1", "epoch=SessionRow.epoch"),)),
+    Mutation(
+        "6: exclusion does not raise the epoch",
+        (Change("epoch=ConversationRow.epoch + 1", "epoch=ConversationRow.epoch"),),
+    ),
     # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
     Mutation(
         "7: forgetting does not raise the epoch of the scope",
@@ -138,7 +142,7 @@ MUTATIONS = (
         FORGETTING,
     ),
     Mutation(
-        "7: forgetting does not raise the epoch of the session",
+        "7: forgetting does not raise the epoch of the conversation",
         (Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET),),
         FORGETTING,
     ),
@@ -162,12 +166,12 @@ MUTATIONS = (
         (Change("        if found.covers(again):\n", "        if again:\n"),),
     ),
     Mutation(
-        "7: more sessions are locked while scopes are",
+        "7: more conversations are locked while scopes are",
         (Change("        await unlocked.rollback()\n", "        await unlocked.commit()\n"),),
     ),
     Mutation(
         "7: what gave way to it does not stand again",
-        (never_called("StateRepository(session).stand_again"),),
+        (never_called("StateRepository(conversation).stand_again"),),
         FORGETTING,
     ),
     Mutation(
@@ -194,7 +198,7 @@ MUTATIONS = (
     ),
     Mutation(
         "correction: what it was made of is not passed on",
-        (never_called("LineageRepository(session, old.agent_key).inherit"),),
+        (never_called("LineageRepository(conversation, old.agent_key).inherit"),),
         CORRECTIONS,
     ),
     Mutation(
@@ -204,12 +208,12 @@ MUTATIONS = (
     ),
     Mutation(
         "privacy: no epoch rises",
-        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
+        (never_called("ScopeRepository(conversation).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
         CORRECTIONS,
     ),
     Mutation(
         "quarantine: no epoch rises",
-        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
+        (never_called("ScopeRepository(conversation).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
         CORRECTIONS,
     ),
     # Rule 9: duplicates
@@ -256,7 +260,7 @@ MUTATIONS = (
     ),
     Mutation(
         "walls: users see all messages of their agent",
-        (without("WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id"),),
+        (without("WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id"),),
         WALLS,
     ),
     Mutation(
@@ -282,11 +286,16 @@ MUTATIONS = (
     ),
     Mutation(
         "retention: what is held loses its text",
-        (Change("h.session_id = m.session_id AND h.number = m.number", "h.session_id = m.session_id AND false"),),
+        (
+            Change(
+                "h.conversation_id = m.conversation_id AND h.number = m.number",
+                "h.conversation_id = m.conversation_id AND false",
+            ),
+        ),
         MESSAGES,
     ),
     Mutation(
-        "retention: a sweep waits for who works on a session",
+        "retention: a sweep waits for who works on a conversation",
         (Change("FOR NO KEY UPDATE OF s SKIP LOCKED", "FOR NO KEY UPDATE OF s NOWAIT"),),
         MESSAGES,
     ),
@@ -330,7 +339,7 @@ MUTATIONS = (
             ("what is unclassified goes", "o.categories = '{}' AND o.sens", "coalesce(o.categories, '{}') = '{}' AND o.sens"),
             ("what is sensitive goes", "o.sensitivity <> 'sensitive' AND NOT o.no_propagate", "NOT o.no_propagate"),
             ("what is marked goes", "AND NOT o.no_propagate AND NOT o.confidential", ""),
-            ("excluded sessions count", "AND c.excluded IS NOT TRUE", ""),
+            ("excluded conversations count", "AND c.excluded IS NOT TRUE", ""),
             ("excluded people count", EXCLUDED, "WHERE false"),
             ("what the assistant said goes", "AND memory.trust(p_agent, p_scope, o.seq) >= 2", ""),
         )
@@ -412,7 +421,7 @@ MUTATIONS = (
     # Propagation: what is taken back
     Mutation(
         "propagation: what becomes private stays where it has spread",
-        (Change("derived = await LineageRepository(session, agent_key).derived(line)", "derived = ()"),),
+        (Change("derived = await LineageRepository(conversation, agent_key).derived(line)", "derived = ()"),),
         PROPAGATION,
     ),
     Mutation(
@@ -428,7 +437,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await LineageRepository(session, agent_key).derived([key, *same]))", "tuple(same)"),),
+        (Change("(*same, *await LineageRepository(conversation, agent_key).derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

@@ -1,7 +1,7 @@
 """Two users' and a group's memory against a model of it in a few lines of Python, through random lives.
 
 Rules: add, form, observe, contradict, consolidate, undo, archive and bring back, forget (an observation, a user, a
-session, the group), die while forming or consolidating (with and without the answer stored), let leases run out. After
+conversation, the group), die while forming or consolidating (with and without the answer stored), let leases run out. After
 each step what `Memory` says must be what the model says: the observations, what stands behind each, what waits, the text,
 and every version that there ever was.
 """
@@ -45,11 +45,11 @@ USERS, SESSIONS = ("mia", "ben"), ("hers", "theirs")  # she speaks in both, he i
 READERS = {"mia": "mia", "ben": "ben", "crew": "eve"}  # of each scope; the group's only member is silent
 OWNERS = tuple(READERS)
 EVIDENCE = """
-    SELECT o.content, e.user_id, e.session_id, m.message_id
+    SELECT o.content, e.user_id, e.conversation_id, m.message_id
     FROM memory.evidence e
     JOIN memory.agents a USING (agent_key)
     JOIN memory.observations o USING (agent_key, scope_id, seq)
-    LEFT JOIN memory.messages m ON (m.agent_key, m.session_id, m.number) = (e.agent_key, e.session_id, e.number)
+    LEFT JOIN memory.messages m ON (m.agent_key, m.conversation_id, m.number) = (e.agent_key, e.conversation_id, e.number)
     WHERE a.agent_id = :agent
 """
 
@@ -192,7 +192,7 @@ class Model:
 
     unformed: dict[str, list[Source]] = field(default_factory=lambda: {session: [] for session in SESSIONS})
     scopes: dict[str, Scope] = field(default_factory=lambda: {owner: Scope() for owner in OWNERS})
-    leased: set[str] = field(default_factory=set)  # sessions, and owners for their scopes
+    leased: set[str] = field(default_factory=set)  # conversations, and owners for their scopes
 
     def form(self, session: str) -> None:
         for source in self.unformed[session]:
@@ -253,13 +253,13 @@ class Life(RuleBasedStateMachine):
         said = [Source(user, session, next(self.names)) for user in speakers]
         messages = [{"role": "user", "content": m.message, "id": m.message, "user_id": m.user} for m in said]
         for _ in range(1 + twice):
-            self.do(self.memory.add(messages, agent_id=self.agent, user_id="mia", session_id=session))
+            self.do(self.memory.add(messages, agent_id=self.agent, user_id="mia", conversation_id=session))
         self.model.unformed[session] += said
 
     @rule(session=st.sampled_from(SESSIONS))
     def form(self, session: str) -> None:
         try:
-            self.do(self.memory.conversations.form(agent_id=self.agent, session_id=session))
+            self.do(self.memory.conversations.form(agent_id=self.agent, conversation_id=session))
         except BusyError:
             assert session in self.model.leased
         except NotFoundError:
@@ -378,11 +378,11 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: any(source.session for fact in self.model.facts for source in fact.sources))
     @rule(session=st.sampled_from(SESSIONS))
-    def forget_session(self, session: str) -> None:
-        self.do(self.memory.forget(Selection(session_id=session), agent_id=self.agent))
+    def forget_conversation(self, session: str) -> None:
+        self.do(self.memory.forget(Selection(conversation_id=session), agent_id=self.agent))
         self.model.unformed[session].clear()
         goes = [fact for fact in self.model.facts if any(source.session == session for source in fact.sources)]
-        self.did["sessions forgotten"] += bool(goes)
+        self.did["conversations forgotten"] += bool(goes)
         self.forgotten(lambda fact, _: fact in goes)
 
     def forgotten(self, goes: Callable[[Fact, str], bool], whole: str | None = None) -> None:
@@ -449,7 +449,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.model.leased)
     @rule()
     def leases_run_out(self) -> None:
-        for table in ("sessions", "scopes"):
+        for table in ("conversations", "scopes"):
             self.sql(
                 f"UPDATE memory.{table} t SET lease_until = now() - interval '1 second' FROM memory.agents a"  # noqa: S608
                 " WHERE t.agent_key = a.agent_key AND a.agent_id = :agent AND lease_until IS NOT NULL"

@@ -50,10 +50,10 @@ async def provider() -> AsyncIterator[tuple[Provider, Loopback]]:
         yield away, server
 
 
-async def say(memory: Memory, *sessions: str) -> None:
-    for name in sessions:
+async def say(memory: Memory, *conversations: str) -> None:
+    for name in conversations:
         said = [message(f"Actually, I prefer tea. {name}")]
-        await memory.add(said, agent_id="ada", user_id="mia", session_id=name)
+        await memory.add(said, agent_id="ada", user_id="mia", conversation_id=name)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
@@ -69,7 +69,7 @@ async def idle(memory: Memory, by: datetime) -> bool:
     """Nothing is due by then, and nobody is at anything."""
     ((left,),) = await rows(
         memory,
-        "SELECT (SELECT count(*) FROM memory.sessions WHERE due_at <= :by OR lease_until IS NOT NULL)"
+        "SELECT (SELECT count(*) FROM memory.conversations WHERE due_at <= :by OR lease_until IS NOT NULL)"
         " + (SELECT count(*) FROM memory.scopes WHERE due_at <= :by OR lease_until IS NOT NULL)",
         by=by,
     )
@@ -83,7 +83,7 @@ async def everything_came_but_the_poisoned(memory: Memory) -> None:
     (scope,) = await memory.scopes.list(agent_id="ada", user_id="mia")
     assert scope.consolidation is not None
     assert max(Counter(scope.consolidation.splitlines()).values()) == 1
-    assert [(run.session_id, run.error_code) for run in await memory.work.dead()] == [("poisoned", "not_json")]
+    assert [(run.conversation_id, run.error_code) for run in await memory.work.dead()] == [("poisoned", "not_json")]
     assert await rows(memory, "SELECT DISTINCT error_code FROM memory.runs WHERE state = 'failed' ORDER BY 1") == [
         ("not_json",), ("server_error",),
     ]  # fmt: skip
@@ -92,7 +92,7 @@ async def everything_came_but_the_poisoned(memory: Memory) -> None:
 
 async def is_drained(memory: Memory) -> bool:
     backlog = await memory.work.backlog()
-    return backlog.dead == 1 and not (backlog.due_sessions or backlog.due_scopes or backlog.retrying)
+    return backlog.dead == 1 and not (backlog.due_conversations or backlog.due_scopes or backlog.retrying)
 
 
 @pytest.mark.slow

@@ -54,8 +54,8 @@ class World:
         self.random = random.Random(seed)
         self.members: set[tuple[str, str, str]] = set()  # agent, group, user
         self.left: set[tuple[str, str, str]] = set()
-        self.places: dict[Key, set[str]] = {}  # the groups of each agent's session
-        self.participants: dict[Key, set[str]] = {}  # by agent and session
+        self.places: dict[Key, set[str]] = {}  # the groups of each agent's conversation
+        self.participants: dict[Key, set[str]] = {}  # by agent and conversation
         self.marks: dict[str, Key] = {}
         self.scope_ids: dict[int, Key] = {}
         self.observations: dict[str, Key] = {}
@@ -83,7 +83,7 @@ class World:
             for owner in owners:
                 await self.learn(memory, agent, owner)
         await self.promote(memory)
-        await self.add_session_scopes(memory)
+        await self.add_conversation_scopes(memory)
         await self.consolidate_some(memory)
         async with memory.database.transaction() as unit:
             await unit.execute(text("ANALYZE"))
@@ -91,7 +91,7 @@ class World:
     async def talk(self, memory: Memory, agent: str, session: str, user: str) -> None:
         groups = self.random.sample(GROUPS, self.random.choice((0, 1, 2)))
         said = [{"role": "user", "content": "Hello"}]
-        await memory.add(said, agent_id=agent, user_id=user, session_id=session, group_ids=groups)
+        await memory.add(said, agent_id=agent, user_id=user, conversation_id=session, group_ids=groups)
         present = self.participants.setdefault((agent, session), set())
         present.add(user)
         self.places.setdefault((agent, session), set()).update(groups)
@@ -120,7 +120,7 @@ class World:
         self.observations |= self.promoted
         assert self.promoted
 
-    async def add_session_scopes(self, memory: Memory) -> None:
+    async def add_conversation_scopes(self, memory: Memory) -> None:
         """Nothing makes them yet; what they hold is stored as everything else is."""
         async with memory.database.transaction() as unit:
             keys = {
@@ -130,7 +130,9 @@ class World:
                 mark = f"k{len(self.marks)}k"
                 scope = await unit.scalar(
                     insert(ScopeRow)
-                    .values(agent_key=keys[agent], kind="session", owner=f"s:{session}", consolidation=mark, version=1)
+                    .values(
+                        agent_key=keys[agent], kind="conversation", owner=f"s:{session}", consolidation=mark, version=1
+                    )
                     .returning(ScopeRow.scope_id)
                 )
                 assert scope is not None
@@ -226,10 +228,11 @@ class Reader:
                 agent, user = self.random.choice(AGENTS), self.random.choice(USERS)
 
     async def poison(self, unit: AsyncSession) -> None:
-        """What a careless client leaves behind: a setting of the whole session, as it should be, stale, or rubbish."""
+        """What a careless client leaves behind: a setting of the whole conversation, as it should be, stale, or rubbish."""
         if self.random.random() < 0.5:
             await enter(
-                unit, self.random.choice(({"agent_id": "ada", "user_id": "mia", "session_id": None}, service(None)))
+                unit,
+                self.random.choice(({"agent_id": "ada", "user_id": "mia", "conversation_id": None}, service(None))),
             )
             value: Any = func.current_setting("memory.principal")
         else:
@@ -250,21 +253,21 @@ class Reader:
         return self.walled.now() if self.random.randrange(3) == 0 else None
 
     async def search(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
-        who: dict[str, Any] = {"agent_id": agent, "user_id": user, "session_id": session}
+        who: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": session}
         found = await self.walled.search("gate", **who, top_k=100, as_of=self.now_and_then(), session=unit)
         keys = {self.world.observations[hit.observation.id] for hit in found.results}
         expected = {key for key in self.world.visible(agent, user, session) if not key[1].startswith("s:")}
         self.compare("search", who, keys, expected)
 
     async def context(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
-        who: dict[str, Any] = {"agent_id": agent, "user_id": user, "session_id": session}
+        who: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": session}
         message = self.random.choice((None, "Do you remember the gate?"))
         shown = str(await self.walled.context(**who, message=message, as_of=self.now_and_then(), session=unit))
         keys = {self.world.marks[mark] for mark in MARK.findall(shown)}
         self.compare("context", who, keys, self.world.visible(agent, user, session))
 
     async def scopes(self, agent: str, user: str, session: str | None, _: object) -> None:
-        found = await self.walled.scopes.list(agent_id=agent, user_id=user, session_id=session)
+        found = await self.walled.scopes.list(agent_id=agent, user_id=user, conversation_id=session)
         keys = {self.world.scope_ids[scope.ref.key] for scope in found}
         self.compare("scopes", (agent, user, session), keys, self.world.visible(agent, user, session))
 
@@ -275,7 +278,7 @@ class Reader:
 
     async def messages(self, agent: str, user: str, _: str | None, unit: AsyncSession | None) -> None:
         found = await self.walled.conversations.messages(agent_id=agent, user_id=user, limit=1000, session=unit)
-        keys = {(agent, one.session_id) for one in found}
+        keys = {(agent, one.conversation_id) for one in found}
         self.compare("messages", (agent, user), keys, self.world.talks(agent, user))
 
     async def history(self, agent: str, user: str, *_: object) -> None:
@@ -305,7 +308,7 @@ class Reader:
             if known.id in self.world.promoted:
                 self.rows += 1
                 told = known.source
-                if (told.speaker, told.session_id, told.message_ids) != (None, None, ()):
+                if (told.speaker, told.conversation_id, told.message_ids) != (None, None, ()):
                     self.wrong.append(f"{known.id} tells {user} of {agent} whose it was: {told}")
 
     async def raw_promoted(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
@@ -313,7 +316,9 @@ class Reader:
         o, e = Base.metadata.tables["memory.observations"], Base.metadata.tables["memory.evidence"]
         same = (e.c.agent_key == o.c.agent_key) & (e.c.scope_id == o.c.scope_id) & (e.c.seq == o.c.seq)
         asked = (
-            select(o.c.speaker, o.c.session_id, e.c.user_id, e.c.session_id, func.cardinality(o.c.related_users))
+            select(
+                o.c.speaker, o.c.conversation_id, e.c.user_id, e.c.conversation_id, func.cardinality(o.c.related_users)
+            )
             .join(e, same, isouter=True)
             .where(o.c.source_kind == "propagation")
         )
@@ -348,7 +353,7 @@ class Reader:
 
     async def raw_messages(self, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> None:
         m = Base.metadata.tables["memory.messages"]
-        asked = select(AgentRow.agent_id, m.c.session_id).join(AgentRow, AgentRow.agent_key == m.c.agent_key)
+        asked = select(AgentRow.agent_id, m.c.conversation_id).join(AgentRow, AgentRow.agent_key == m.c.agent_key)
         rows = await self.ask(asked, agent, user, session, unit)
         self.compare("messages, raw", (agent, user), {(row[0], row[1]) for row in rows}, self.world.talks(agent, user))
 
@@ -361,7 +366,7 @@ class Reader:
             self.wrong.append(f"nobody sees {count} rows of {table.name}")
 
     async def ask(self, query: Any, agent: str, user: str, session: str | None, unit: AsyncSession | None) -> Any:
-        principal = {"agent_id": agent, "user_id": user, "session_id": session}
+        principal = {"agent_id": agent, "user_id": user, "conversation_id": session}
         async with self.walled.database.transaction(unit, principal) as asks:
             return (await asks.execute(query)).all()
 

@@ -104,10 +104,16 @@ def test_age(seconds: int, words: str) -> None:
 
 
 def said(
-    content: str, *, session_id: str = "old", speaker: str | None = "Mia", made: tuple[str, ...] = ()
+    content: str, *, conversation_id: str = "old", speaker: str | None = "Mia", made: tuple[str, ...] = ()
 ) -> MessageHit:
     message = RetainedMessage(
-        session_id=session_id, id="m1", number=1, role="user", speaker=speaker, content=content, said_at=MONDAY
+        conversation_id=conversation_id,
+        id="m1",
+        number=1,
+        role="user",
+        speaker=speaker,
+        content=content,
+        said_at=MONDAY,
     )
     return MessageHit(message=message, score=1.0, observations=made)
 
@@ -115,7 +121,7 @@ def said(
 def test_user_comes_last_of_the_texts_and_what_is_pending_behind_all_that_is_stable() -> None:
     scopes = [
         scope("individual", "Mia knows.", "new to Mia", owner="mia", number=3),
-        scope("session", "They talk.", owner="s", number=5),
+        scope("conversation", "They talk.", owner="s", number=5),
         scope("entity", "The boat is red.", "new to the boat", owner="boat", number=4),
         scope("individual", "Mia eats.", "hungry", owner="mia", name="menu", number=6),
     ]
@@ -147,16 +153,16 @@ def test_order_is_the_hosts_and_what_it_leaves_out_is_not_shown() -> None:
 def test_messages_stand_behind_all_else_save_those_that_the_prompt_has() -> None:
     scopes = [scope("individual", None, "tea", owner="mia", number=9)]
     messages = [
-        said("The gate\nmark is <4711>."), said("here", session_id="now"), said("tea!", made=("o9-1",)),
+        said("The gate\nmark is <4711>."), said("here", conversation_id="now"), said("tea!", made=("o9-1",)),
         said("an old thing", made=("o9-8", "o9-9")), said("nobody", speaker=None),
     ]  # fmt: skip
-    context = render(scopes, [hit("old")], MONDAY, STYLE, reason="asked", messages=messages, session_id="now")
+    context = render(scopes, [hit("old")], MONDAY, STYLE, reason="asked", messages=messages, conversation_id="now")
     assert context.xml.endswith(
         "<RetrievedMessages>\n- Mia: The gate mark is &lt;4711&gt;. (just now)\n- user: nobody (just now)\n"
         "</RetrievedMessages>\n</MemoryContext>"
     )
     line = context.parts[-1].lines[0]
-    assert (line.id, line.session_id) == ("m1", "old")
+    assert (line.id, line.conversation_id) == ("m1", "old")
     assert line.text in context.xml
 
 
@@ -189,7 +195,7 @@ def test_legacy_layout_is_the_one_of_before() -> None:
         scope("collective", None, "The harbour opens at seven.", "Boats <20 m> are free.", name="facts", number=1),
         scope("collective", "Exports are split.\nPDF & CSV.", "Show prices in kronor.", name="reports", number=2),
         scope("individual", "Mia is a harbour master.", "Answer in short.", owner="mia", number=3),
-        scope("session", None, "They spoke of the gate.", "They spoke of the ferry.", owner="s", number=4),
+        scope("conversation", None, "They spoke of the gate.", "They spoke of the ferry.", owner="s", number=4),
     ]
     legacy = replace(STYLE, layout="legacy")
     context = render(scopes, [], now, legacy)
@@ -210,7 +216,7 @@ PROSE = st.lists(
     st.sampled_from(["Tea.", "The gate is <open>.", "Was it?", "& so on!\n", 'A "word"', "\x07", "日本語。", " "]),
     max_size=30,
 ).map(" ".join)
-KINDS: list[ScopeKind] = ["collective", "agent", "guideline", "group", "individual", "entity", "session"]
+KINDS: list[ScopeKind] = ["collective", "agent", "guideline", "group", "individual", "entity", "conversation"]
 
 
 @st.composite

@@ -44,7 +44,7 @@ def texts(conversation: Conversation) -> list[str]:
 )
 def test_messages_come_as_json_lines_as_a_list_or_as_documents(name: str, content: bytes) -> None:
     (conversation,) = read(content, name)
-    assert (conversation.session_id, conversation.user_id, texts(conversation)) == ("talk", "mia", ["one", "two"])
+    assert (conversation.conversation_id, conversation.user_id, texts(conversation)) == ("talk", "mia", ["one", "two"])
 
 
 def test_line_separators_of_unicode_inside_a_text_end_no_line() -> None:
@@ -57,27 +57,27 @@ def test_empty_file_holds_no_messages() -> None:
     assert read(b"") == read(b"\xef\xbb\xbf\n \n") == []
 
 
-def test_session_of_a_message_is_its_own_then_the_documents_then_the_given_one_then_the_files_name() -> None:
-    document = {"messages": [said("own", session="a"), said("document's")], "session_id": "b"}
-    content = lines(document, said("none"), said("by id", session_id="c"))
+def test_conversation_of_a_message_is_its_own_then_the_documents_then_the_given_one_then_the_files_name() -> None:
+    document = {"messages": [said("own", session="a"), said("document's")], "conversation_id": "b"}
+    content = lines(document, said("none"), said("by id", conversation_id="c"))
     given = Defaults(user="mia", session="given")
-    assert [(c.session_id, texts(c)) for c in read(content, defaults=given)] == [
+    assert [(c.conversation_id, texts(c)) for c in read(content, defaults=given)] == [
         ("a", ["own"]),
         ("b", ["document's"]),
         ("given", ["none"]),
         ("c", ["by id"]),
     ]
-    assert read(content)[2].session_id == "talk"
+    assert read(content)[2].conversation_id == "talk"
 
 
-def test_number_counts_the_sessions_of_the_file_and_a_text_is_the_id_itself() -> None:
+def test_number_counts_the_conversations_of_the_file_and_a_text_is_the_id_itself() -> None:
     conversations = read(lines(said(session=1), said(session="1"), said(session=2)), "/tmp/conv-26.jsonl")
-    assert [c.session_id for c in conversations] == ["conv-26/1", "1", "conv-26/2"]
+    assert [c.conversation_id for c in conversations] == ["conv-26/1", "1", "conv-26/2"]
 
 
-def test_interleaved_sessions_are_one_conversation_each_in_the_order_of_first_appearance() -> None:
+def test_interleaved_conversations_are_one_conversation_each_in_the_order_of_first_appearance() -> None:
     content = lines(said("1", session="b"), said("2", session="a"), said("3", session="b"))
-    assert [(c.session_id, texts(c)) for c in read(content)] == [("b", ["1", "3"]), ("a", ["2"])]
+    assert [(c.conversation_id, texts(c)) for c in read(content)] == [("b", ["1", "3"]), ("a", ["2"])]
 
 
 def test_groups_are_those_given_those_of_the_document_and_those_of_the_messages() -> None:
@@ -94,7 +94,7 @@ def test_user_is_the_one_given_else_the_documents_else_the_first_that_a_message_
     assert [c.user_id for c in read(document, defaults=Defaults())] == ["17"]
 
 
-def test_session_without_a_user_is_an_error_that_says_what_to_do() -> None:
+def test_conversation_without_a_user_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(InputError, match=r"talk\.jsonl: whose is conversation talk\? say --user"):
         read(lines(said()), defaults=Defaults())
 
@@ -112,11 +112,11 @@ def test_message_without_an_id_is_known_by_file_line_and_text() -> None:
     assert ids(lines(said("another text")))[0] != first
 
 
-def test_ids_and_sessions_from_names_that_no_id_can_hold() -> None:
+def test_ids_and_conversations_from_names_that_no_id_can_hold() -> None:
     for name in ("a" * 250 + ".jsonl", "line\nbreak\udcff.jsonl", " .jsonl", "cafe\u0301.jsonl"):
         (conversation,) = read(lines(said()), name)
         assert conversation.messages[0].id
-    assert conversation.session_id == "café"
+    assert conversation.conversation_id == "café"
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -129,8 +129,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "blank lines count": (b"\n\n" + lines({"role": "user", "content": 3}), "line 3: content must be text"),
     "naive time": (lines(said(created_at="2026-03-02T10:00:00")), "line 1: created_at needs a time zone"),
     "empty id": (lines(said(id="")), "line 1: id: must have 1 to 255 characters"),
-    "session that is no id": (lines(said(session=1.5)), "line 1: session: must be text"),
-    "session too long": (lines(said(session="x" * 300)), "line 1: session: must have 1 to 255"),
+    "conversation that is no id": (lines(said(session=1.5)), "line 1: conversation: must be text"),
+    "conversation too long": (lines(said(session="x" * 300)), "line 1: conversation: must have 1 to 255"),
     "groups": (lines(said(group_ids="harbor")), "line 1: group_ids must be a list"),
     "time zone": (lines(said(time_zone="Mars/Olympus")), "line 1: the time zone isn't known"),
     "time zone that is no text": (lines(said(time_zone=3)), "line 1: time_zone must be text"),
@@ -189,7 +189,9 @@ _json = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["role", "content", "messages", "session", "session_id", "id", "user_id", "group_ids"]),
+            st.sampled_from(
+                ["role", "content", "messages", "conversation", "conversation_id", "id", "user_id", "group_ids"]
+            ),
             inner,
         )
     ),

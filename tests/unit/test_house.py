@@ -119,11 +119,11 @@ def test_make_has_its_targets() -> None:
 
 
 def test_example_conversation_has_two_users_a_group_and_several_days(conversation: list[dict[str, Any]]) -> None:
-    sessions = Counter(message["session"] for message in conversation)
+    conversations = Counter(message["conversation"] for message in conversation)
     days = {datetime.fromisoformat(message["created_at"]).date() for message in conversation}
     assert 70 <= len(conversation) <= 90
-    assert len(sessions) == len(days) == 7
-    assert all(6 <= count <= 20 for count in sessions.values())
+    assert len(conversations) == len(days) == 7
+    assert all(6 <= count <= 20 for count in conversations.values())
     assert {message["user_id"] for message in conversation if message["role"] == "user"} == {"mia", "jonas"}
     assert {tuple(message.get("group_ids", ())) for message in conversation} == {(), ("harbor",)}
 
@@ -135,10 +135,14 @@ def test_example_conversation_is_ordered_and_its_messages_say_who_spoke(conversa
     for message in conversation:
         assert message["role"] in {"user", "assistant"}
         assert ("user_id" in message) == (message["role"] == "user")
-        assert ("group_ids" in message) == message["session"].startswith("harbor-")
+        assert ("group_ids" in message) == message["conversation"].startswith("harbor-")
         assert 5 <= len(message["content"].split()) <= 60
 
 
-def test_example_conversation_keeps_what_is_private_in_one_persons_sessions(conversation: list[dict[str, Any]]) -> None:
-    about_health = {m["session"] for m in conversation if re.search(r"cardiolog|appointment|check-up", m["content"])}
+def test_example_conversation_keeps_what_is_private_in_one_persons_conversations(
+    conversation: list[dict[str, Any]],
+) -> None:
+    about_health = {
+        m["conversation"] for m in conversation if re.search(r"cardiolog|appointment|check-up", m["content"])
+    }
     assert about_health == {"jonas-2026-03-04", "jonas-2026-03-18"}

@@ -17,15 +17,21 @@ HERE, LAST = (1, "a"), (2, "b")
 @pytest.mark.parametrize(
     ("ended", "after"),
     [
-        (Ended(messages=0, sessions=0, last=None), None),
-        (Ended(messages=4, sessions=2, last=LAST), None),
-        (Ended(messages=4, sessions=3, last=LAST), LAST),  # as many sessions as asked for: there may be others
-        (Ended(messages=5, sessions=1, last=LAST), HERE),  # as many messages: there may be others in these sessions
-        (Ended(messages=5, sessions=3, last=LAST), HERE),
+        (Ended(messages=0, conversations=0, last=None), None),
+        (Ended(messages=4, conversations=2, last=LAST), None),
+        (
+            Ended(messages=4, conversations=3, last=LAST),
+            LAST,
+        ),  # as many conversations as asked for: there may be others
+        (
+            Ended(messages=5, conversations=1, last=LAST),
+            HERE,
+        ),  # as many messages: there may be others in these conversations
+        (Ended(messages=5, conversations=3, last=LAST), HERE),
     ],
 )
 def test_sweep_goes_on_where_something_may_be_left(ended: Ended, after: Place | None) -> None:
-    assert goes_on_after(HERE, ended, sessions=3, messages=5) == after
+    assert goes_on_after(HERE, ended, conversations=3, messages=5) == after
 
 
 @pytest.mark.parametrize(("said", "days"), [("forever", None), ("0", 0), ("1.5", 1.5)])

@@ -2,12 +2,12 @@
 
 from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import LANGUAGES, SCHEMA, Base, columns_of
+from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.models.people import HoldRow, UserAliasRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, ScopeRow
-from memory_sql.db.models.sessions import MessageRow, SessionRow
 
 __all__ = [
     "LANGUAGES",
@@ -15,6 +15,7 @@ __all__ = [
     "AgentRow",
     "Base",
     "ConsolidationRow",
+    "ConversationRow",
     "EventRow",
     "EvidenceRow",
     "HoldRow",
@@ -27,7 +28,6 @@ __all__ = [
     "RetrievalRow",
     "RunRow",
     "ScopeRow",
-    "SessionRow",
     "UserAliasRow",
     "columns_of",
 ]

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Mapped
 from memory_sql.db.models.base import NO_PAIRS, NOW, Base, column, constant, host_id, key_of, one_of, related
 
 if TYPE_CHECKING:
+    from memory_sql.db.models.conversations import ConversationRow
     from memory_sql.db.models.people import HoldRow, UserAliasRow
     from memory_sql.db.models.runs import EventRow, RunRow
     from memory_sql.db.models.scopes import ScopeRow
-    from memory_sql.db.models.sessions import SessionRow
 
 
 class AgentRow(Base):
@@ -34,7 +34,7 @@ class AgentRow(Base):
     )
 
     scopes: Mapped[list[ScopeRow]] = related()
-    sessions: Mapped[list[SessionRow]] = related()
+    conversations: Mapped[list[ConversationRow]] = related()
     runs: Mapped[list[RunRow]] = related(order_by="RunRow.run_id")
     events: Mapped[list[EventRow]] = related(order_by="EventRow.event_id")
     holds: Mapped[list[HoldRow]] = related(order_by="HoldRow.hold_id")

@@ -42,10 +42,10 @@ from memory_sql.domain.ids import observation_id
 from memory_sql.privacy import SENSITIVITIES
 
 if TYPE_CHECKING:
+    from memory_sql.db.models.conversations import MessageRow
     from memory_sql.db.models.propagation import JudgedRow, LineageRow
     from memory_sql.db.models.runs import RunRow
     from memory_sql.db.models.scopes import ScopeRow
-    from memory_sql.db.models.sessions import MessageRow
 
 
 class ObservationRow(Base):
@@ -87,7 +87,7 @@ class ObservationRow(Base):
     observed_at: Mapped[datetime] = column("When it was said.")
     created_at: Mapped[datetime] = column("When we came to know it.", server_default=NOW)
     source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
-    session_id: Mapped[str | None] = host_id("The conversation that it comes from.")
+    conversation_id: Mapped[str | None] = host_id("The conversation that it comes from.")
     speaker: Mapped[str | None] = erase("Who said it, by name.")
     message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
     related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
@@ -199,11 +199,13 @@ class EvidenceRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "evidence_id"),
         key_of("observations", "scope_id", "seq"),
-        key_of("messages", "session_id", "number"),
+        key_of("messages", "conversation_id", "number"),
         key_of("runs", "run_id"),
-        CheckConstraint("(session_id IS NULL) = (number IS NULL)", name="number"),
+        CheckConstraint("(conversation_id IS NULL) = (number IS NULL)", name="number"),
         Index("evidence_seq_idx", "agent_key", "scope_id", "seq"),
-        Index("evidence_number_idx", "agent_key", "session_id", "number", postgresql_where=text("number IS NOT NULL")),
+        Index(
+            "evidence_number_idx", "agent_key", "conversation_id", "number", postgresql_where=text("number IS NOT NULL")
+        ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
         {"comment": "One row per message or person that stands behind an observation; it lives while it has some."},
     )
@@ -212,7 +214,7 @@ class EvidenceRow(Base):
     evidence_id: Mapped[int] = column("Our own key.", Identity(always=False))
     scope_id: Mapped[int] = column("The observation's scope.")
     seq: Mapped[int] = column("The observation.", Integer)
-    session_id: Mapped[str | None] = host_id("The message's conversation; null for what the host stated itself.")
+    conversation_id: Mapped[str | None] = host_id("The message's conversation; null for what the host stated itself.")
     number: Mapped[int | None] = column("The message.")
     user_id: Mapped[str | None] = host_id("The user who said it.")
     run_id: Mapped[int | None] = column("The run that found it.")

@@ -19,7 +19,7 @@ class HoldRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "hold_id"),
         key_of("agents"),
-        one_of("kind", "observation", "user", "session", "group"),
+        one_of("kind", "observation", "user", "conversation", "group"),
         Index(
             "holds_target_key", "agent_key", "kind", "target", unique=True, postgresql_where=text("released_at IS NULL")
         ),
@@ -28,7 +28,7 @@ class HoldRow(Base):
 
     agent_key: Mapped[int] = column("The agent.")
     hold_id: Mapped[int] = column("Our own key.", Identity(always=False))
-    kind: Mapped[str] = constant("What it covers: an observation, or all of a user, session or group.")
+    kind: Mapped[str] = constant("What it covers: an observation, or all of a user, conversation or group.")
     target: Mapped[str] = host_id("The id of that.")
     actor: Mapped[str | None] = host_id("Who asked for it.")
     reason: Mapped[str | None] = erase("Why, in the words of who asked for it.")

@@ -24,9 +24,9 @@ from memory_sql.db.models.base import (
 
 if TYPE_CHECKING:
     from memory_sql.db.models.agents import AgentRow
+    from memory_sql.db.models.conversations import ConversationRow
     from memory_sql.db.models.observations import ObservationRow
     from memory_sql.db.models.scopes import ScopeRow
-    from memory_sql.db.models.sessions import SessionRow
 
 
 class RunRow(Base):
@@ -34,23 +34,23 @@ class RunRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "run_id"),
         key_of("agents"),
-        key_of("sessions", "session_id"),
+        key_of("conversations", "conversation_id"),
         key_of("scopes", "scope_id"),
         one_of("kind", "formation", "consolidation", "propagation"),
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded"),
         CheckConstraint(
-            "CASE kind WHEN 'formation' THEN session_id IS NOT NULL AND scope_id IS NULL "
-            "ELSE scope_id IS NOT NULL AND session_id IS NULL END",
+            "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
+            "ELSE scope_id IS NOT NULL AND conversation_id IS NULL END",
             name="target",
         ),
         CheckConstraint("(state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)", name="error_code"),
         CheckConstraint("(state IN ('running', 'answered')) = (finished_at IS NULL)", name="finished_at"),
         Index(
-            "runs_session_id_idx",
+            "runs_conversation_id_idx",
             "agent_key",
-            "session_id",
+            "conversation_id",
             "to_number",
-            postgresql_where=text("session_id IS NOT NULL"),
+            postgresql_where=text("conversation_id IS NOT NULL"),
         ),
         Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
@@ -59,8 +59,8 @@ class RunRow(Base):
 
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
-    kind: Mapped[str] = constant("formation (of a session), consolidation or propagation (of a scope).")
-    session_id: Mapped[str | None] = host_id("The session, for a formation.")
+    kind: Mapped[str] = constant("formation (of a conversation), consolidation or propagation (of a scope).")
+    conversation_id: Mapped[str | None] = host_id("The conversation, for a formation.")
     from_number: Mapped[int | None] = column("A formation read the messages after this number …")
     to_number: Mapped[int | None] = column("… up to and including this one.")
     scope_id: Mapped[int | None] = column("The scope, for the others.")
@@ -84,14 +84,14 @@ class RunRow(Base):
     started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
     finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
     seen: Mapped[dict[str, Any]] = host_id(
-        "What a formation's prompt showed: the epochs of its session and scopes, the scopes by their names in it.",
+        "What a formation's prompt showed: the epochs of its conversation and scopes, the scopes by their names in it.",
         server_default=NO_PAIRS,
     )
     calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)
     forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
 
     agent: Mapped[AgentRow] = related()
-    session: Mapped[SessionRow | None] = related()
+    session: Mapped[ConversationRow | None] = related()
     scope: Mapped[ScopeRow | None] = related()
     observed: Mapped[list[ObservationRow]] = related()
 
@@ -116,7 +116,7 @@ class EventRow(Base):
     scope_id: Mapped[int | None] = column("The scope, which may be gone.")
     seq: Mapped[int | None] = column("The observation, which may be gone.", Integer)
     version: Mapped[int | None] = column("The version of the scope's text.", Integer)
-    session_id: Mapped[str | None] = host_id("The session, which may be gone.")
+    conversation_id: Mapped[str | None] = host_id("The conversation, which may be gone.")
     run_id: Mapped[int | None] = column("The run, which may be gone.")
     detail: Mapped[dict[str, Any]] = constant("Ids, words of ours and counts, by name.", server_default=NO_PAIRS)
     created_at: Mapped[datetime] = column("When.", server_default=NOW)

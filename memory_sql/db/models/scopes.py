@@ -40,10 +40,10 @@ class ScopeRow(Base):
         PrimaryKeyConstraint("agent_key", "scope_id"),
         key_of("agents"),
         UniqueConstraint("agent_key", "owner", "name"),
-        one_of("kind", "individual", "group", "collective", "session", "entity", "agent", "guideline"),
+        one_of("kind", "individual", "group", "collective", "conversation", "entity", "agent", "guideline"),
         CheckConstraint(
             "CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' "
-            "WHEN 'session' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' "
+            "WHEN 'conversation' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' "
             "WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END",
             name="owner",
         ),
@@ -64,7 +64,7 @@ class ScopeRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("Our own key of the scope; unique in the database.", Identity(always=False))
     kind: Mapped[str] = constant("individual (one user), group, collective (all users) or a special kind.")
-    owner: Mapped[str] = host_id("Whose it is: c, u:<user>, g:<group>, s:<session>, e:<entity>, a or p.")
+    owner: Mapped[str] = host_id("Whose it is: c, u:<user>, g:<group>, s:<conversation>, e:<entity>, a or p.")
     name: Mapped[str] = host_id(
         "Empty for the owner's main scope, else the name of a scope beside it.", server_default=text("''")
     )

@@ -90,7 +90,7 @@ _COLUMNS = (
     "content",
     "observed_at",
     "source_kind",
-    "session_id",
+    "conversation_id",
     "message_ids",
     "kind",
     "confidence",
@@ -105,7 +105,7 @@ _agent = bindparam("agent_id", type_=Text)
 _own = func.memory.agent_settings(_agent).table_valued(column("own", JSONB), name="of_agent").render_derived()
 _candidates = func.memory.digest_candidates(
     _agent,
-    *(bindparam(name, type_=Text) for name in ("user_id", "session_id")),
+    *(bindparam(name, type_=Text) for name in ("user_id", "conversation_id")),
     cast(bindparam("defaults", type_=Text), JSONB),
     cast(bindparam("asked", type_=Text), JSONB),
     bindparam("searched", type_=Boolean),
@@ -199,7 +199,7 @@ def _candidates_of(rows: Iterable[Any]) -> list[Candidate]:
             content=row.c_content,
             observed_at=row.c_observed_at,
             source_kind=row.c_source_kind,
-            session_id=row.c_session_id,
+            conversation_id=row.c_conversation_id,
             message_ids=tuple(row.c_message_ids),
             kind=row.c_kind,
             confidence=row.c_confidence,

@@ -106,14 +106,14 @@ def _is_state() -> ColumnElement[bool]:
 
 
 def _is_held() -> Any:
-    """By an open hold on it, its group, its session, or on a user whose it is or who said it, by any of their ids."""
+    """By an open hold on it, its group, its conversation, or on a user whose it is or who said it, by any of their ids."""
     ids = user_ids(_h.agent_key, _h.target)
     theirs = or_(_s.owner == "u:" + ids.c.user_id, ids.c.user_id == func.any(_o.related_users))
     of_user = exists(select(ids.c.user_id).where(theirs).correlate(_h, _o, _s))
     covers = case(
         (_h.kind == "observation", _h.target == func.format("o%s-%s", _o.scope_id, _o.seq)),
         (_h.kind == "group", _s.owner == "g:" + _h.target),
-        (_h.kind == "session", func.coalesce(_o.session_id == _h.target, False)),
+        (_h.kind == "conversation", func.coalesce(_o.conversation_id == _h.target, False)),
         else_=of_user,
     )
     return exists(select(_h.hold_id).where(_h.agent_key == _o.agent_key, _h.released_at.is_(None), covers))

@@ -1,6 +1,6 @@
 """Everything that is kept about a person, as of one moment, line by line.
 
-What is a person's: their own scopes with all that is in them; what they said, wherever it is remembered; the sessions
+What is a person's: their own scopes with all that is in them; what they said, wherever it is remembered; the conversations
 that they took part in, with the agent's answers where nobody else did; what was made of theirs in wider scopes; what was
 done with any of it. Nothing of other people: where something is theirs as well, only what is the person's is told.
 """
@@ -32,6 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import (
     ConsolidationRow,
+    ConversationRow,
     EventRow,
     EvidenceRow,
     HoldRow,
@@ -42,7 +43,6 @@ from memory_sql.db.models import (
     ObservationStateRow,
     RunRow,
     ScopeRow,
-    SessionRow,
     UserAliasRow,
     columns_of,
 )
@@ -51,6 +51,7 @@ from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.scopes import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,
+    ExportedConversation,
     ExportedDerivation,
     ExportedEvent,
     ExportedEvidence,
@@ -60,7 +61,6 @@ from memory_sql.domain.exports import (
     ExportedObservation,
     ExportedRun,
     ExportedScope,
-    ExportedSession,
     ExportedVersion,
     ExportHeader,
     ExportLine,
@@ -86,7 +86,7 @@ class Part:
 
 
 async def export_of(session: AsyncSession, agent_id: str, user_id: str, now: datetime) -> AsyncIterator[ExportLine]:
-    """The header, then the rest. The session must not have asked anything before. Raises `NotFoundError`."""
+    """The header, then the rest. The conversation must not have asked anything before. Raises `NotFoundError`."""
     await session.execute(_SNAPSHOT)
     agent_key = await agent_key_of(session, agent_id)
     if agent_key is None:
@@ -124,7 +124,7 @@ class PersonalRows:
             "alias": self._aliases(),
             "hold": self._holds(),
             "membership": self._memberships(),
-            "session": self._sessions(),
+            "conversation": self._sessions(),
             "message": self._messages(),
             "scope": self._scopes(),
             "version": self._versions(),
@@ -148,7 +148,7 @@ class PersonalRows:
         public_id = func.concat("o", self._said.c.scope_id, "-", self._said.c.seq)
         covered = or_(
             and_(h.kind == "user", h.target.in_(self._ids)),
-            and_(h.kind == "session", h.target.in_(self._own_sessions())),
+            and_(h.kind == "conversation", h.target.in_(self._own_conversations())),
             and_(h.kind == "observation", h.target.in_(select(public_id))),
         )
         rows = select(*columns_of(h, ExportedHold.model_fields)).where(self._in_agent(h), covered).order_by(h.hold_id)
@@ -165,28 +165,28 @@ class PersonalRows:
         return Part(rows, lambda row: ExportedMembership(**row._mapping))
 
     def _sessions(self) -> Part:
-        s = SessionRow
-        columns = (s.session_id, s.group_ids, s.time_zone, s.excluded, s.created_at, s.last_activity_at)
+        s = ConversationRow
+        columns = (s.conversation_id, s.group_ids, s.time_zone, s.excluded, s.created_at, s.last_activity_at)
         rows = (
             select(*columns, s.user_id, s.participants, self._is_alone().label("alone"))
             .where(self._in_agent(s), or_(s.user_id.in_(self._ids), _overlap(s.participants, self._array)))
-            .order_by(s.created_at, s.session_id)
+            .order_by(s.created_at, s.conversation_id)
         )
         return Part(rows, self._session)
 
-    def _session(self, row: Any) -> ExportedSession:
+    def _session(self, row: Any) -> ExportedConversation:
         users = self._mine([row.user_id, *row.participants])
         given = {name: row._mapping[name] for name in row._mapping if name not in ("user_id", "participants")}
-        return ExportedSession(**given, user_ids=users)
+        return ExportedConversation(**given, user_ids=users)
 
     def _messages(self) -> Part:
         m = MessageRow
         columns = columns_of(m, ExportedMessage.model_fields)
-        answers = and_(m.user_id.is_(None), m.session_id.in_(self._own_sessions()))
+        answers = and_(m.user_id.is_(None), m.conversation_id.in_(self._own_conversations()))
         rows = (
             select(*columns)
             .where(self._in_agent(m), or_(m.user_id.in_(self._ids), answers))
-            .order_by(m.session_id, m.number)
+            .order_by(m.conversation_id, m.number)
         )
         return Part(rows, lambda row: ExportedMessage(**row._mapping))
 
@@ -255,12 +255,14 @@ class PersonalRows:
         """Of an observation: what they said, and in their own scopes what nobody else did."""
         e, m, o = EvidenceRow, MessageRow, ObservationRow
         item = func.jsonb_build_object(
-            *("session_id", e.session_id, "message_id", m.message_id),
+            *("conversation_id", e.conversation_id, "message_id", m.message_id),
             *("user_id", e.user_id, "created_at", e.created_at),
         )
         return (
             select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
-            .outerjoin(m, and_(m.agent_key == e.agent_key, m.session_id == e.session_id, m.number == e.number))
+            .outerjoin(
+                m, and_(m.agent_key == e.agent_key, m.conversation_id == e.conversation_id, m.number == e.number)
+            )
             .where(
                 *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
                 or_(e.user_id.in_(self._ids), and_(self._is_own, e.user_id.is_(None))),
@@ -349,7 +351,7 @@ class PersonalRows:
             select(*columns)
             .where(
                 self._in_agent(r),
-                or_(r.session_id.in_(self._own_sessions()), r.scope_id.in_(self._own_scopes())),
+                or_(r.conversation_id.in_(self._own_conversations()), r.scope_id.in_(self._own_scopes())),
             )
             .order_by(r.run_id)
         )
@@ -360,7 +362,7 @@ class PersonalRows:
         about = or_(
             e.scope_id.in_(self._own_scopes()),
             tuple_(e.scope_id, e.seq).in_(select(said.c.scope_id, said.c.seq)),
-            e.session_id.in_(self._own_sessions()),
+            e.conversation_id.in_(self._own_conversations()),
             e.detail["user_id"].astext.in_(self._ids),
             e.detail["into_user_id"].astext.in_(self._ids),
         )
@@ -380,11 +382,11 @@ class PersonalRows:
     def _own_scopes(self) -> Select[Any]:
         return select(ScopeRow.scope_id).where(self._in_agent(ScopeRow), self._is_own)
 
-    def _own_sessions(self) -> Select[Any]:
-        return select(SessionRow.session_id).where(self._in_agent(SessionRow), self._is_alone())
+    def _own_conversations(self) -> Select[Any]:
+        return select(ConversationRow.conversation_id).where(self._in_agent(ConversationRow), self._is_alone())
 
     def _is_alone(self) -> ColumnElement[bool]:
-        s = SessionRow
+        s = ConversationRow
         alone: ColumnElement[bool] = and_(
             s.user_id.in_(self._ids), s.participants.op("<@", is_comparison=True)(self._array)
         )
@@ -419,8 +421,15 @@ _OBSERVED = (
     _o.confidential,
     _o.categories,
 )
-NOTHING = {"session_id": None, "speaker": None, "message_ids": (), "tags": (), "fact_key": None, "legacy_ref": None}
-_ABOUT = (_o.session_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
+NOTHING = {
+    "conversation_id": None,
+    "speaker": None,
+    "message_ids": (),
+    "tags": (),
+    "fact_key": None,
+    "legacy_ref": None,
+}
+_ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
 
 
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:

@@ -33,7 +33,7 @@ COLUMNS = (
     column("observations", ARRAY(Text)),
 )
 MATCHES = func.memory.search(
-    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
     cast(bindparam("query", type_=Text), JSONB),
     bindparam("limit", type_=BigInteger),
     bindparam("messages", type_=BigInteger),
@@ -126,7 +126,7 @@ def given(principal: Mapping[str, Any], query: Query, sought: Sought, weights: W
 
 def _message_hit(row: Any, query: Query) -> MessageHit:
     message = RetainedMessage(
-        session_id=row.session_id,
+        conversation_id=row.conversation_id,
         id=row.message_ids[0],
         number=row.number,
         role=row.role,

@@ -15,7 +15,7 @@ from memory_sql.db.repositories.scopes import scope_texts
 from memory_sql.domain.scopes import StaticLayer
 
 _WHOSE = (
-    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
     bindparam("pending_max", type_=BigInteger),
 )
 COLUMNS = (

@@ -12,13 +12,13 @@ from memory_sql.db.models import (
     AgentRow,
     Base,
     ConsolidationRow,
+    ConversationRow,
     JudgedRow,
     MessageRow,
     ObservationRow,
     RetrievalRow,
     RunRow,
     ScopeRow,
-    SessionRow,
 )
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.scopes import pending_observations
@@ -61,13 +61,13 @@ def _tokens(column: InstrumentedAttribute[int | None]) -> ScalarSelect[int]:
 
 
 _COUNTS = select(
-    _count(SessionRow).label("sessions"),
+    _count(ConversationRow).label("conversations"),
     _count(MessageRow).label("messages"),
-    select(func.coalesce(func.sum(SessionRow.unformed_messages), 0))
-    .where(SessionRow.agent_key == _key)
+    select(func.coalesce(func.sum(ConversationRow.unformed_messages), 0))
+    .where(ConversationRow.agent_key == _key)
     .scalar_subquery()
     .label("unformed_messages"),
-    _count(SessionRow, SessionRow.due_at <= func.now()).label("due_sessions"),
+    _count(ConversationRow, ConversationRow.due_at <= func.now()).label("due_conversations"),
     _count(ObservationRow).label("observations"),
     select(func.count())
     .select_from(ScopeRow)

@@ -12,7 +12,7 @@ from memory_sql.db.models import ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import is_visible, pending_observations, scope_ref, visible_scopes
 from memory_sql.domain.scopes import Scope
 
-KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "session")  # stable bytes first
+KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # stable bytes first
 
 
 async def list_scopes(session: AsyncSession, principal: Mapping[str, Any]) -> list[Scope]:

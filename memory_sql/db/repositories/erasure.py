@@ -15,6 +15,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 from memory_sql.db.models import (
     AgentRow,
     Base,
+    ConversationRow,
     EventRow,
     EvidenceRow,
     JudgedRow,
@@ -22,7 +23,6 @@ from memory_sql.db.models import (
     MessageRow,
     ObservationRow,
     ScopeRow,
-    SessionRow,
 )
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.events import record
@@ -33,10 +33,10 @@ from memory_sql.domain.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a forgetting begins: all that `users` said, whole `sessions` and `scopes`, single observations, messages."""
+    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages."""
 
     users: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
+    conversations: tuple[str, ...] = ()
     scopes: tuple[int, ...] = ()
     observations: tuple[tuple[int, int], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
@@ -45,11 +45,11 @@ class Seeds:
     def arrays(self) -> dict[str, Any]:
         return {
             "users": cast(list(self.users), ARRAY(Text)),
-            "sessions": cast(list(self.sessions), ARRAY(Text)),
+            "conversations": cast(list(self.conversations), ARRAY(Text)),
             "scopes": cast(list(self.scopes), ARRAY(BigInteger)),
             "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
             "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "session_ids": cast([session_id for session_id, _ in self.messages], ARRAY(Text)),
+            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
             "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
         }
 
@@ -70,8 +70,8 @@ class Closure:
     heard: tuple[int, ...] = ()
 
     @property
-    def sessions(self) -> list[str]:
-        return sorted({session_id for session_id, _ in self.messages})
+    def conversations(self) -> list[str]:
+        return sorted({conversation_id for conversation_id, _ in self.messages})
 
     @property
     def scopes(self) -> set[int]:
@@ -83,7 +83,7 @@ class Closure:
         return {
             "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
             "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "session_ids": cast([session_id for session_id, _ in self.messages], ARRAY(Text)),
+            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
             "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
             "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
         }
@@ -104,41 +104,41 @@ class ForgettingRepository:
             return await self._person(selection.user_id)
         if selection.group_id is not None:
             scopes = await self._scopes([owner_key("group", selection.group_id)])
-            return Seeds(sessions=await self._of_group_alone(selection.group_id), scopes=scopes)
-        assert selection.session_id is not None  # checked by Selection
+            return Seeds(conversations=await self._of_group_alone(selection.group_id), scopes=scopes)
+        assert selection.conversation_id is not None  # checked by Selection
         return Seeds(
-            sessions=(selection.session_id,),
-            scopes=await self._scopes([owner_key("session", selection.session_id)]),
-            observations=await self._stated_in(selection.session_id),
+            conversations=(selection.conversation_id,),
+            scopes=await self._scopes([owner_key("conversation", selection.conversation_id)]),
+            observations=await self._stated_in(selection.conversation_id),
         )
 
     async def _message(self, selection: Selection) -> tuple[tuple[str, int], ...]:
         m = MessageRow
         found = await self._session.execute(
-            select(m.session_id, m.number).where(
+            select(m.conversation_id, m.number).where(
                 m.agent_key == self._agent_key,
-                m.session_id == selection.session_id,
+                m.conversation_id == selection.conversation_id,
                 m.message_id == selection.message_id,
             )
         )
-        return tuple((row.session_id, row.number) for row in found)
+        return tuple((row.conversation_id, row.number) for row in found)
 
     async def _person(self, user_id: str) -> Seeds:
         """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
         users = await self._ids_of(user_id)
-        sessions = tuple(
+        conversations = tuple(
             await self._session.scalars(
-                select(SessionRow.session_id)
+                select(ConversationRow.conversation_id)
                 .where(
-                    SessionRow.agent_key == self._agent_key,
-                    SessionRow.participants.op("<@")(cast(list(users), ARRAY(Text))),
+                    ConversationRow.agent_key == self._agent_key,
+                    ConversationRow.participants.op("<@")(cast(list(users), ARRAY(Text))),
                 )
-                .order_by(SessionRow.session_id)
+                .order_by(ConversationRow.conversation_id)
             )
         )
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
-        owners += [owner_key("session", session_id) for session_id in sessions]
-        return Seeds(users=users, sessions=sessions, scopes=await self._scopes(owners))
+        owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
+        return Seeds(users=users, conversations=conversations, scopes=await self._scopes(owners))
 
     async def _ids_of(self, user_id: str) -> tuple[str, ...]:
         ids = user_ids(self._agent_key, user_id)
@@ -161,26 +161,26 @@ class ForgettingRepository:
             .join(s, and_(s.agent_key == e.agent_key, s.scope_id == e.scope_id))
             .where(
                 e.agent_key == self._agent_key,
-                e.session_id == SessionRow.session_id,
+                e.conversation_id == ConversationRow.conversation_id,
                 s.owner != owner_key("group", group_id),
             )
         )
         found = await self._session.scalars(
-            select(SessionRow.session_id)
+            select(ConversationRow.conversation_id)
             .where(
-                SessionRow.agent_key == self._agent_key,
-                SessionRow.group_ids == cast([group_id], ARRAY(Text)),
+                ConversationRow.agent_key == self._agent_key,
+                ConversationRow.group_ids == cast([group_id], ARRAY(Text)),
                 ~exists(others),
             )
-            .order_by(SessionRow.session_id)
+            .order_by(ConversationRow.conversation_id)
         )
         return tuple(found)
 
-    async def _stated_in(self, session_id: str) -> tuple[tuple[int, int], ...]:
-        """What the host stated in the session, without a message."""
+    async def _stated_in(self, conversation_id: str) -> tuple[tuple[int, int], ...]:
+        """What the host stated in the conversation, without a message."""
         return await self._keys(
             select(ObservationRow.scope_id, ObservationRow.seq).where(
-                ObservationRow.session_id == session_id, ObservationRow.source_kind == "observe"
+                ObservationRow.conversation_id == conversation_id, ObservationRow.source_kind == "observe"
             )
         )
 
@@ -216,8 +216,8 @@ class ForgettingRepository:
             found = found.where(or_(owned, exists(said)))
         if selection.group_id is not None:
             found = found.where(s.owner == owner_key("group", selection.group_id))
-        if selection.session_id is not None:
-            found = found.where(o.session_id == selection.session_id)
+        if selection.conversation_id is not None:
+            found = found.where(o.conversation_id == selection.conversation_id)
         return await self._keys(found)
 
     async def _keys(self, found: Select[Any, Any]) -> tuple[tuple[int, int], ...]:
@@ -229,7 +229,7 @@ class ForgettingRepository:
         columns = (
             "scope_ids",
             "seqs",
-            "session_ids",
+            "conversation_ids",
             "numbers",
             "evidence_ids",
             "held_observations",
@@ -241,7 +241,7 @@ class ForgettingRepository:
         row = found.one()
         return Closure(
             tuple(sorted(zip(row.scope_ids, row.seqs, strict=True))),
-            tuple(sorted(zip(row.session_ids, row.numbers, strict=True))),
+            tuple(sorted(zip(row.conversation_ids, row.numbers, strict=True))),
             tuple(sorted(row.evidence_ids)),
             row.held_observations,
             row.held_messages,
@@ -261,12 +261,12 @@ class ForgettingRepository:
         )
         return tuple(sorted(await self._session.scalars(said.union(other, judged))))
 
-    async def lock_sessions(self, session_ids: Sequence[str]) -> None:
+    async def lock_conversations(self, conversation_ids: Sequence[str]) -> None:
         """Until the transaction ends, in the order in which everybody locks."""
         await self._session.execute(
-            select(SessionRow.session_id)
-            .where(SessionRow.agent_key == self._agent_key, SessionRow.session_id.in_(session_ids))
-            .order_by(SessionRow.session_id)
+            select(ConversationRow.conversation_id)
+            .where(ConversationRow.agent_key == self._agent_key, ConversationRow.conversation_id.in_(conversation_ids))
+            .order_by(ConversationRow.conversation_id)
             .with_for_update(key_share=True)
         )
 

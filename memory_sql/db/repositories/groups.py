@@ -132,7 +132,7 @@ class GroupRepository:
         behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
-        of_the_host = and_(e.user_id.is_(None), e.session_id.is_(None), e.run_id.is_(None))
+        of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))
         others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
         found = await self._session.execute(
             select(o.scope_id, o.seq)

@@ -11,36 +11,36 @@ from sqlalchemy import bindparam, column, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, DateTime, Double, Integer, Text
 
-from memory_sql.db.repositories.sessions import SessionState
+from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.messages import RetainedMessage
 
-Place = tuple[int, str]  # a session, by its keys, in the order of which sessions are gone through
+Place = tuple[int, str]  # a conversation, by its keys, in the order of which conversations are gone through
 BEGINNING: Place = (0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The messages that lost their texts, among those of so many sessions, the last of which was `last`."""
+    """The messages that lost their texts, among those of so many conversations, the last of which was `last`."""
 
     messages: int
-    sessions: int
+    conversations: int
     last: Place | None
 
 
 _END = select(
     func.memory.end_retention(
         bindparam("agent_id", type_=Text),
-        bindparam("session_id", type_=Text),
+        bindparam("conversation_id", type_=Text),
         bindparam("days", type_=Double),
         bindparam("now", type_=DateTime(timezone=True)),
         bindparam("after_agent", type_=BigInteger),
         bindparam("after_session", type_=Text),
-        bindparam("sessions", type_=BigInteger),
+        bindparam("conversations", type_=BigInteger),
         bindparam("messages", type_=BigInteger),
-    ).table_valued("messages", "sessions", "last_agent", "last_session")
+    ).table_valued("messages", "conversations", "last_agent", "last_session")
 )
 _COLUMNS = (
-    column("session_id", Text),
+    column("conversation_id", Text),
     column("message_id", Text),
     column("number", BigInteger),
     column("role", Text),
@@ -51,7 +51,7 @@ _COLUMNS = (
 )
 _READ = select(
     func.memory.read_messages(
-        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
         bindparam("scope_id", type_=BigInteger),
         bindparam("seq", type_=Integer),
         bindparam("before", type_=DateTime(timezone=True)),
@@ -72,26 +72,43 @@ class MessageRepository:
         self._when = {"days": days, "now": now}
 
     async def end_retention(
-        self, agent_id: str | None, after: Place, *, sessions: int, messages: int, session_id: str | None = None
+        self,
+        agent_id: str | None,
+        after: Place,
+        *,
+        conversations: int,
+        messages: int,
+        conversation_id: str | None = None,
     ) -> Ended:
-        """Takes the texts whose time is over, of at most so many sessions after that place, and so many messages."""
-        where = {"agent_id": agent_id, "session_id": session_id, "after_agent": after[0], "after_session": after[1]}
+        """Takes the texts whose time is over, of at most so many conversations after that place, and so many messages."""
+        where = {
+            "agent_id": agent_id,
+            "conversation_id": conversation_id,
+            "after_agent": after[0],
+            "after_session": after[1],
+        }
         row = (
-            await self._session.execute(_END, {**self._when, **where, "sessions": sessions, "messages": messages})
+            await self._session.execute(
+                _END, {**self._when, **where, "conversations": conversations, "messages": messages}
+            )
         ).one()
-        last = None if row.last_agent is None else (row.last_agent, row.last_session)
-        return Ended(row.messages, row.sessions, last)
+        last = None if row.last_agent is None else (row.last_agent, row.last_conversation)
+        return Ended(row.messages, row.conversations, last)
 
-    async def end_of_session(self, state: SessionState) -> None:
-        """The same for what has been formed of one session, which the caller has locked."""
+    async def end_of_conversation(self, state: ConversationState) -> None:
+        """The same for what has been formed of one conversation, which the caller has locked."""
         await self.end_retention(
-            state.agent_id, BEGINNING, sessions=1, messages=state.last_number, session_id=state.session_id
+            state.agent_id,
+            BEGINNING,
+            conversations=1,
+            messages=state.last_number,
+            conversation_id=state.conversation_id,
         )
 
     async def of_user(
         self, principal: Mapping[str, Any], limit: int, before: RetainedMessage | None
     ) -> list[RetainedMessage]:
-        """What the user may see, newest first; with a session, of that one."""
+        """What the user may see, newest first; with a conversation, of that one."""
         return await self._read(principal, limit, before=before)
 
     async def behind(self, principal: Mapping[str, Any], scope_id: int, seq: int, limit: int) -> list[RetainedMessage]:
@@ -109,7 +126,7 @@ class MessageRepository:
     ) -> list[RetainedMessage]:
         place = {
             "before": before.said_at if before else None,
-            "before_session": before.session_id if before else None,
+            "before_session": before.conversation_id if before else None,
             "before_number": before.number if before else None,
         }
         given = {**principal, **self._when, **place, "scope_id": scope_id, "seq": seq, "limit": limit}

@@ -46,7 +46,7 @@ ObservationKey = tuple[int, int]
 class Evidence:
     """One thing that stands behind an observation: a message, or a user's or the host's word."""
 
-    session_id: str | None = None
+    conversation_id: str | None = None
     number: int | None = None
     user_id: str | None = None
 
@@ -60,7 +60,7 @@ class Draft:
     observed_at: datetime
     source_kind: str
     evidence: tuple[Evidence, ...]
-    session_id: str | None = None
+    conversation_id: str | None = None
     speaker: str | None = None
     message_ids: tuple[str, ...] = ()
     confidence: float | None = None
@@ -285,7 +285,7 @@ def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | Non
         "agent_key": scope.agent_key,
         "scope_id": scope.scope_id,
         "seq": seq,
-        "session_id": item.session_id,
+        "conversation_id": item.conversation_id,
         "number": item.number,
         "user_id": item.user_id,
         "run_id": run_id,
@@ -359,7 +359,7 @@ _LIST = (
 )
 
 _known = func.memory.known_at(
-    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id")),
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
     bindparam("as_of", type_=DateTime(timezone=True)),
 ).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
 PAST_STATUS = _known.c.status

@@ -303,7 +303,7 @@ class PropagationRepository:
         """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
         e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
         of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
-        vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.session_id.is_(None))
+        vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.conversation_id.is_(None))
         values = (self._agent_key, made[0], made[1], run_id, now)
         row = select(*(literal(value, e.__table__.c[name].type) for name, value in zip(columns, values, strict=True)))
         await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))

@@ -1,6 +1,6 @@
 """The host's id of a user, group or session has changed: every column that holds it, rewritten in one statement.
 
-One statement, since a session's id is part of keys that refer to one another: foreign keys are checked when it ends.
+One statement, since a conversation's id is part of keys that refer to one another: foreign keys are checked when it ends.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from memory_sql.db.models import (
     AgentRow,
     Base,
+    ConversationRow,
     EventRow,
     EvidenceRow,
     HoldRow,
@@ -25,7 +26,6 @@ from memory_sql.db.models import (
     ObservationRow,
     RunRow,
     ScopeRow,
-    SessionRow,
     UserAliasRow,
 )
 from memory_sql.domain.ids import OWNER_PREFIX, owner_key
@@ -37,8 +37,8 @@ Column = InstrumentedAttribute[Any]
 # `agents.settings` hold them in their own way.
 IDS: Mapping[RenameKind, Sequence[Column]] = {
     "user": (
-        SessionRow.user_id,
-        SessionRow.participants,
+        ConversationRow.user_id,
+        ConversationRow.participants,
         MessageRow.user_id,
         MemberRow.user_id,
         EvidenceRow.user_id,
@@ -48,33 +48,33 @@ IDS: Mapping[RenameKind, Sequence[Column]] = {
         EventRow.actor,
         HoldRow.actor,
     ),
-    "group": (SessionRow.group_ids,),
-    "session": (
-        SessionRow.session_id,
-        MessageRow.session_id,
-        EvidenceRow.session_id,
-        RunRow.session_id,
-        ObservationRow.session_id,
-        EventRow.session_id,
+    "group": (ConversationRow.group_ids,),
+    "conversation": (
+        ConversationRow.conversation_id,
+        MessageRow.conversation_id,
+        EvidenceRow.conversation_id,
+        RunRow.conversation_id,
+        ObservationRow.conversation_id,
+        EventRow.conversation_id,
     ),
 }
 DETAILS: Mapping[RenameKind, Sequence[str]] = {
     "user": ("user_id", "into_user_id"),
     "group": ("group_id",),
-    "session": ("session_id",),
+    "conversation": ("conversation_id",),
 }
 SETTINGS: Mapping[RenameKind, Sequence[str]] = {
     "user": ("propagation_excluded_users",),
     "group": ("propagation_names_in",),
-    "session": (),
+    "conversation": (),
 }
 OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
     "user": ("individual", "entity"),
     "group": ("group",),
-    "session": ("session",),
+    "conversation": ("conversation",),
 }
 TABLES = (
-    AgentRow, ScopeRow, MemberRow, SessionRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
+    AgentRow, ScopeRow, MemberRow, ConversationRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
     UserAliasRow,
 )  # fmt: skip
 
@@ -108,15 +108,15 @@ class RenameRepository:
         return bool(await self._session.scalar(select(or_(*found))))
 
     async def lock(self) -> None:
-        """What is going to change and others write: the sessions, then the scopes, each in the order of their ids."""
-        in_sessions = [change.condition for change in self._changes(SessionRow)]
+        """What is going to change and others write: the conversations, then the scopes, each in the order of their ids."""
+        in_conversations = [change.condition for change in self._changes(ConversationRow)]
         observed = [_holds(column, self._old) for column in IDS[self._kind] if column.class_ is ObservationRow]
         in_scopes = [ScopeRow.owner.in_(self._owners(self._old))] + [
             ScopeRow.scope_id.in_(select(ObservationRow.scope_id).where(self._in_agent(ObservationRow), condition))
             for condition in observed
         ]
         for table, key, conditions in (
-            (SessionRow, SessionRow.session_id, in_sessions),
+            (ConversationRow, ConversationRow.conversation_id, in_conversations),
             (ScopeRow, ScopeRow.scope_id, in_scopes),
         ):
             wanted = select(key).where(self._in_agent(table), or_(*conditions)).order_by(key)
@@ -142,9 +142,11 @@ class RenameRepository:
         """What is under way with the old id is refused."""
         if table is ScopeRow:
             return {ScopeRow.epoch: ScopeRow.epoch + 1}
-        if table is SessionRow and self._kind == "session":  # whoever holds the lease won't find it to give it back
-            return {SessionRow.epoch: SessionRow.epoch + 1, SessionRow.lease_until: None}
-        return {SessionRow.epoch: SessionRow.epoch + 1} if table is SessionRow else {}
+        if (
+            table is ConversationRow and self._kind == "conversation"
+        ):  # whoever holds the lease won't find it to give it back
+            return {ConversationRow.epoch: ConversationRow.epoch + 1, ConversationRow.lease_until: None}
+        return {ConversationRow.epoch: ConversationRow.epoch + 1} if table is ConversationRow else {}
 
     def _changes(self, table: type[Base]) -> list[Rewrite]:
         changes = [
@@ -194,11 +196,11 @@ class RenameRepository:
         return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
 
     def _in_errors(self) -> list[Rewrite]:
-        """Our errors name the session that they are about."""
-        if self._kind != "session":
+        """Our errors name the conversation that they are about."""
+        if self._kind != "conversation":
             return []
-        named = func.replace(RunRow.error, f"session {self._old}", f"session {self._new}")
-        return [Rewrite(RunRow.error, RunRow.session_id == self._old, named)]
+        named = func.replace(RunRow.error, f"conversation {self._old}", f"conversation {self._new}")
+        return [Rewrite(RunRow.error, RunRow.conversation_id == self._old, named)]
 
     def _owners(self, value: str) -> list[str]:
         """A user's own scopes, and those about them."""

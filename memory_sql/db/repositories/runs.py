@@ -37,9 +37,9 @@ class AnsweredRun:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
-    """What a dead run was about: messages of a session, or the one observation `to_seq` of a scope."""
+    """What a dead run was about: messages of a conversation, or the one observation `to_seq` of a scope."""
 
-    session_id: str | None
+    conversation_id: str | None
     to_number: int | None
     scope_id: int | None
     to_seq: int | None
@@ -50,7 +50,7 @@ class RunRepository:
         self._session = session
 
     async def start(self, agent_key: int, kind: str, fence: int, now: datetime, **target: Any) -> RunKey:
-        """`target`: session_id, from_number, to_number, or scope_id, from_seq, to_seq."""
+        """`target`: conversation_id, from_number, to_number, or scope_id, from_seq, to_seq."""
         run_id = await self._session.scalar(
             insert(RunRow)
             .values(agent_key=agent_key, kind=kind, fence=fence, state="running", started_at=now, **target)
@@ -72,7 +72,7 @@ class RunRepository:
         )
         return kept is not None
 
-    async def answered_formation(self, agent_key: int, session_id: str, from_number: int) -> AnsweredRun | None:
+    async def answered_formation(self, agent_key: int, conversation_id: str, from_number: int) -> AnsweredRun | None:
         row = (
             await self._session.execute(
                 select(
@@ -89,7 +89,7 @@ class RunRepository:
                 )
                 .where(
                     RunRow.agent_key == agent_key,
-                    RunRow.session_id == session_id,
+                    RunRow.conversation_id == conversation_id,
                     RunRow.from_number == from_number,
                     RunRow.state == "answered",
                 )
@@ -212,7 +212,7 @@ class RunRepository:
     async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
         """What a dead run was about; None when it isn't dead."""
         found = await self._session.execute(
-            select(RunRow.session_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
+            select(RunRow.conversation_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
                 *_is_dead(agent_key, run_id)
             )
         )

@@ -75,8 +75,8 @@ def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
 
 
 def visible_scopes() -> Any:
-    """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `session_id`."""
-    principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "session_id"))
+    """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `conversation_id`."""
+    principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id"))
     return func.memory.visible_scopes(*principal).table_valued("agent_key", "scope_id", name="visible")
 
 

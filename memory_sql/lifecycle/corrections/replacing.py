@@ -69,7 +69,7 @@ def _corrected(
         observed_at=asked.now,
         source_kind="observe",
         evidence=(Evidence(user_id=asked.principal["user_id"]),),
-        session_id=old.source.session_id,  # forgetting the conversation takes its corrections along
+        conversation_id=old.source.conversation_id,  # forgetting the conversation takes its corrections along
         sensitivity=old.sensitivity,
         no_propagate=old.no_propagate,
         confidential=old.confidential,

@@ -26,7 +26,7 @@ BEGIN
     USING memory.observations o
     WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
       AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.conversation_id IS NULL
       AND NOT EXISTS (
           SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
       );

@@ -15,7 +15,7 @@ AS $$
               WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
                   WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
                   WHEN 'group' THEN s.owner = 'g:' || h.target
-                  WHEN 'session' THEN o.session_id = h.target
+                  WHEN 'conversation' THEN o.conversation_id = h.target
                   ELSE EXISTS (
                       SELECT FROM memory.user_ids(p_agent, h.target) i
                       WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
@@ -34,13 +34,13 @@ COMMENT ON FUNCTION memory.held_observations(bigint) IS
     'The observations that an open hold keeps; one row per observation.';
 
 -- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- session, and what stands behind an observation that is held. Without an open hold nothing is looked through.
-CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (session_id text, number bigint)
+-- conversation, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (conversation_id text, number bigint)
 LANGUAGE sql STABLE
 AS $$
-    SELECT m.session_id, m.number
+    SELECT m.conversation_id, m.number
     FROM memory.messages m
-    JOIN memory.sessions t ON t.agent_key = m.agent_key AND t.session_id = m.session_id
+    JOIN memory.conversations t ON t.agent_key = m.agent_key AND t.conversation_id = m.conversation_id
     WHERE m.agent_key = p_agent
       AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
       AND (
@@ -49,13 +49,13 @@ AS $$
               WHERE h.agent_key = p_agent AND h.released_at IS NULL AND CASE h.kind
                   WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
                   WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'session' THEN m.session_id = h.target
+                  WHEN 'conversation' THEN m.conversation_id = h.target
               END
           )
           OR EXISTS (
               SELECT FROM memory.evidence e
               JOIN memory.held_observations(p_agent) o ON o.scope_id = e.scope_id AND o.seq = e.seq
-              WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+              WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
           )
       )
 $$;

@@ -1,4 +1,4 @@
--- A model's raw answer is kept in exactly those runs that wait to apply it, and such a run goes on where its session stands.
+-- A model's raw answer is kept in exactly those runs that wait to apply it, and such a run goes on where its conversation stands.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,
@@ -6,6 +6,6 @@ SELECT
            coalesce(r.from_number::text, 'none'), coalesce(s.formed_number::text, 'none')) AS detail
 FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
-LEFT JOIN memory.sessions s USING (agent_key, session_id)
+LEFT JOIN memory.conversations s USING (agent_key, conversation_id)
 WHERE (r.state = 'answered') <> (r.answer IS NOT NULL)
    OR (r.state = 'answered' AND r.from_number IS DISTINCT FROM s.formed_number)

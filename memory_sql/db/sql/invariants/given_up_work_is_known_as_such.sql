@@ -1,21 +1,21 @@
--- A session that was given up names the dead run of its own, every dead formation is the one that its session names, and every
+-- A conversation that was given up names the dead run of its own, every dead formation is the one that its conversation names, and every
 -- dead consolidation read one observation of its scope, the one that was set aside.
 SELECT
     a.agent_id,
-    'session ' || t.session_id AS key,
+    'conversation ' || t.conversation_id AS key,
     format('dead_run_id %s, which is %s', t.dead_run_id, coalesce(r.state, 'missing')) AS detail
-FROM memory.sessions t
+FROM memory.conversations t
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN memory.runs r ON r.agent_key = t.agent_key AND r.run_id = t.dead_run_id
-WHERE t.dead_run_id IS NOT NULL AND (r.state, r.session_id) IS DISTINCT FROM ('dead', t.session_id)
+WHERE t.dead_run_id IS NOT NULL AND (r.state, r.conversation_id) IS DISTINCT FROM ('dead', t.conversation_id)
 UNION ALL
 SELECT
     a.agent_id,
     'run ' || r.run_id,
-    format('dead, but dead_run_id of its session is %s', coalesce(t.dead_run_id::text, 'none'))
+    format('dead, but dead_run_id of its conversation is %s', coalesce(t.dead_run_id::text, 'none'))
 FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
-LEFT JOIN memory.sessions t USING (agent_key, session_id)
+LEFT JOIN memory.conversations t USING (agent_key, conversation_id)
 WHERE r.state = 'dead' AND r.kind = 'formation' AND r.run_id IS DISTINCT FROM t.dead_run_id
 UNION ALL
 SELECT

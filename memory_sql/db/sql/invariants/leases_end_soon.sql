@@ -4,8 +4,8 @@ SELECT
     t.key,
     format('lease %s for another %s s', t.fence, round(extract(epoch FROM t.lease_until - clock_timestamp()))) AS detail
 FROM (
-    SELECT agent_key, 'session ' || session_id AS key, fence, lease_until
-    FROM memory.sessions
+    SELECT agent_key, 'conversation ' || conversation_id AS key, fence, lease_until
+    FROM memory.conversations
     WHERE lease_until IS NOT NULL
     UNION ALL
     SELECT agent_key, 'scope ' || scope_id, fence, lease_until

@@ -5,7 +5,7 @@ JOIN memory.agents a USING (agent_key)
 WHERE NOT CASE s.kind
     WHEN 'individual' THEN s.owner LIKE 'u:_%'
     WHEN 'group' THEN s.owner LIKE 'g:_%'
-    WHEN 'session' THEN s.owner LIKE 's:_%'
+    WHEN 'conversation' THEN s.owner LIKE 's:_%'
     WHEN 'entity' THEN s.owner LIKE 'e:_%'
     WHEN 'collective' THEN s.owner = 'c'
     WHEN 'agent' THEN s.owner = 'a'

@@ -15,11 +15,11 @@ WHERE (o.scope_id + o.seq) % (
 UNION ALL
 SELECT
     a.agent_id,
-    format('session %s, message %s', m.session_id, m.number),
+    format('conversation %s, message %s', m.conversation_id, m.number),
     format('%s lexemes stored', length(m.search))
 FROM memory.messages m
 JOIN memory.agents a USING (agent_key)
-WHERE (hashtext(m.session_id) + m.number) % (
+WHERE (hashtext(m.conversation_id) + m.number) % (
         SELECT greatest(1, (reltuples / 5000)::bigint) FROM pg_class WHERE oid = 'memory.messages'::regclass
     ) = 0
   AND m.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || m.language)::regconfig, left(m.content, 100000))

@@ -1,17 +1,17 @@
--- What a formation stored or confirmed rests on messages that it has read: of its session, and in its range.
+-- What a formation stored or confirmed rests on messages that it has read: of its conversation, and in its range.
 SELECT
     a.agent_id,
     format('o%s-%s', e.scope_id, e.seq) AS key,
-    format('evidence %s is message %s, run %s read those after %s up to %s of its session', e.evidence_id,
+    format('evidence %s is message %s, run %s read those after %s up to %s of its conversation', e.evidence_id,
            coalesce(e.number::text, 'none'), r.run_id, r.from_number, r.to_number) AS detail
 FROM memory.evidence e
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE e.session_id IS DISTINCT FROM r.session_id OR e.number <= r.from_number OR e.number > r.to_number
+WHERE e.conversation_id IS DISTINCT FROM r.conversation_id OR e.number <= r.from_number OR e.number > r.to_number
    OR r.state <> 'succeeded'
 UNION ALL
-SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('run %s read another session', r.run_id)
+SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('run %s read another conversation', r.run_id)
 FROM memory.observations o
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE o.session_id IS DISTINCT FROM r.session_id
+WHERE o.conversation_id IS DISTINCT FROM r.conversation_id

@@ -1,16 +1,16 @@
 -- A message loses its text only when it has been formed, or never will be. Then all of its words have gone, and of one
--- that has its text the sweep knows: text_since of its session is not after it.
+-- that has its text the sweep knows: text_since of its conversation is not after it.
 SELECT
     a.agent_id,
-    format('session %s, message %s', s.session_id, m.number) AS key,
+    format('conversation %s, message %s', s.conversation_id, m.number) AS key,
     CASE
-        WHEN m.content IS NOT NULL THEN format('has its text since %s, its session says %s', m.created_at,
+        WHEN m.content IS NOT NULL THEN format('has its text since %s, its conversation says %s', m.created_at,
                                                coalesce(s.text_since::text, 'none has'))
         WHEN m.eligible AND m.number > s.formed_number THEN 'no text, and it waits to be formed'
         ELSE 'no text, but a speaker or words for searching'
     END AS detail
 FROM memory.messages m
-JOIN memory.sessions s USING (agent_key, session_id)
+JOIN memory.conversations s USING (agent_key, conversation_id)
 JOIN memory.agents a USING (agent_key)
 WHERE CASE
     WHEN m.content IS NOT NULL THEN m.created_at < s.text_since OR s.text_since IS NULL

@@ -8,7 +8,7 @@ WHERE o.source_kind = 'propagation' AND NOT EXISTS (
 ) AND NOT EXISTS (
     SELECT FROM memory.evidence e
     WHERE (e.agent_key, e.scope_id, e.seq) = (o.agent_key, o.scope_id, o.seq)
-      AND (e.user_id IS NOT NULL OR e.session_id IS NULL AND e.run_id IS NULL)
+      AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)
 )
 UNION ALL
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('trust %s', memory.trust(o.agent_key, o.scope_id, o.seq))

@@ -1,15 +1,15 @@
 -- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message, of
 -- those of memory.retained_messages. As memory.search_observations finds and ranks; a user's messages are one space of
--- the text index, whichever of their sessions they stand in, and neighbours are those of the same session. A message
--- inherits from the observations that were found and made of it: p_lent_scores, by session and number. `observations` are
+-- the text index, whichever of their conversations they stand in, and neighbours are those of the same conversation. A message
+-- inherits from the observations that were found and made of it: p_lent_scores, by conversation and number. `observations` are
 -- the ids of those that the principal may see.
 CREATE OR REPLACE FUNCTION memory.search_messages(
-    p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
-    p_as_of timestamptz, p_explain boolean, p_lent_sessions text[], p_lent_numbers bigint[],
+    p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
+    p_as_of timestamptz, p_explain boolean, p_lent_conversations text[], p_lent_numbers bigint[],
     p_lent_scores double precision[]
 )
 RETURNS TABLE (
-    session_id text, number bigint, message_id text, role text, user_id text, speaker text, content text,
+    conversation_id text, number bigint, message_id text, role text, user_id text, speaker text, content text,
     said_at timestamptz, observations text[], score double precision, explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -38,7 +38,7 @@ DECLARE
     v_common double precision[];
     v_chosen integer[];
     v_tokens bigint[];
-    v_hit_sessions text[];
+    v_hit_conversations text[];
     v_hit_numbers bigint[];
     v_hit_masks bigint[];
     v_hit_lengths integer[];
@@ -54,7 +54,7 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, date float8,
+        asked float8, near float8, "window" float8, conversation float8, speaker float8, date float8,
         substance float8, recency float8
     );
     SELECT x.* INTO f
@@ -70,8 +70,8 @@ BEGIN
 
     SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
     INTO v_agent, v_total, v_owners
-    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id;
+    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id;
     IF v_agent IS NULL THEN
         RETURN;
     END IF;
@@ -82,7 +82,7 @@ BEGIN
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language
-        FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     ), '{}') t;
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
@@ -94,20 +94,20 @@ BEGIN
         v_common := array_fill(0::double precision, ARRAY[v_terms]);
         v_chosen := v_g;
         IF v_total > c_large THEN
-            -- How common each word is, from the newest messages of the newest sessions; never none.
+            -- How common each word is, from the newest messages of the newest conversations; never none.
             WITH sample AS MATERIALIZED (
                 SELECT m.language, m.search
                 FROM (
-                    SELECT v.session_id, s.last_number
-                    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                    SELECT v.conversation_id, s.last_number
+                    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+                    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
                     ORDER BY s.last_activity_at DESC
                     LIMIT 25
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
                     FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-                    WHERE m.agent_key = v_agent AND m.session_id = v.session_id
+                    WHERE m.agent_key = v_agent AND m.conversation_id = v.conversation_id
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -139,24 +139,24 @@ BEGIN
         );
 
         WITH found AS MATERIALIZED (
-            SELECT m.session_id, m.number
+            SELECT m.conversation_id, m.number
             FROM memory.messages m
             WHERE memory.search_tokens(hashtextextended(m.owner, m.agent_key), m.search) && v_tokens
               AND m.content IS NOT NULL
         ), newest AS MATERIALIZED (
-            SELECT m.session_id, m.number
+            SELECT m.conversation_id, m.number
             FROM (
-                SELECT v.session_id, s.last_number,
-                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.session_id) - s.last_number AS before
-                FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                SELECT v.conversation_id, s.last_number,
+                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.conversation_id) - s.last_number AS before
+                FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+                JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
                 WHERE cardinality(v_chosen) = 0
             ) v
             JOIN memory.messages m
-                ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_large
+                ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - c_large
             WHERE v.before < c_large
         ), hit AS (
-            SELECT m.session_id, m.number, length(m.search) AS length,
+            SELECT m.conversation_id, m.number, length(m.search) AS length,
                    strpos(m.content, '?') > 0 OR strpos(m.content, U&'\FF1F') > 0 AS asks,
                    split_part(lower(m.speaker), ' ', 1) AS first_name, (
                 SELECT bit_or(1::bigint << (t.g - 1))
@@ -164,10 +164,10 @@ BEGIN
                 WHERE t.language = m.language AND m.search @@ t.query
             ) AS mask
             FROM (
-                SELECT f.*  -- of those of the same owner, first what lies in a session of the principal's
+                SELECT f.*  -- of those of the same owner, first what lies in a conversation of the principal's
                 FROM found f
-                WHERE f.session_id IN (
-                    SELECT v.session_id FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
+                WHERE f.conversation_id IN (
+                    SELECT v.conversation_id FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
                 )
                 UNION ALL
                 TABLE newest
@@ -175,13 +175,13 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT m.*
                 FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-                WHERE m.agent_key = v_agent AND m.session_id = h.session_id AND m.number = h.number
+                WHERE m.agent_key = v_agent AND m.conversation_id = h.conversation_id AND m.number = h.number
                 LIMIT 1
             ) m
         )
-        SELECT array_agg(h.session_id), array_agg(h.number), array_agg(h.mask), array_agg(h.length), array_agg(h.asks),
+        SELECT array_agg(h.conversation_id), array_agg(h.number), array_agg(h.mask), array_agg(h.length), array_agg(h.asks),
                array_agg(h.first_name), avg(h.length)
-        INTO v_hit_sessions, v_hit_numbers, v_hit_masks, v_hit_lengths, v_hit_asks, v_hit_speakers, v_average
+        INTO v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_lengths, v_hit_asks, v_hit_speakers, v_average
         FROM hit h
         WHERE h.mask IS NOT NULL;
 
@@ -225,64 +225,64 @@ BEGIN
     RETURN QUERY
     WITH hit AS MATERIALIZED (
         SELECT h.*
-        FROM unnest(v_hit_sessions, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
-            AS h(session_id, number, mask, words, asks)
+        FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
+            AS h(conversation_id, number, mask, words, asks)
         WHERE h.mask IS NOT NULL
     ), lent AS MATERIALIZED (
-        SELECT l.session_id, l.number, max(l.score) AS score
-        FROM unnest(p_lent_sessions, p_lent_numbers, p_lent_scores) l(session_id, number, score)
-        GROUP BY l.session_id, l.number
+        SELECT l.conversation_id, l.number, max(l.score) AS score
+        FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
+        GROUP BY l.conversation_id, l.number
     ), looked_at AS (
-        SELECT n.session_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
+        SELECT n.conversation_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
         FROM (
-            SELECT u.session_id, u.number, bool_or(u.asked_for) AS asked_for
+            SELECT u.conversation_id, u.number, bool_or(u.asked_for) AS asked_for
             FROM (
-                SELECT b.session_id, b.number + a.distance AS number, false AS asked_for
-                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.session_id, h.number LIMIT c_best) b
+                SELECT b.conversation_id, b.number + a.distance AS number, false AS asked_for
+                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.conversation_id, h.number LIMIT c_best) b
                 CROSS JOIN generate_series(-c_around, c_around) a(distance)
                 UNION ALL
-                SELECT l.session_id, l.number, true FROM lent l
+                SELECT l.conversation_id, l.number, true FROM lent l
                 UNION ALL
-                SELECT m.session_id, m.number, true
+                SELECT m.conversation_id, m.number, true
                 FROM (
-                    SELECT v.session_id, s.last_number, sum(s.last_number) OVER (
-                        ORDER BY s.last_activity_at DESC, s.session_id
+                    SELECT v.conversation_id, s.last_number, sum(s.last_number) OVER (
+                        ORDER BY s.last_activity_at DESC, s.conversation_id
                     ) - s.last_number AS before
-                    FROM memory.visible_sessions(p_agent, p_user, p_as_of) v
-                    JOIN memory.sessions s ON s.agent_key = v.agent_key AND s.session_id = v.session_id
+                    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+                    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
                     WHERE v_all OR v_dated
                 ) v
                 JOIN memory.messages m
-                    ON m.agent_key = v_agent AND m.session_id = v.session_id AND m.number > v.last_number - c_whole
+                    ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - c_whole
                 WHERE v.before < c_whole
                   AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
             ) u
-            GROUP BY u.session_id, u.number
+            GROUP BY u.conversation_id, u.number
         ) n
-        LEFT JOIN hit h ON h.session_id = n.session_id AND h.number = n.number
-        LEFT JOIN lent l ON l.session_id = n.session_id AND l.number = n.number
+        LEFT JOIN hit h ON h.conversation_id = n.conversation_id AND h.number = n.number
+        LEFT JOIN lent l ON l.conversation_id = n.conversation_id AND l.number = n.number
     ), place AS (
         SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
                CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
                coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
         FROM looked_at l
-        WINDOW line AS (PARTITION BY l.session_id ORDER BY l.number),
+        WINDOW line AS (PARTITION BY l.conversation_id ORDER BY l.number),
                around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
     ), admitted AS MATERIALIZED (
         SELECT *
         FROM place p
         WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
-    ), session AS MATERIALIZED (
-        SELECT h.session_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.session_id
+    ), conversation AS MATERIALIZED (
+        SELECT h.conversation_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.conversation_id
     ), worth AS MATERIALIZED (
         SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM conversation s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
-        SELECT p.session_id, p.number, m.message_id, m.role, m.user_id, m.speaker, m.content, m.said_at, p.mask,
+        SELECT p.conversation_id, p.number, m.message_id, m.role, m.user_id, m.speaker, m.content, m.said_at, p.mask,
                coalesce(p.words, 0) AS words, w.asked * coalesce(p.asked, 0) AS asked, w.near * p.near AS near,
-               w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
+               w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
                     WHEN x.day <@ f.spans THEN w.date
@@ -296,17 +296,17 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-            WHERE m.agent_key = v_agent AND m.session_id = p.session_id AND m.number = p.number
+            WHERE m.agent_key = v_agent AND m.conversation_id = p.conversation_id AND m.number = p.number
             LIMIT 1
         ) m
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
         LEFT JOIN worth around ON around.mask = p.around
-        LEFT JOIN session ON session.session_id = p.session_id
-        LEFT JOIN worth in_session ON in_session.mask = session.mask
+        LEFT JOIN conversation ON conversation.conversation_id = p.conversation_id
+        LEFT JOIN worth in_conversation ON in_conversation.mask = conversation.mask
         WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
-          AND (f.outside IS NULL OR m.session_id <> f.outside)
+          AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (
               p_as_of IS NOT NULL
               OR NOT coalesce((  -- what was made of it, and no longer counts, it would say again
@@ -314,26 +314,26 @@ BEGIN
                   FROM memory.evidence e
                   LEFT JOIN memory.observation_states t
                       ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq
-                  WHERE e.agent_key = v_agent AND e.session_id = m.session_id AND e.number = m.number
+                  WHERE e.agent_key = v_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
               ), false)
           )
           AND (f.said_by IS NULL OR lower(m.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)
     ), best AS MATERIALIZED (
-        SELECT p.*, p.words + p.asked + p.near + p."window" + p.session + p.by_speaker + p.date + p.substance + p.recency
+        SELECT p.*, p.words + p.asked + p.near + p."window" + p.conversation + p.by_speaker + p.date + p.substance + p.recency
                + p.source AS score
         FROM part p
-        ORDER BY score DESC, p.said_at DESC, p.session_id, p.number
+        ORDER BY score DESC, p.said_at DESC, p.conversation_id, p.number
         LIMIT p_limit
     )
-    SELECT b.session_id, b.number, b.message_id, b.role, b.user_id, b.speaker, b.content, b.said_at,
+    SELECT b.conversation_id, b.number, b.message_id, b.role, b.user_id, b.speaker, b.content, b.said_at,
            ARRAY(
                SELECT 'o' || e.scope_id || '-' || e.seq
                FROM memory.evidence e
-               JOIN memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+               JOIN memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
                    ON v.agent_key = e.agent_key AND v.scope_id = e.scope_id
-               WHERE e.agent_key = v_agent AND e.session_id = b.session_id AND e.number = b.number
+               WHERE e.agent_key = v_agent AND e.conversation_id = b.conversation_id AND e.number = b.number
                  AND (p_as_of IS NULL OR e.created_at <= p_as_of)
                GROUP BY e.scope_id, e.seq
                ORDER BY e.scope_id, e.seq
@@ -344,13 +344,13 @@ BEGIN
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.source > 0 THEN 'source'
                    WHEN b.date > 0 THEN 'date' WHEN v_all THEN 'all' ELSE 'window' END,
                'parts', jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'session', b.session,
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
                    'speaker', b.by_speaker, 'date', b.date, 'substance', b.substance, 'recency', b.recency,
                    'source', b.source
                )
            ) END
     FROM best b
-    ORDER BY b.score DESC, b.said_at DESC, b.session_id, b.number;
+    ORDER BY b.score DESC, b.said_at DESC, b.conversation_id, b.number;
 END
 $$;
 

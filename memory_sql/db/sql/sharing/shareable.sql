@@ -10,7 +10,7 @@ AS $$
     FROM memory.scopes s
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    LEFT JOIN memory.sessions c ON c.agent_key = o.agent_key AND c.session_id = o.session_id
+    LEFT JOIN memory.conversations c ON c.agent_key = o.agent_key AND c.conversation_id = o.conversation_id
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
       AND o.seq <= s.done_seq AND o.lane = 'absorb'
       AND t.repend IS NOT TRUE

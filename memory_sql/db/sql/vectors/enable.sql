@@ -36,7 +36,7 @@ CREATE POLICY users ON memory.observation_vectors FOR SELECT USING (
 -- has to look after. A vector of another number of dimensions finds nothing. All that the principal may see are compared,
 -- one by one, by their key: an index over everybody's vectors (HNSW) finds too few of one scope.
 CREATE OR REPLACE FUNCTION memory.similar(
-    p_agent text, p_user text, p_session text, p_as_of timestamptz, p_model text, p_vector real[], p_limit integer,
+    p_agent text, p_user text, p_conversation text, p_as_of timestamptz, p_model text, p_vector real[], p_limit integer,
     p_scopes bigint[], p_seqs integer[]
 )
 RETURNS TABLE (scope_id bigint, seq integer, standing double precision, place bigint)
@@ -57,7 +57,7 @@ BEGIN
     v_query := p_vector::@schema@.halfvec;
     SELECT max(s.agent_key), array_agg(s.scope_id)
     INTO v_agent, v_visible
-    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     WHERE s.is_active;
 

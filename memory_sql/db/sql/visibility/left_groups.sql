@@ -1,5 +1,5 @@
 -- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group. By any of the ids that they
--- go by (memory.user_ids) they were a member, by none they are one now. What was said in a session of such a group they may
+-- go by (memory.user_ids) they were a member, by none they are one now. What was said in a conversation of such a group they may
 -- read no more, though they took part. Who comes back has left nothing. By the index of closed memberships: of somebody who
 -- has left no group nothing else is read.
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)

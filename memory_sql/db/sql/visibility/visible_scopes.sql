@@ -1,10 +1,10 @@
--- memory.visible_scopes(agent, user, session, as_of): what a principal may see. One row per scope. The only place where
+-- memory.visible_scopes(agent, user, conversation, as_of): what a principal may see. One row per scope. The only place where
 -- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
--- (and was one at as_of); a session's scope to those who took part in it, and have left none of its groups. Inactive scopes
+-- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups. Inactive scopes
 -- are included. A user is all the ids that they go by (memory.user_ids). The agent and the owners are looked up once a
 -- query, whatever it begins with.
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
-    p_agent text, p_user text, p_session text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
+    p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -40,10 +40,10 @@ AS $$
               WHERE a.agent_id = p_agent
           )
           || ARRAY(
-              SELECT 's:' || t.session_id
+              SELECT 's:' || t.conversation_id
               FROM memory.agents a
-              JOIN memory.sessions t ON t.agent_key = a.agent_key
-              WHERE a.agent_id = p_agent AND t.session_id = p_session
+              JOIN memory.conversations t ON t.agent_key = a.agent_key
+              WHERE a.agent_id = p_agent AND t.conversation_id = p_conversation
                 AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
                 AND NOT t.group_ids && ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l)
           )

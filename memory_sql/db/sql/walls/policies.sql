@@ -1,6 +1,6 @@
 -- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
 -- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
--- user only reads: what lies in the scopes that memory.visible_scopes names, the sessions that they took part in unless they
+-- user only reads: what lies in the scopes that memory.visible_scopes names, the conversations that they took part in unless they
 -- have left a group of it, nothing of runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
 -- `memory-sql db roles` forces the policies on it as well: a host with one role runs without walls.
 
@@ -76,11 +76,11 @@ CREATE POLICY users ON memory.judged FOR SELECT USING (
     AND target_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
 
-ALTER TABLE memory.sessions ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service ON memory.sessions USING (
+ALTER TABLE memory.conversations ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.conversations USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
-CREATE POLICY users ON memory.sessions FOR SELECT USING (
+CREATE POLICY users ON memory.conversations FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
     AND NOT group_ids && (SELECT memory.my_left_groups())
 );
@@ -90,10 +90,10 @@ CREATE POLICY service ON memory.messages USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    EXISTS (  -- of the sessions that the user may see, as in memory.visible_sessions: their policy is asked here as well
+    EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
         SELECT
-        FROM memory.sessions s
-        WHERE s.agent_key = messages.agent_key AND s.session_id = messages.session_id AND NOT s.excluded
+        FROM memory.conversations s
+        WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded
     )
 );
 

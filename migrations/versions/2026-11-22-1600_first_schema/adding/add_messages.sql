@@ -1,18 +1,18 @@
--- memory.add_messages(…): stores the messages that aren't there yet, counts them and says whether the session is due.
+-- memory.add_messages(…): stores the messages that aren't there yet, counts them and says whether the conversation is due.
 -- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
--- after its text has gone. Everything is counted under the session's row lock, so that two calls at once can't both miss
+-- after its text has gone. Everything is counted under the conversation's row lock, so that two calls at once can't both miss
 -- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
 -- signal, said_at, keyed, search_extra (may be left out). Group scopes are made where missing; the user and the writers
 -- become members unless they ever were: somebody who left doesn't come back by a late message, nor by another id that they
--- go by. What is said while the session is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
--- own go before them. Wakes the workers when the session is due.
+-- go by. What is said while the conversation is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
+-- own go before them. Wakes the workers when the conversation is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
 -- does; a text that has gone can't differ.
 -- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
 -- returns; an error takes the setting back with all else.
 CREATE OR REPLACE FUNCTION memory.add_messages(
-    p_agent text, p_session text, p_user text, p_groups text[], p_messages jsonb,
+    p_agent text, p_conversation text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
     OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer
@@ -30,7 +30,7 @@ DECLARE
     v_signal boolean;
     v_excluded boolean;
     v_included boolean;
-    v_session memory.sessions;
+    v_conversation memory.conversations;
     v_before text;
 BEGIN
     v_before := memory.enter(p_agent, NULL, NULL, true);
@@ -40,14 +40,14 @@ BEGIN
         SELECT a.agent_key, a.settings INTO STRICT v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     END IF;
 
-    SELECT s.* INTO v_session
-    FROM memory.sessions s WHERE s.agent_key = v_agent AND s.session_id = p_session FOR NO KEY UPDATE;
+    SELECT s.* INTO v_conversation
+    FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        INSERT INTO memory.sessions (agent_key, session_id, user_id, created_at, last_activity_at)
-        VALUES (v_agent, p_session, p_user, v_at, v_at)
+        INSERT INTO memory.conversations (agent_key, conversation_id, user_id, created_at, last_activity_at)
+        VALUES (v_agent, p_conversation, p_user, v_at, v_at)
         ON CONFLICT DO NOTHING;
-        SELECT s.* INTO STRICT v_session
-        FROM memory.sessions s WHERE s.agent_key = v_agent AND s.session_id = p_session FOR NO KEY UPDATE;
+        SELECT s.* INTO STRICT v_conversation
+        FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     END IF;
 
     WITH keyed AS (
@@ -55,7 +55,7 @@ BEGIN
                k.role <> g.role OR k.content <> g.content AS other
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (id text, role text, content text, keyed boolean))
             WITH ORDINALITY AS g (id, role, content, keyed, n)
-        LEFT JOIN memory.messages k ON k.agent_key = v_agent AND k.session_id = p_session AND k.message_id = g.id
+        LEFT JOIN memory.messages k ON k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = g.id
         WHERE p_next IS NOT NULL AND g.keyed
     )
     SELECT min(d.position)
@@ -65,7 +65,7 @@ BEGIN
         UNION ALL
         SELECT jsonb_array_length(p_messages)
         FROM memory.messages k
-        WHERE k.agent_key = v_agent AND k.session_id = p_session AND k.message_id = p_next
+        WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = p_next
           AND EXISTS (SELECT FROM keyed WHERE known)
     ) d;
     IF differs IS NOT NULL THEN
@@ -73,8 +73,8 @@ BEGIN
         RETURN;
     END IF;
 
-    v_excluded := coalesce(p_excluded, v_session.excluded);
-    v_included := v_session.excluded AND NOT v_excluded;
+    v_excluded := coalesce(p_excluded, v_conversation.excluded);
+    v_included := v_conversation.excluded AND NOT v_excluded;
     WITH given AS (
         SELECT DISTINCT ON (m.id) m.*
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
@@ -89,16 +89,16 @@ BEGIN
         FROM given g
         WHERE NOT EXISTS (
             SELECT FROM memory.messages k
-            WHERE k.agent_key = v_agent AND k.session_id = p_session AND k.message_id = g.id
+            WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = g.id
         )
     ), stored AS (
         INSERT INTO memory.messages (
-            agent_key, session_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
+            agent_key, conversation_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
             said_at, created_at, owner, language, search_extra
         )
-        SELECT v_agent, p_session, v_session.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
+        SELECT v_agent, p_conversation, v_conversation.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
                eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END, coalesce(said_at, v_at), v_at,
-               'u:' || v_session.user_id, coalesce((p_limits || v_settings)->>'language', 'english'),
+               'u:' || v_conversation.user_id, coalesce((p_limits || v_settings)->>'language', 'english'),
                coalesce(search_extra, '')
         FROM new
         RETURNING user_id, weight, eligible, signal
@@ -109,42 +109,42 @@ BEGIN
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
 
-    v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_session.participants || v_users || p_user) u WHERE u IS NOT NULL ORDER BY u);
-    last_number := v_session.last_number + accepted;
-    unformed_messages := v_session.unformed_messages + v_count;
-    unformed_tokens := v_session.unformed_tokens + v_tokens;
-    unformed_since := least(v_session.unformed_since, CASE WHEN v_count > 0 THEN v_at END);
+    v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_conversation.participants || v_users || p_user) u WHERE u IS NOT NULL ORDER BY u);
+    last_number := v_conversation.last_number + accepted;
+    unformed_messages := v_conversation.unformed_messages + v_count;
+    unformed_tokens := v_conversation.unformed_tokens + v_tokens;
+    unformed_since := least(v_conversation.unformed_since, CASE WHEN v_count > 0 THEN v_at END);
     IF v_included THEN  -- what was said before it was excluded is due as ever
         v_signal := v_signal OR EXISTS (
             SELECT
             FROM memory.messages m
-            WHERE m.agent_key = v_agent AND m.session_id = p_session AND m.number > v_session.formed_number
+            WHERE m.agent_key = v_agent AND m.conversation_id = p_conversation AND m.number > v_conversation.formed_number
               AND m.eligible AND m.signal IS NOT NULL
         );
     END IF;
-    IF v_session.due_reason = 'retry' OR (accepted = 0 AND NOT v_included) THEN
-        due_at := v_session.due_at;
-        due_reason := v_session.due_reason;
+    IF v_conversation.due_reason = 'retry' OR (accepted = 0 AND NOT v_included) THEN
+        due_at := v_conversation.due_at;
+        due_reason := v_conversation.due_reason;
     ELSE
         SELECT f.due_at, f.due_reason
         INTO due_at, due_reason
         FROM memory.formation_due(
-            unformed_messages, unformed_tokens, v_signal OR v_session.due_reason = 'signal', unformed_since,
+            unformed_messages, unformed_tokens, v_signal OR v_conversation.due_reason = 'signal', unformed_since,
             p_limits || v_settings, v_at
         ) f;
-        IF due_reason = v_session.due_reason AND due_reason <> 'cold' THEN
-            due_at := v_session.due_at;
+        IF due_reason = v_conversation.due_reason AND due_reason <> 'cold' THEN
+            due_at := v_conversation.due_at;
         END IF;
     END IF;
-    IF v_excluded OR v_session.dead_run_id IS NOT NULL THEN
+    IF v_excluded OR v_conversation.dead_run_id IS NOT NULL THEN
         due_at := NULL;
         due_reason := NULL;
     END IF;
-    IF due_at <= v_at AND v_session.due_at IS DISTINCT FROM due_at THEN
+    IF due_at <= v_at AND v_conversation.due_at IS DISTINCT FROM due_at THEN
         PERFORM pg_notify('memory_due', '');
     END IF;
 
-    UPDATE memory.sessions s
+    UPDATE memory.conversations s
     SET last_number = add_messages.last_number,
         unformed_messages = add_messages.unformed_messages,
         unformed_tokens = add_messages.unformed_tokens,
@@ -152,18 +152,18 @@ BEGIN
         due_at = add_messages.due_at,
         due_reason = add_messages.due_reason,
         excluded = v_excluded,
-        epoch = s.epoch + (v_excluded AND NOT v_session.excluded)::integer,
+        epoch = s.epoch + (v_excluded AND NOT v_conversation.excluded)::integer,
         time_zone = coalesce(p_time_zone, s.time_zone),
         participants = v_users,
         group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
         last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END,
         text_since = least(s.text_since, CASE WHEN accepted > 0 THEN v_at END)
-    WHERE s.agent_key = v_agent AND s.session_id = p_session;
+    WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation;
 
-    IF v_excluded AND NOT v_session.excluded THEN  -- also an answer that was stored and waits to be applied
+    IF v_excluded AND NOT v_conversation.excluded THEN  -- also an answer that was stored and waits to be applied
         UPDATE memory.runs r
         SET state = 'failed', answer = NULL, error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
-        WHERE r.agent_key = v_agent AND r.session_id = p_session AND r.state IN ('running', 'answered');
+        WHERE r.agent_key = v_agent AND r.conversation_id = p_conversation AND r.state IN ('running', 'answered');
     END IF;
 
     IF cardinality(p_groups) > 0 THEN
@@ -201,4 +201,4 @@ $$;
 
 COMMENT ON FUNCTION memory.add_messages(
     text, text, text, text[], jsonb, jsonb, timestamptz, boolean, text, text
-) IS 'Stores the messages that are new, once, and says whether the session is due; one row.';
+) IS 'Stores the messages that are new, once, and says whether the conversation is due; one row.';

@@ -1,6 +1,6 @@
--- memory.formation_due(messages, tokens, signalled, since, limits, at): from when a session with that much unformed is due,
+-- memory.formation_due(messages, tokens, signalled, since, limits, at): from when a conversation with that much unformed is due,
 -- and why; both null: not at all. One row. The counts are of messages that formation reads, `since` is when the oldest of
--- them arrived, `at` when the newest did. `limits` are settings by name. Cold: after a silence. Age: a session that never
+-- them arrived, `at` when the newest did. `limits` are settings by name. Cold: after a silence. Age: a conversation that never
 -- falls silent, when its oldest message is that old; whichever comes first.
 CREATE OR REPLACE FUNCTION memory.formation_due(
     p_messages integer, p_tokens real, p_signalled boolean, p_since timestamptz, p_limits jsonb, p_at timestamptz,
@@ -26,4 +26,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.formation_due(integer, real, boolean, timestamptz, jsonb, timestamptz) IS
-    'From when a session is due, and why: signal, messages, tokens, age or cold; null: it is not.';
+    'From when a conversation is due, and why: signal, messages, tokens, age or cold; null: it is not.';

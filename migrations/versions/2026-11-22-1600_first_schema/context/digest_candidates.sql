@@ -1,4 +1,4 @@
--- memory.digest_candidates(agent, user, session, defaults, asked, searched): the observations, among those that the
+-- memory.digest_candidates(agent, user, conversation, defaults, asked, searched): the observations, among those that the
 -- principal may see, with which a digest begins. One row per observation, unordered. The settings are those of the agent,
 -- else `p_defaults`; `p_asked` go before both. Nothing where a digest is off or its assembly isn't asked for.
 -- The newest active one of each pinned fact, whatever else is said of it: an older one of another scope would be out of
@@ -6,11 +6,11 @@
 -- of each scope's newest (digest_newest: a bound on what is read). Of tags and the last at most twice as many as a digest
 -- may hold. It runs as its owner and asks memory.visible_scopes itself: one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.digest_candidates(
-    p_agent text, p_user text, p_session text, p_defaults jsonb, p_asked jsonb, p_searched boolean
+    p_agent text, p_user text, p_conversation text, p_defaults jsonb, p_asked jsonb, p_searched boolean
 )
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    source_kind text, session_id text, message_ids text[], kind text, confidence real, importance real, sensitivity text,
+    source_kind text, conversation_id text, message_ids text[], kind text, confidence real, importance real, sensitivity text,
     verification text, status text, fact_key text, tags text[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -33,7 +33,7 @@ BEGIN
     RETURN QUERY
     WITH visible AS MATERIALIZED (
         SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name
-        FROM memory.visible_scopes(p_agent, p_user, p_session) v
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
         WHERE s.is_active
     ), pinned AS (
@@ -71,7 +71,7 @@ BEGIN
     ), chosen AS (
         SELECT * FROM pinned UNION SELECT * FROM tagged UNION SELECT * FROM newest
     )
-    SELECT o.scope_id, o.seq, v.kind, v.owner, v.name, o.content, o.observed_at, o.source_kind, o.session_id,
+    SELECT o.scope_id, o.seq, v.kind, v.owner, v.name, o.content, o.observed_at, o.source_kind, o.conversation_id,
            o.message_ids, o.kind, o.confidence, o.importance, o.sensitivity, coalesce(t.verification, 'unverified'),
            coalesce(t.status, 'active'), o.fact_key, o.tags
     FROM chosen c

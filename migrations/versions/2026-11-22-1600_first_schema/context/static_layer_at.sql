@@ -1,8 +1,8 @@
--- memory.static_layer_at(agent, user, session, pending_max, as_of): as memory.static_layer, at a moment of recorded time. One
+-- memory.static_layer_at(agent, user, conversation, pending_max, as_of): as memory.static_layer, at a moment of recorded time. One
 -- row per active scope that was there, unordered: the text that was the newest live one then, and what was pending. What is disputed,
 -- who speaks, and the agent's settings are said as of now.
 CREATE OR REPLACE FUNCTION memory.static_layer_at(
-    p_agent text, p_user text, p_session text, p_pending_max bigint, p_as_of timestamptz
+    p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
@@ -23,11 +23,11 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     WITH known AS MATERIALIZED (
-        SELECT k.* FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k WHERE k.pending
+        SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending
     )
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
            d.seqs, d.contents, d.times, s.speakers, v_settings
-    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     LEFT JOIN LATERAL (
         SELECT c.content, c.version

@@ -1,79 +1,79 @@
--- memory.end_retention(agent, session, days, at, after_agent, after_session, sessions, messages): takes the texts from
--- messages whose retention is over. One row: how many messages, of how many sessions, and the last of these. Of one
--- agent and session, or of all where they are null, after the session (after_agent, after_session), in the order of keys, at most so
--- many sessions and messages. `days` as in memory.retention_start. The row stays as a stub: evidence leads to it, and the
+-- memory.end_retention(agent, conversation, days, at, after_agent, after_session, conversations, messages): takes the texts from
+-- messages whose retention is over. One row: how many messages, of how many conversations, and the last of these. Of one
+-- agent and conversation, or of all where they are null, after the conversation (after_agent, after_session), in the order of keys, at most so
+-- many conversations and messages. `days` as in memory.retention_start. The row stays as a stub: evidence leads to it, and the
 -- message is known when it comes again.
--- Kept is what no formation has read yet, unless the session is excluded, and what an open hold covers. No epoch rises:
--- a formation that is under way reads what this leaves alone. It locks the sessions, and their agents against new holds,
+-- Kept is what no formation has read yet, unless the conversation is excluded, and what an open hold covers. No epoch rises:
+-- a formation that is under way reads what this leaves alone. It locks the conversations, and their agents against new holds,
 -- and passes over those that somebody else has locked: so it waits for nobody, and several at once share the work. Two
 -- steps, since the second must see what was committed before the first had its locks.
 CREATE OR REPLACE FUNCTION memory.end_retention(
-    p_agent text, p_session text, p_days double precision, p_at timestamptz, p_after_agent bigint, p_after_session text,
-    p_sessions bigint, p_messages bigint,
-    OUT messages bigint, OUT sessions bigint, OUT last_agent bigint, OUT last_session text
+    p_agent text, p_conversation text, p_days double precision, p_at timestamptz, p_after_agent bigint, p_after_conversation text,
+    p_conversations bigint, p_messages bigint,
+    OUT messages bigint, OUT conversations bigint, OUT last_agent bigint, OUT last_conversation text
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
     v_agents bigint[];
-    v_sessions text[];
+    v_conversations text[];
     v_starts timestamptz[];
 BEGIN
-    SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.session_id), '{}'), array_agg(f.start)
-    INTO v_agents, v_sessions, v_starts
+    SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.conversation_id), '{}'), array_agg(f.start)
+    INTO v_agents, v_conversations, v_starts
     FROM (
-        SELECT s.agent_key, s.session_id, r.start
+        SELECT s.agent_key, s.conversation_id, r.start
         FROM memory.agents a
         CROSS JOIN LATERAL (SELECT memory.retention_start(a.settings, p_days, p_at) AS start) r
-        JOIN memory.sessions s ON s.agent_key = a.agent_key AND s.text_since < r.start
-        WHERE (p_agent IS NULL OR a.agent_id = p_agent) AND (p_session IS NULL OR s.session_id = p_session)
-          AND (s.agent_key, s.session_id) > (p_after_agent, p_after_session)
-        ORDER BY s.agent_key, s.session_id
-        LIMIT p_sessions
+        JOIN memory.conversations s ON s.agent_key = a.agent_key AND s.text_since < r.start
+        WHERE (p_agent IS NULL OR a.agent_id = p_agent) AND (p_conversation IS NULL OR s.conversation_id = p_conversation)
+          AND (s.agent_key, s.conversation_id) > (p_after_agent, p_after_conversation)
+        ORDER BY s.agent_key, s.conversation_id
+        LIMIT p_conversations
         FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED
     ) f;
-    sessions := cardinality(v_sessions);
-    last_agent := v_agents[sessions];
-    last_session := v_sessions[sessions];
+    conversations := cardinality(v_conversations);
+    last_agent := v_agents[conversations];
+    last_conversation := v_conversations[conversations];
 
     WITH over AS (
-        SELECT m.agent_key, m.session_id, m.number, s.formed_number
-        FROM unnest(v_agents, v_sessions, v_starts) AS k (agent_key, session_id, start)
-        JOIN memory.sessions s ON s.agent_key = k.agent_key AND s.session_id = k.session_id
-        JOIN memory.messages m ON m.agent_key = s.agent_key AND m.session_id = s.session_id
+        SELECT m.agent_key, m.conversation_id, m.number, s.formed_number
+        FROM unnest(v_agents, v_conversations, v_starts) AS k (agent_key, conversation_id, start)
+        JOIN memory.conversations s ON s.agent_key = k.agent_key AND s.conversation_id = k.conversation_id
+        JOIN memory.messages m ON m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id
         WHERE m.created_at < k.start AND m.content IS NOT NULL
           AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)
           AND NOT EXISTS (
-              SELECT FROM memory.held_messages(m.agent_key) h WHERE h.session_id = m.session_id AND h.number = m.number
+              SELECT FROM memory.held_messages(m.agent_key) h WHERE h.conversation_id = m.conversation_id AND h.number = m.number
           )
-        ORDER BY m.agent_key, m.session_id, m.number
+        ORDER BY m.agent_key, m.conversation_id, m.number
         LIMIT p_messages
     ), gone AS (
         UPDATE memory.messages m
         SET content = NULL, speaker = NULL, search_extra = '', eligible = m.eligible AND m.number <= o.formed_number
         FROM over o
-        WHERE m.agent_key = o.agent_key AND m.session_id = o.session_id AND m.number = o.number
+        WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
         RETURNING m.number
     ) SELECT count(*) INTO messages FROM gone;
 
-    UPDATE memory.sessions s
+    UPDATE memory.conversations s
     SET text_since = m.text_since,
         unformed_messages = CASE WHEN s.excluded THEN m.messages ELSE s.unformed_messages END,
         unformed_tokens = CASE WHEN s.excluded THEN m.tokens ELSE s.unformed_tokens END,
         unformed_since = CASE WHEN s.excluded THEN m.oldest ELSE s.unformed_since END
-    FROM unnest(v_agents, v_sessions) AS k (agent_key, session_id)
+    FROM unnest(v_agents, v_conversations) AS k (agent_key, conversation_id)
     CROSS JOIN LATERAL (
         SELECT min(m.created_at) FILTER (WHERE m.content IS NOT NULL) AS text_since,
                count(*) FILTER (WHERE f.is_unformed)::integer AS messages,
                coalesce(sum(m.weight) FILTER (WHERE f.is_unformed), 0)::real AS tokens,
                min(m.created_at) FILTER (WHERE f.is_unformed) AS oldest
-        FROM memory.sessions t
-        JOIN memory.messages m ON m.agent_key = t.agent_key AND m.session_id = t.session_id
+        FROM memory.conversations t
+        JOIN memory.messages m ON m.agent_key = t.agent_key AND m.conversation_id = t.conversation_id
         CROSS JOIN LATERAL (SELECT m.eligible AND m.number > t.formed_number AS is_unformed) f
-        WHERE t.agent_key = k.agent_key AND t.session_id = k.session_id
+        WHERE t.agent_key = k.agent_key AND t.conversation_id = k.conversation_id
     ) m
-    WHERE s.agent_key = k.agent_key AND s.session_id = k.session_id;
+    WHERE s.agent_key = k.agent_key AND s.conversation_id = k.conversation_id;
 END
 $$;
 

@@ -1,13 +1,13 @@
--- memory.erase(agent_key, scope_ids, seqs, session_ids, numbers, evidence_ids, scopes, users, at): takes out of the
+-- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, scopes, users, at): takes out of the
 -- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
--- the end of a forgetting: the caller holds the locks on the sessions and scopes concerned and has rewound their texts.
+-- the end of a forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts.
 -- Observations, their states, evidence and lineage, what was judged of them, and the tainted versions go. Of messages the key stays, without a
 -- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
 -- was shown any of this. What was superseded by what goes is left to the next one in line; where there is none, to the
 -- caller. `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
 -- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
-    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_session_ids text[], p_numbers bigint[],
+    p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -23,7 +23,7 @@ DECLARE
     );
     v_made_scope_ids bigint[];
     v_made_seqs integer[];
-    v_sessions text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_session_ids) x ORDER BY x);
+    v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
@@ -101,7 +101,7 @@ BEGIN
     USING memory.observations o
     WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
       AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.session_id IS NULL
+      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.conversation_id IS NULL
       AND NOT EXISTS (
           SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
       );
@@ -158,9 +158,9 @@ BEGIN
         UPDATE memory.messages m
         SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
-        FROM unnest(p_session_ids, p_numbers) AS k (session_id, number), memory.sessions t
-        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number = k.number
-          AND t.agent_key = p_agent AND t.session_id = k.session_id
+        FROM unnest(p_conversation_ids, p_numbers) AS k (conversation_id, number), memory.conversations t
+        WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
+          AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id
         RETURNING m.number
     ) SELECT 'messages', count(*) FROM gone;
 
@@ -175,7 +175,7 @@ BEGIN
             answer = NULL,
             seen = '{}'
         WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
-            r.session_id = ANY (v_sessions) OR r.scope_id = ANY (v_touched)
+            r.conversation_id = ANY (v_conversations) OR r.scope_id = ANY (v_touched)
             OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
         )
         RETURNING r.run_id
@@ -186,21 +186,21 @@ BEGIN
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
 
-    UPDATE memory.sessions t
+    UPDATE memory.conversations t
     SET epoch = t.epoch + 1,
         unformed_messages = coalesce(m.messages, 0),
         unformed_tokens = coalesce(m.tokens, 0),
         unformed_since = m.oldest,
         due_at = CASE WHEN m.messages > 0 THEN t.due_at END,
         due_reason = CASE WHEN m.messages > 0 THEN t.due_reason END
-    FROM unnest(v_sessions) AS k (session_id)
+    FROM unnest(v_conversations) AS k (conversation_id)
     LEFT JOIN LATERAL (
         SELECT count(*)::integer AS messages, sum(m.weight)::real AS tokens, min(m.created_at) AS oldest
         FROM memory.messages m
-        JOIN memory.sessions f USING (agent_key, session_id)
-        WHERE m.agent_key = p_agent AND m.session_id = k.session_id AND m.number > f.formed_number AND m.eligible
+        JOIN memory.conversations f USING (agent_key, conversation_id)
+        WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > f.formed_number AND m.eligible
     ) m ON true
-    WHERE t.agent_key = p_agent AND t.session_id = k.session_id;
+    WHERE t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
 
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,

@@ -1,8 +1,8 @@
--- memory.forget_closure(agent_key, users, sessions, scopes, scope_ids, seqs, session_ids, numbers): all that goes when
--- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `session_ids` and
+-- memory.forget_closure(agent_key, users, conversations, scopes, scope_ids, seqs, conversation_ids, numbers): all that goes when
+-- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
 -- `numbers` one message. Reads only.
 -- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
--- `sessions`, the messages (session_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
+-- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both;
@@ -11,9 +11,9 @@
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
 -- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
-    p_agent bigint, p_users text[], p_sessions text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
-    p_session_ids text[], p_numbers bigint[],
-    OUT scope_ids bigint[], OUT seqs integer[], OUT session_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
+    p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
+    p_conversation_ids text[], p_numbers bigint[],
+    OUT scope_ids bigint[], OUT seqs integer[], OUT conversation_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
     OUT held_observations integer, OUT held_messages integer
 )
 LANGUAGE plpgsql STABLE
@@ -22,25 +22,25 @@ AS $$
 DECLARE
     v_held_scope_ids bigint[] := '{}';
     v_held_seqs integer[] := '{}';
-    v_held_session_ids text[] := '{}';
+    v_held_conversation_ids text[] := '{}';
     v_held_numbers bigint[] := '{}';
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
-    v_round_session_ids text[];
+    v_round_conversation_ids text[];
     v_round_numbers bigint[];
 BEGIN
     IF EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
         SELECT coalesce(array_agg(h.scope_id), '{}'), coalesce(array_agg(h.seq), '{}')
         INTO v_held_scope_ids, v_held_seqs
         FROM memory.held_observations(p_agent) h;
-        SELECT coalesce(array_agg(h.session_id), '{}'), coalesce(array_agg(h.number), '{}')
-        INTO v_held_session_ids, v_held_numbers
+        SELECT coalesce(array_agg(h.conversation_id), '{}'), coalesce(array_agg(h.number), '{}')
+        INTO v_held_conversation_ids, v_held_numbers
         FROM memory.held_messages(p_agent) h;
     END IF;
 
     scope_ids := '{}';
     seqs := '{}';
-    session_ids := '{}';
+    conversation_ids := '{}';
     numbers := '{}';
     held_observations := 0;
     held_messages := 0;
@@ -52,29 +52,29 @@ BEGIN
         o.scope_id = ANY (p_scopes) OR (o.scope_id, o.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
     );
     -- The agent's turn answers the newest user's turn before it.
-    SELECT coalesce(array_agg(m.session_id), '{}'), coalesce(array_agg(m.number), '{}')
-    INTO v_round_session_ids, v_round_numbers
+    SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
+    INTO v_round_conversation_ids, v_round_numbers
     FROM (
-        SELECT m.session_id, m.number, m.content IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
+        SELECT m.conversation_id, m.number, m.content IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
                max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
-                   PARTITION BY m.session_id ORDER BY m.number
+                   PARTITION BY m.conversation_id ORDER BY m.number
                ) AS asked
         FROM memory.messages m
         WHERE m.agent_key = p_agent AND (
-            m.session_id = ANY (p_sessions) OR m.session_id = ANY (p_session_ids)
-            OR m.session_id IN (SELECT u.session_id FROM memory.messages u WHERE u.agent_key = p_agent AND u.user_id = ANY (p_users))
+            m.conversation_id = ANY (p_conversations) OR m.conversation_id = ANY (p_conversation_ids)
+            OR m.conversation_id IN (SELECT u.conversation_id FROM memory.messages u WHERE u.agent_key = p_agent AND u.user_id = ANY (p_users))
         )
     ) m
-    LEFT JOIN memory.messages q ON q.agent_key = p_agent AND q.session_id = m.session_id AND q.number = m.asked
+    LEFT JOIN memory.messages q ON q.agent_key = p_agent AND q.conversation_id = m.conversation_id AND q.number = m.asked
     WHERE (
-            m.session_id = ANY (p_sessions) OR q.user_id = ANY (p_users)
-            OR (m.session_id, m.number) IN (SELECT * FROM unnest(p_session_ids, p_numbers))
+            m.conversation_id = ANY (p_conversations) OR q.user_id = ANY (p_users)
+            OR (m.conversation_id, m.number) IN (SELECT * FROM unnest(p_conversation_ids, p_numbers))
         )
         AND (
             m.has_text
             OR EXISTS (
                 SELECT FROM memory.evidence e
-                WHERE e.agent_key = p_agent AND e.session_id = m.session_id AND e.number = m.number
+                WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
             )
         );
 
@@ -86,17 +86,17 @@ BEGIN
         );
         held_messages := held_messages + (
             SELECT count(*)
-            FROM unnest(v_round_session_ids, v_round_numbers) AS r (session_id, number)
-            JOIN unnest(v_held_session_ids, v_held_numbers) AS h (session_id, number) USING (session_id, number)
+            FROM unnest(v_round_conversation_ids, v_round_numbers) AS r (conversation_id, number)
+            JOIN unnest(v_held_conversation_ids, v_held_numbers) AS h (conversation_id, number) USING (conversation_id, number)
         );
         SELECT scope_ids || coalesce(array_agg(r.scope_id), '{}'), seqs || coalesce(array_agg(r.seq), '{}')
         INTO scope_ids, seqs
         FROM unnest(v_round_scope_ids, v_round_seqs) AS r (scope_id, seq)
         WHERE (r.scope_id, r.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
-        SELECT session_ids || coalesce(array_agg(r.session_id), '{}'), numbers || coalesce(array_agg(r.number), '{}')
-        INTO session_ids, numbers
-        FROM unnest(v_round_session_ids, v_round_numbers) AS r (session_id, number)
-        WHERE (r.session_id, r.number) NOT IN (SELECT * FROM unnest(v_held_session_ids, v_held_numbers));
+        SELECT conversation_ids || coalesce(array_agg(r.conversation_id), '{}'), numbers || coalesce(array_agg(r.number), '{}')
+        INTO conversation_ids, numbers
+        FROM unnest(v_round_conversation_ids, v_round_numbers) AS r (conversation_id, number)
+        WHERE (r.conversation_id, r.number) NOT IN (SELECT * FROM unnest(v_held_conversation_ids, v_held_numbers));
 
         SELECT coalesce(array_agg(e.evidence_id), '{}')
         INTO evidence_ids
@@ -106,7 +106,7 @@ BEGIN
           AND (
               e.user_id = ANY (p_users)
               OR (e.scope_id, e.seq) IN (SELECT * FROM unnest(scope_ids, seqs))
-              OR (e.session_id, e.number) IN (SELECT * FROM unnest(session_ids, numbers))
+              OR (e.conversation_id, e.number) IN (SELECT * FROM unnest(conversation_ids, numbers))
           );
 
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
@@ -116,9 +116,9 @@ BEGIN
             FROM (
                 SELECT e.*, bool_or(e.is_removed AND e.is_origin) OVER (PARTITION BY e.scope_id, e.seq) AS lost_an_origin
                 FROM (
-                    SELECT e.scope_id, e.seq, e.session_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
+                    SELECT e.scope_id, e.seq, e.conversation_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
                            r.evidence_id IS NOT NULL AS is_removed,
-                           coalesce(e.session_id = o.session_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
+                           coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
                     FROM (
                         SELECT DISTINCT scope_id, seq
                         FROM memory.evidence
@@ -128,7 +128,7 @@ BEGIN
                     JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (c.scope_id, c.seq)
                     JOIN memory.evidence e ON e.agent_key = p_agent AND (e.scope_id, e.seq) = (c.scope_id, c.seq)
                     LEFT JOIN memory.messages m
-                        ON m.agent_key = p_agent AND (m.session_id, m.number) = (e.session_id, e.number)
+                        ON m.agent_key = p_agent AND (m.conversation_id, m.number) = (e.conversation_id, e.number)
                     LEFT JOIN unnest(evidence_ids) AS r (evidence_id) ON r.evidence_id = e.evidence_id
                 ) e
             ) e
@@ -143,13 +143,13 @@ BEGIN
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
 
-        SELECT coalesce(array_agg(m.session_id), '{}'), coalesce(array_agg(m.number), '{}')
-        INTO v_round_session_ids, v_round_numbers
+        SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
+        INTO v_round_conversation_ids, v_round_numbers
         FROM memory.messages m
         WHERE m.agent_key = p_agent
           AND (cardinality(p_users) = 0 OR m.user_id IS NULL OR m.user_id = ANY (p_users))
-          AND (m.session_id, m.number) IN (
-              SELECT e.session_id, e.number
+          AND (m.conversation_id, m.number) IN (
+              SELECT e.conversation_id, e.number
               FROM memory.evidence e
               JOIN unnest(scope_ids, seqs) AS k (scope_id, seq) USING (scope_id, seq)
               WHERE e.agent_key = p_agent AND e.number IS NOT NULL
@@ -158,13 +158,13 @@ BEGIN
                     WHERE l.agent_key = p_agent AND l.scope_id = e.scope_id AND l.seq = e.seq
                 )
           )
-          AND (m.session_id, m.number) NOT IN (SELECT * FROM unnest(session_ids, numbers))
-          AND (m.session_id, m.number) NOT IN (SELECT * FROM unnest(v_held_session_ids, v_held_numbers));
+          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers))
+          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(v_held_conversation_ids, v_held_numbers));
 
-        EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_session_ids) = 0;
+        EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
 END
 $$;
 
 COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[]) IS
-    'What goes when users, sessions, scopes or observations are forgotten; one row of arrays.';
+    'What goes when users, conversations, scopes or observations are forgotten; one row of arrays.';

@@ -1,10 +1,10 @@
--- memory.known_at(agent, user, session, as_of): what was known at a moment of recorded time, of what the principal may see.
+-- memory.known_at(agent, user, conversation, as_of): what was known at a moment of recorded time, of what the principal may see.
 -- One row per observation that was there: its status then, and whether it was pending. The status is the one to which the
 -- newest event before that moment changed it, else the one from which the first event after it did. Of a version that was
 -- undone since it isn't known any more what it passed over: its whole range counts as absorbed while it was live. What was
 -- forgotten since was never known. It runs as its owner, since events are nobody's to read, and asks
 -- memory.visible_scopes itself.
-CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_session text, p_as_of timestamptz)
+CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_conversation text, p_as_of timestamptz)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -29,7 +29,7 @@ BEGIN
                         )
                  )
            )
-    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
     CROSS JOIN LATERAL (

@@ -1,13 +1,13 @@
--- memory.read_messages(agent, user, session, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
--- first. One row per message, of those of memory.retained_messages. With a session, only its; with scope_id and seq, only
+-- memory.read_messages(agent, user, conversation, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
+-- first. One row per message, of those of memory.retained_messages. With a conversation, only its; with scope_id and seq, only
 -- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
 -- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
 -- are quarantined. Planned anew for each call, so that a condition that isn't asked for isn't there.
 CREATE OR REPLACE FUNCTION memory.read_messages(
-    p_agent text, p_user text, p_session text, p_scope bigint, p_seq integer, p_before timestamptz,
-    p_before_session text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
+    p_agent text, p_user text, p_conversation text, p_scope bigint, p_seq integer, p_before timestamptz,
+    p_before_conversation text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
 ) RETURNS TABLE (
-    session_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
+    conversation_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
     said_at timestamptz
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -18,12 +18,12 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT m.session_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
     FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
-    WHERE (p_session IS NULL OR m.session_id = p_session)
+    WHERE (p_conversation IS NULL OR m.conversation_id = p_conversation)
       AND (
           p_scope IS NULL
-          OR (m.session_id, m.number) IN (
+          OR (m.conversation_id, m.number) IN (
               WITH RECURSIVE seen AS MATERIALIZED (
                   SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
               ), line (agent_key, scope_id, seq) AS (
@@ -34,13 +34,13 @@ BEGIN
                   JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
                   JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
               )
-              SELECT e.session_id, e.number
+              SELECT e.conversation_id, e.number
               FROM line n
               JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
           )
       )
-      AND (p_before IS NULL OR (m.said_at, m.session_id, m.number) < (p_before, p_before_session, p_before_number))
-    ORDER BY m.said_at DESC, m.session_id DESC, m.number DESC
+      AND (p_before IS NULL OR (m.said_at, m.conversation_id, m.number) < (p_before, p_before_conversation, p_before_number))
+    ORDER BY m.said_at DESC, m.conversation_id DESC, m.number DESC
     LIMIT p_limit;
 END
 $$;

@@ -12,12 +12,12 @@
 -- `lends`: its points, whatever the fusion.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
-    p_agent text, p_user text, p_session text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
+    p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
     p_explain boolean, p_vector real[], p_model text
 )
 RETURNS TABLE (
     scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    created_at timestamptz, source_kind text, session_id text, speaker text, message_ids text[], run_id bigint,
+    created_at timestamptz, source_kind text, conversation_id text, speaker text, message_ids text[], run_id bigint,
     category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
     confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
     own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, lends double precision,
@@ -86,7 +86,7 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, session float8, speaker float8, "when" float8, date float8,
+        asked float8, near float8, "window" float8, conversation float8, speaker float8, "when" float8, date float8,
         substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8
     );
     SELECT x.* INTO f
@@ -101,7 +101,7 @@ BEGIN
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
            array_agg(s.scope_id) FILTER (WHERE s.last_seq > c_large), coalesce(sum(s.last_seq), 0)
     INTO v_agent, v_scopes, v_sizes, v_languages, v_large, v_total
-    FROM memory.visible_scopes(p_agent, p_user, p_session, p_as_of) v
+    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     WHERE s.is_active;
     IF v_agent IS NULL THEN
@@ -110,7 +110,7 @@ BEGIN
     IF p_as_of IS NOT NULL THEN
         SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
         INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
-        FROM memory.known_at(p_agent, p_user, p_session, p_as_of) k
+        FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
         WHERE k.status NOT IN ('quarantined', 'superseded', 'evicted');
     END IF;
     v_named := ARRAY(
@@ -195,11 +195,11 @@ BEGIN
         END LOOP;
 
         WITH found AS MATERIALIZED (
-            SELECT o.scope_id, o.seq, o.session_id, o.language, o.search, o.created_at, o.content
+            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.created_at, o.content
             FROM memory.observations o
             WHERE memory.search_tokens(o.scope_id, o.search) && v_tokens
         ), newest AS (
-            SELECT o.scope_id, o.seq, o.session_id, o.language, o.search, o.created_at, o.content
+            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.created_at, o.content
             FROM unnest(v_newest) n(scope_id)
             CROSS JOIN LATERAL (
                 SELECT o.*
@@ -209,7 +209,7 @@ BEGIN
                 LIMIT c_large
             ) o
         ), hit AS (
-            SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, length(o.search) AS length,
+            SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, length(o.search) AS length,
                    strpos(o.content, '?') > 0 OR strpos(o.content, U&'\FF1F') > 0 AS asks, (
                 SELECT bit_or(1::bigint << (t.g - 1))
                 FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
@@ -267,7 +267,7 @@ BEGIN
             EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
                 ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
             INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
-            USING p_agent, p_user, p_session, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
+            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
         END IF;
     END IF;
     v_dated := NOT isempty(f.spans);
@@ -297,14 +297,14 @@ BEGIN
         SELECT n.*
         FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
     ), looked_at AS (
-        SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
+        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
                n.standing, n.place AS nearness,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
         FROM unnest(v_scopes, v_sizes) s(scope_id, size)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-            SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
+            SELECT o.scope_id, o.seq, o.conversation_id, o.observed_at, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = s.scope_id
             ORDER BY o.seq
@@ -314,7 +314,7 @@ BEGIN
         LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
         WHERE s.scope_id = ANY (v_wholes)
         UNION ALL
-        SELECT o.scope_id, o.seq, coalesce('s' || o.session_id, 'o' || o.seq), h.mask, h.words, h.asks,
+        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq), h.mask, h.words, h.asks,
                x.standing, x.place,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
@@ -340,7 +340,7 @@ BEGIN
             WHERE n.scope_id <> ALL (v_wholes) AND n.place <= c_near AND n.standing > 0
         ) n
         CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.session_id, o.observed_at, o.dates
+            SELECT o.scope_id, o.seq, o.conversation_id, o.observed_at, o.dates
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = n.scope_id AND o.seq = n.seq
             LIMIT 1
@@ -359,18 +359,18 @@ BEGIN
         FROM place p
         WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
            OR p.nearness <= c_near AND p.standing > 0
-    ), session AS MATERIALIZED (
+    ), conversation AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
         SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM session s) m(mask)
+        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM conversation s) m(mask)
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
         SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
                w.vector * coalesce(a.standing, 0) AS vector,
                coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
-               w."window" * coalesce(around.idf, 0) AS "window", w.session * coalesce(in_session.idf, 0) AS session,
+               w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
                CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
                CASE WHEN NOT v_dated THEN 0
@@ -400,8 +400,8 @@ BEGIN
             LIMIT 1
         ) t ON true
         LEFT JOIN worth around ON around.mask = a.around
-        LEFT JOIN session ON session.scope_id = a.scope_id AND session.line = a.line
-        LEFT JOIN worth in_session ON in_session.mask = session.mask
+        LEFT JOIN conversation ON conversation.scope_id = a.scope_id AND conversation.line = a.line
+        LEFT JOIN worth in_conversation ON in_conversation.mask = conversation.mask
         WHERE (
                 a.mask IS NOT NULL
                 OR CASE
@@ -424,14 +424,14 @@ BEGIN
                    coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
             FROM part p
             CROSS JOIN LATERAL (
-                SELECT p.words + p.asked + p.near + p."window" + p.session + p.speaker + p."when" + p.date + p.substance
+                SELECT p.words + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
                        + p.recency AS total
             ) x
         ) r
         ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
         LIMIT p_limit
     )
-    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.session_id,
+    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.conversation_id,
            o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
            o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
            (  -- as memory.observation_version, which would be called row by row
@@ -452,7 +452,7 @@ BEGIN
                    WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
                'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
                jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'session', b.session,
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
                    'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
                    'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
                ) END

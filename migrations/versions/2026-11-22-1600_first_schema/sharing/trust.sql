@@ -24,7 +24,7 @@ AS $$
                 (
                     SELECT min(CASE m.role WHEN 'user' THEN 2 WHEN 'assistant' THEN 1 ELSE 0 END)
                     FROM memory.messages m
-                    WHERE m.agent_key = p_agent AND m.session_id = o.session_id AND m.message_id = ANY (o.message_ids)
+                    WHERE m.agent_key = p_agent AND m.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids)
                 ),
                 0
             )

@@ -51,9 +51,9 @@ CROSS JOIN LATERAL (
             count(*) FILTER (WHERE t.eligible AND d.run_id IS NOT NULL) AS discarded,
             count(*) FILTER (WHERE t.eligible AND t.number > s.formed_number) AS waiting
         FROM memory.messages t
-        JOIN memory.sessions s ON s.agent_key = t.agent_key AND s.session_id = t.session_id
+        JOIN memory.conversations s ON s.agent_key = t.agent_key AND s.conversation_id = t.conversation_id
         LEFT JOIN memory.runs d
-            ON d.agent_key = t.agent_key AND d.session_id = t.session_id AND d.state = 'discarded'
+            ON d.agent_key = t.agent_key AND d.conversation_id = t.conversation_id AND d.state = 'discarded'
             AND t.number > d.from_number AND t.number <= d.to_number
         WHERE t.agent_key = a.agent_key
         GROUP BY 1

@@ -14,7 +14,7 @@ SELECT
     o.observed_at,
     o.created_at,
     o.source_kind,
-    o.session_id,
+    o.conversation_id,
     o.speaker,
     o.message_ids,
     o.related_users,

@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     RETURN ARRAY(
         SELECT v.scope_id
-        FROM memory.visible_scopes(v_named ->> 'agent', v_named ->> 'user', v_named ->> 'session') v
+        FROM memory.visible_scopes(v_named ->> 'agent', v_named ->> 'user', v_named ->> 'conversation') v
     );
 END
 $$;

@@ -21,7 +21,7 @@ COMMENT ON FUNCTION memory.principal() IS
 -- memory.enter(agent, user, session, service): names the principal until the transaction ends or memory.leave(…) is called;
 -- returns the setting as it was, for that. Without service a user, who may read what they may see; with service the
 -- library's own work, which may read and write: for that agent, or for all where the agent is null.
-CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_session text, p_service boolean) RETURNS text
+CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -30,7 +30,7 @@ BEGIN
     PERFORM set_config(
         'memory.principal',
         extract(epoch FROM transaction_timestamp())::text || ' ' || CASE
-            WHEN NOT p_service THEN jsonb_build_object('agent', p_agent, 'user', p_user, 'session', p_session)
+            WHEN NOT p_service THEN jsonb_build_object('agent', p_agent, 'user', p_user, 'conversation', p_conversation)
             WHEN p_agent IS NULL THEN jsonb_build_object('serves_all', true)
             ELSE jsonb_build_object('serves', p_agent)
         END::text,

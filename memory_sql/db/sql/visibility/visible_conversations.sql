@@ -1,15 +1,15 @@
--- memory.visible_sessions(agent, user, as_of): the sessions whose messages a principal may see. One row per session, with
+-- memory.visible_conversations(agent, user, as_of): the conversations whose messages a principal may see. One row per conversation, with
 -- whose it is (`messages.owner`). Beside memory.visible_scopes the only place where that is decided. Who took part sees
--- what was said; who is a member of the group in which it was said, and wasn't there, doesn't. Nor does, of a session that
+-- what was said; who is a member of the group in which it was said, and wasn't there, doesn't. Nor does, of a conversation that
 -- takes place in a group, who has left that group (memory.left_groups). A user is all the ids that they go by
--- (memory.user_ids). Nothing of a session that is excluded, nor of one that wasn't there at as_of.
+-- (memory.user_ids). Nothing of a conversation that is excluded, nor of one that wasn't there at as_of.
 -- The agent, the ids and the groups are looked up once a query, whatever it begins with.
-CREATE OR REPLACE FUNCTION memory.visible_sessions(p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL)
-RETURNS TABLE (agent_key bigint, session_id text, owner text)
+CREATE OR REPLACE FUNCTION memory.visible_conversations(p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL)
+RETURNS TABLE (agent_key bigint, conversation_id text, owner text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT s.agent_key, s.session_id, 'u:' || s.user_id
-    FROM memory.sessions s
+    SELECT s.agent_key, s.conversation_id, 'u:' || s.user_id
+    FROM memory.conversations s
     WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
       AND s.participants && ARRAY(
           SELECT i.user_id
@@ -27,5 +27,5 @@ AS $$
       AND (p_as_of IS NULL OR s.created_at <= p_as_of)
 $$;
 
-COMMENT ON FUNCTION memory.visible_sessions(text, text, timestamptz) IS
-    'The sessions whose messages a user of an agent may see; one row per session.';
+COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz) IS
+    'The conversations whose messages a user of an agent may see; one row per conversation.';

@@ -1,10 +1,10 @@
--- A session in which enough was said to be formed, or one thing that asks for it, is due some time, unless it is excluded
+-- A conversation in which enough was said to be formed, or one thing that asks for it, is due some time, unless it is excluded
 -- or was given up: no message is left behind.
 SELECT
     a.agent_id,
-    'session ' || s.session_id AS key,
+    'conversation ' || s.conversation_id AS key,
     format('%s messages wait after number %s', s.unformed_messages, s.formed_number) AS detail
-FROM memory.sessions s
+FROM memory.conversations s
 JOIN memory.agents a USING (agent_key)
 WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND NOT s.excluded AND s.unformed_messages > 0
   AND (
@@ -12,7 +12,7 @@ WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND NOT s.excluded AND s.unform
       OR EXISTS (
           SELECT
           FROM memory.messages m
-          WHERE m.agent_key = s.agent_key AND m.session_id = s.session_id AND m.number > s.formed_number
+          WHERE m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id AND m.number > s.formed_number
             AND m.eligible AND m.signal IS NOT NULL
       )
   )

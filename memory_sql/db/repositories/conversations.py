@@ -1,4 +1,4 @@
-"""Sessions and their messages: one aggregate, written under the session's row lock."""
+"""Conversations and their messages: one aggregate, written under the conversation's row lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
 
 from memory_sql.config import FORMATION_LIMITS, Settings
-from memory_sql.db.models import AgentRow, MessageRow, SessionRow, columns_of
+from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
@@ -30,12 +30,12 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionState:
-    """A session as a formation sees it; a moved cursor, epoch or fence makes the formation's result void."""
+class ConversationState:
+    """A conversation as a formation sees it; a moved cursor, epoch or fence makes the formation's result void."""
 
     agent_key: int
     agent_id: str
-    session_id: str
+    conversation_id: str
     user_id: str
     participants: tuple[str, ...]
     group_ids: tuple[str, ...]
@@ -68,7 +68,7 @@ class BufferedMessage:
 _ADD = select(
     func.memory.add_messages(
         bindparam("agent_id", type_=Text),
-        bindparam("session_id", type_=Text),
+        bindparam("conversation_id", type_=Text),
         bindparam("user_id", type_=Text),
         bindparam("group_ids", type_=ARRAY(Text)),
         bindparam("messages", type_=JSONB),
@@ -81,17 +81,19 @@ _ADD = select(
 )
 
 _STATE = (
-    *columns_of(SessionRow, SessionState.__slots__),
+    *columns_of(ConversationRow, ConversationState.__slots__),
     AgentRow.agent_id,
     AgentRow.settings.label("agent_settings"),
 )
 
 
-def _state(row: Any) -> SessionState:
-    return SessionState(**{**row._mapping, "participants": tuple(row.participants), "group_ids": tuple(row.group_ids)})
+def _state(row: Any) -> ConversationState:
+    return ConversationState(
+        **{**row._mapping, "participants": tuple(row.participants), "group_ids": tuple(row.group_ids)}
+    )
 
 
-class SessionRepository:
+class ConversationRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
@@ -101,80 +103,82 @@ class SessionRepository:
         row = (await self._session.execute(_ADD, {**values, "limits": limits})).one()
         return Added(*row)
 
-    async def claim(self, agent_id: str, session_id: str, lease: timedelta) -> SessionState | None:
+    async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
         """A new lease with a new fence; None while another one holds. Raises `NotFoundError`."""
         claimed = await self._session.execute(
-            update(SessionRow)
-            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), _is_free())
-            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            update(ConversationRow)
+            .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id), _is_free())
+            .values(fence=ConversationRow.fence + 1, lease_until=_CLOCK + lease)
             .returning(*_STATE)
         )
         row = claimed.one_or_none()
-        if row is None and not await self._exists(agent_id, session_id):
-            raise NotFoundError("session", session_id)
+        if row is None and not await self._exists(agent_id, conversation_id):
+            raise NotFoundError("conversation", conversation_id)
         return None if row is None else _state(row)
 
-    async def time_zone(self, agent_key: int, session_id: str | None) -> str | None:
-        """None for a session without one, that isn't there, or for none."""
-        if session_id is None:
+    async def time_zone(self, agent_key: int, conversation_id: str | None) -> str | None:
+        """None for a conversation without one, that isn't there, or for none."""
+        if conversation_id is None:
             return None
         zone: str | None = await self._session.scalar(
-            select(SessionRow.time_zone).where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
+            select(ConversationRow.time_zone).where(
+                ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id
+            )
         )
         return zone
 
-    async def _exists(self, agent_id: str, session_id: str) -> bool:
+    async def _exists(self, agent_id: str, conversation_id: str) -> bool:
         found = await self._session.scalar(
-            select(SessionRow.session_id)
-            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
-            .where(*_is(agent_id, session_id))
+            select(ConversationRow.conversation_id)
+            .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
+            .where(*_is(agent_id, conversation_id))
         )
         return found is not None
 
-    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> SessionState | None:
+    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
         """A new lease on what has been due longest and nobody works on; None where there is nothing.
 
         Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
         """
         free = (
-            select(SessionRow.agent_key, SessionRow.session_id)
-            .where(SessionRow.due_at <= by, _is_free())
-            .order_by(SessionRow.due_at)
+            select(ConversationRow.agent_key, ConversationRow.conversation_id)
+            .where(ConversationRow.due_at <= by, _is_free())
+            .order_by(ConversationRow.due_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True)
         )
         if agent_id is not None:
             agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
-            free = free.where(SessionRow.agent_key == agent_key)
+            free = free.where(ConversationRow.agent_key == agent_key)
         due = free.cte("due")
         claimed = await self._session.execute(
-            update(SessionRow)
+            update(ConversationRow)
             .where(
-                SessionRow.agent_key == due.c.agent_key,
-                SessionRow.session_id == due.c.session_id,
-                AgentRow.agent_key == SessionRow.agent_key,
+                ConversationRow.agent_key == due.c.agent_key,
+                ConversationRow.conversation_id == due.c.conversation_id,
+                AgentRow.agent_key == ConversationRow.agent_key,
             )
-            .values(fence=SessionRow.fence + 1, lease_until=_CLOCK + lease)
+            .values(fence=ConversationRow.fence + 1, lease_until=_CLOCK + lease)
             .returning(*_STATE)
         )
         row = claimed.one_or_none()
         return None if row is None else _state(row)
 
     async def unformed(self, agent_id: str) -> list[str]:
-        """The sessions that have messages which no formation has read, oldest first."""
+        """The conversations that have messages which no formation has read, oldest first."""
         found = await self._session.scalars(
-            select(SessionRow.session_id)
-            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            select(ConversationRow.conversation_id)
+            .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(
                 AgentRow.agent_id == agent_id,
-                SessionRow.last_number > SessionRow.formed_number,
-                SessionRow.excluded.is_(False),
+                ConversationRow.last_number > ConversationRow.formed_number,
+                ConversationRow.excluded.is_(False),
             )
-            .order_by(SessionRow.created_at, SessionRow.session_id)
+            .order_by(ConversationRow.created_at, ConversationRow.conversation_id)
         )
         return list(found)
 
-    async def window(self, state: SessionState, max_messages: int, max_characters: int) -> list[BufferedMessage]:
+    async def window(self, state: ConversationState, max_messages: int, max_characters: int) -> list[BufferedMessage]:
         """The next messages that no formation has read: whole ones, at least one, in the order of arrival."""
         m = MessageRow
         so_far = func.sum(func.coalesce(func.length(m.content), 0)).over(order_by=m.number)
@@ -183,7 +187,11 @@ class SessionRepository:
                 *columns_of(m, BufferedMessage.__slots__),
                 so_far.label("characters"),
             )
-            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > state.formed_number)
+            .where(
+                m.agent_key == state.agent_key,
+                m.conversation_id == state.conversation_id,
+                m.number > state.formed_number,
+            )
             .order_by(m.number)
             .limit(max_messages)
             .subquery()
@@ -195,13 +203,13 @@ class SessionRepository:
         )
         return [BufferedMessage(*row) for row in found]
 
-    async def range(self, state: SessionState, to_number: int) -> list[BufferedMessage]:
+    async def range(self, state: ConversationState, to_number: int) -> list[BufferedMessage]:
         """The messages after the cursor up to this number."""
         found = await self._session.execute(
             select(*columns_of(MessageRow, BufferedMessage.__slots__))
             .where(
                 MessageRow.agent_key == state.agent_key,
-                MessageRow.session_id == state.session_id,
+                MessageRow.conversation_id == state.conversation_id,
                 MessageRow.number > state.formed_number,
                 MessageRow.number <= to_number,
             )
@@ -209,31 +217,31 @@ class SessionRepository:
         )
         return [BufferedMessage(*row) for row in found]
 
-    async def lock(self, state: SessionState) -> SessionState | None:
+    async def lock(self, state: ConversationState) -> ConversationState | None:
         """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
         found = await self._session.execute(
             select(*_STATE)
-            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
+            .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(
                 _same(state),
-                SessionRow.formed_number == state.formed_number,
-                SessionRow.epoch == state.epoch,
+                ConversationRow.formed_number == state.formed_number,
+                ConversationRow.epoch == state.epoch,
             )
-            .with_for_update(key_share=True, of=SessionRow)
+            .with_for_update(key_share=True, of=ConversationRow)
         )
         row = found.one_or_none()
         return None if row is None else _state(row)
 
-    async def advance(self, state: SessionState, to_number: int, settings: Settings, now: datetime) -> None:
+    async def advance(self, state: ConversationState, to_number: int, settings: Settings, now: datetime) -> None:
         """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
         left = await self._left(state, to_number, settings, now)
         await self._session.execute(
-            update(SessionRow)
+            update(ConversationRow)
             .where(_same(state))
             .values(formed_number=to_number, **left, lease_until=None, failures=0, errors=0, dead_run_id=None)
         )
 
-    async def _left(self, state: SessionState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
+    async def _left(self, state: ConversationState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
         """Counts the messages after that number, and says by the rule of `add` whether they are due.
 
         The settings are the process's; the agent's own go before them.
@@ -246,7 +254,9 @@ class SessionRepository:
                 func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
                 func.min(m.created_at).label("since"),
             )
-            .where(m.agent_key == state.agent_key, m.session_id == state.session_id, m.number > after, m.eligible)
+            .where(
+                m.agent_key == state.agent_key, m.conversation_id == state.conversation_id, m.number > after, m.eligible
+            )
             .subquery()
         )
         due = func.memory.formation_due(
@@ -267,11 +277,11 @@ class SessionRepository:
         }
 
     async def make_due(self, agent_key: int | None, settings: Settings, now: datetime) -> int:
-        """Makes due what is long enough by these settings and wasn't by those before; says how many sessions that were.
+        """Makes due what is long enough by these settings and wasn't by those before; says how many conversations that were.
 
         Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
         """
-        s = SessionRow
+        s = ConversationRow
         least = func.coalesce(AgentRow.settings["formation_min_messages"].as_integer(), settings.formation_min_messages)
         found = await self._session.execute(
             select(*_STATE)
@@ -283,7 +293,7 @@ class SessionRepository:
                 s.unformed_messages >= least,
                 *([] if agent_key is None else [s.agent_key == agent_key]),
             )
-            .order_by(s.agent_key, s.session_id)
+            .order_by(s.agent_key, s.conversation_id)
             .with_for_update(key_share=True, skip_locked=True, of=s)
         )
         states = [_state(row) for row in found]
@@ -292,31 +302,40 @@ class SessionRepository:
             await self._session.execute(update(s).where(_same(state)).values(left))
         return len(states)
 
-    async def release(self, state: SessionState, **values: Any) -> bool:
+    async def release(self, state: ConversationState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
 
-        A session that is excluded doesn't become due.
+        A conversation that is excluded doesn't become due.
         """
         values |= {name: _unless_excluded(name, values[name]) for name in ("due_at", "due_reason") if name in values}
         released = await self._session.scalar(
-            update(SessionRow).where(_same(state)).values(lease_until=None, **values).returning(SessionRow.session_id)
+            update(ConversationRow)
+            .where(_same(state))
+            .values(lease_until=None, **values)
+            .returning(ConversationRow.conversation_id)
         )
         return released is not None
 
-    async def postpone(self, agent_id: str, session_id: str, until: datetime) -> None:
+    async def postpone(self, agent_id: str, conversation_id: str, until: datetime) -> None:
         """It stays due, but later."""
         await self._session.execute(
-            update(SessionRow)
-            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id), SessionRow.due_at < until)
+            update(ConversationRow)
+            .where(
+                ConversationRow.agent_key == AgentRow.agent_key,
+                *_is(agent_id, conversation_id),
+                ConversationRow.due_at < until,
+            )
             .values(due_at=until)
         )
 
-    async def revive(self, agent_key: int, session_id: str, run_id: int, now: datetime) -> None:
+    async def revive(self, agent_key: int, conversation_id: str, run_id: int, now: datetime) -> None:
         """What was given up with this run is due again."""
         await self._session.execute(
-            update(SessionRow)
+            update(ConversationRow)
             .where(
-                SessionRow.agent_key == agent_key, SessionRow.session_id == session_id, SessionRow.dead_run_id == run_id
+                ConversationRow.agent_key == agent_key,
+                ConversationRow.conversation_id == conversation_id,
+                ConversationRow.dead_run_id == run_id,
             )
             .values(
                 errors=0,
@@ -326,31 +345,31 @@ class SessionRepository:
             )
         )
 
-    async def locked(self, agent_key: int, session_id: str) -> SessionState:
+    async def locked(self, agent_key: int, conversation_id: str) -> ConversationState:
         """The session, locked until the transaction ends."""
         found = await self._session.execute(
             select(*_STATE)
-            .join(AgentRow, AgentRow.agent_key == SessionRow.agent_key)
-            .where(SessionRow.agent_key == agent_key, SessionRow.session_id == session_id)
-            .with_for_update(key_share=True, of=SessionRow)
+            .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
+            .where(ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id)
+            .with_for_update(key_share=True, of=ConversationRow)
         )
         return _state(found.one())
 
-    async def exclude(self, agent_id: str, session_id: str) -> int | None:
-        """The agent's key, if there is such a session: it isn't due any more, and what is under way is refused."""
+    async def exclude(self, agent_id: str, conversation_id: str) -> int | None:
+        """The agent's key, if there is such a conversation: it isn't due any more, and what is under way is refused."""
         agent_key: int | None = await self._session.scalar(
-            update(SessionRow)
-            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
-            .values(excluded=True, due_at=None, due_reason=None, epoch=SessionRow.epoch + 1)
-            .returning(SessionRow.agent_key)
+            update(ConversationRow)
+            .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id))
+            .values(excluded=True, due_at=None, due_reason=None, epoch=ConversationRow.epoch + 1)
+            .returning(ConversationRow.agent_key)
         )
         return agent_key
 
-    async def include(self, agent_id: str, session_id: str, settings: Settings, now: datetime) -> int | None:
-        """The agent's key, if there is such a session: what was said before it was excluded is due as ever."""
+    async def include(self, agent_id: str, conversation_id: str, settings: Settings, now: datetime) -> int | None:
+        """The agent's key, if there is such a conversation: what was said before it was excluded is due as ever."""
         included = await self._session.execute(
-            update(SessionRow)
-            .where(SessionRow.agent_key == AgentRow.agent_key, *_is(agent_id, session_id))
+            update(ConversationRow)
+            .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id))
             .values(excluded=False)
             .returning(*_STATE)
         )
@@ -360,13 +379,16 @@ class SessionRepository:
         state = _state(row)
         if state.dead_run_id is None and state.due_reason is None:
             left = await self._left(state, state.formed_number, settings, now)
-            await self._session.execute(update(SessionRow).where(_same(state)).values(left))
+            await self._session.execute(update(ConversationRow).where(_same(state)).values(left))
         return state.agent_key
 
-    async def extend(self, state: SessionState, lease: timedelta) -> bool:
+    async def extend(self, state: ConversationState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""
         extended = await self._session.scalar(
-            update(SessionRow).where(_same(state)).values(lease_until=_CLOCK + lease).returning(SessionRow.session_id)
+            update(ConversationRow)
+            .where(_same(state))
+            .values(lease_until=_CLOCK + lease)
+            .returning(ConversationRow.conversation_id)
         )
         return extended is not None
 
@@ -375,21 +397,21 @@ def _limits(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in FORMATION_LIMITS}
 
 
-def _is(agent_id: str, session_id: str) -> Sequence[Any]:
-    return AgentRow.agent_id == agent_id, SessionRow.session_id == session_id
+def _is(agent_id: str, conversation_id: str) -> Sequence[Any]:
+    return AgentRow.agent_id == agent_id, ConversationRow.conversation_id == conversation_id
 
 
 def _unless_excluded(name: str, value: object) -> Any:
-    return case((SessionRow.excluded.is_(False), literal(value, SessionRow.__table__.c[name].type)))
+    return case((ConversationRow.excluded.is_(False), literal(value, ConversationRow.__table__.c[name].type)))
 
 
 def _is_free() -> Any:
-    return or_(SessionRow.lease_until.is_(None), SessionRow.lease_until < _CLOCK)
+    return or_(ConversationRow.lease_until.is_(None), ConversationRow.lease_until < _CLOCK)
 
 
-def _same(state: SessionState) -> Any:
+def _same(state: ConversationState) -> Any:
     return and_(
-        SessionRow.agent_key == state.agent_key,
-        SessionRow.session_id == state.session_id,
-        SessionRow.fence == state.fence,
+        ConversationRow.agent_key == state.agent_key,
+        ConversationRow.conversation_id == state.conversation_id,
+        ConversationRow.fence == state.fence,
     )

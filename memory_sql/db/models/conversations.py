@@ -34,21 +34,26 @@ if TYPE_CHECKING:
     from memory_sql.db.models.runs import RunRow
 
 
-class SessionRow(Base):
-    __tablename__ = "sessions"
+class ConversationRow(Base):
+    __tablename__ = "conversations"
     __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "session_id"),
+        PrimaryKeyConstraint("agent_key", "conversation_id"),
         key_of("agents"),
         CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
         CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
-        Index("sessions_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
-        # A pending list would make every search for a user's sessions read it as well.
+        Index("conversations_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        # A pending list would make every search for a user's conversations read it as well.
         Index(
-            "sessions_participants_idx", "participants", postgresql_using="gin", postgresql_with={"fastupdate": "off"}
+            "conversations_participants_idx",
+            "participants",
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
         ),
-        Index("sessions_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")),
+        Index(
+            "conversations_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")
+        ),
         {
             "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
             "postgresql_with": {"fillfactor": 70},
@@ -56,7 +61,7 @@ class SessionRow(Base):
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    session_id: Mapped[str] = host_id("The host's id of the conversation.")
+    conversation_id: Mapped[str] = host_id("The host's id of the conversation.")
     user_id: Mapped[str] = host_id("The user whom the host named with the first message.")
     participants: Mapped[list[str]] = host_id("All users who have written in it.", server_default=NO_TEXTS)
     group_ids: Mapped[list[str]] = host_id("The groups in which it takes place.", server_default=NO_TEXTS)
@@ -93,9 +98,9 @@ class SessionRow(Base):
 class MessageRow(Base):
     __tablename__ = "messages"
     __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "session_id", "number"),
-        key_of("sessions", "session_id"),
-        UniqueConstraint("agent_key", "session_id", "message_id"),
+        PrimaryKeyConstraint("agent_key", "conversation_id", "number"),
+        key_of("conversations", "conversation_id"),
+        UniqueConstraint("agent_key", "conversation_id", "message_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
         CheckConstraint("owner LIKE 'u:_%'", name="owner"),
@@ -111,7 +116,7 @@ class MessageRow(Base):
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    session_id: Mapped[str] = host_id("The conversation.")
+    conversation_id: Mapped[str] = host_id("The conversation.")
     number: Mapped[int] = column("1, 2, 3 … in the order of arrival.")
     message_id: Mapped[str] = host_id("The host's id of the message, or one of ours.")
     role: Mapped[str] = constant("user, assistant, agent, system, developer, tool or function.")
@@ -126,10 +131,10 @@ class MessageRow(Base):
     signal: Mapped[str | None] = constant("The signal that it gave, if any.")
     said_at: Mapped[datetime] = column("When it was said.")
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
-    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the session's user.")
+    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the conversation's user.")
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
 
-    session: Mapped[SessionRow] = related()
+    session: Mapped[ConversationRow] = related()
     evidence: Mapped[list[EvidenceRow]] = related()

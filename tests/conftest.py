@@ -86,7 +86,7 @@ def template(server_url: str) -> Iterator[str]:
 @pytest.fixture
 async def empty_database(server_url: str) -> AsyncIterator[str]:
     """The URL of a database without our schema."""
-    name = f"memory_sql_test_{os.getpid()}_{next(_numbers)}"
+    name = f"memory_sql_empty_{os.getpid()}_{next(_numbers)}"
     await administer(server_url, f"CREATE DATABASE {name}")
     yield named(server_url, name)
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")

@@ -27,7 +27,7 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one conversation in the order of the file. `user_id` is its user; `time_zone` may be None."""
+    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None."""
 
     conversation_id: str
     user_id: str
@@ -183,7 +183,7 @@ def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) 
 
 
 def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
-    """A number in `conversation` (or `session`) counts the conversations of this file; a text is the id itself."""
+    """A number in `conversation` (or `session`) counts the conversations of this file; a text is the id of one."""
     own = entry.data.get("conversation", entry.data.get("session"))
     if isinstance(own, int) and not isinstance(own, bool):
         return host_id(f"{stem}/{own}", "conversation")

@@ -12,19 +12,41 @@ from memory_sql.languages.words import Term
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """Reasons beside a text's own words. 0 takes one out of the score.
+class Bounds:
+    """How far a search looks, in either arm, and where a reason counts in full.
 
-    The first four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
-    turn before and behind (BM25); within five turns; in the conversation. The next are points: the speaker is the one who is
-    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
-    statement says more the longer it is (20 words: all of it), a question nothing. `recency` points for what was said
-    today, half of them 30 days ago. `disputed` and `archived` are shares of the score that are taken off (B.4). `source`:
-    what a message inherits of the score of an observation made of it. `vector`: points for each standard deviation that
-    the similarity to the query lies above the mean of what the user may see. `rank`: what the place by similarity counts
-    beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
+    A scope of at most `whole` observations is read whole, for what stands around a match; of others what stands within
+    `around` of the `best` matches. In a scope of more than `large` only the rarest words are looked up, as long as all of
+    them together are found at most so often. A statement says all that it can with `full_words`; of the points for being
+    new half are left after `half_days`.
     """
 
+    whole: int = 1000
+    large: int = 2000
+    best: int = 300
+    around: int = 5
+    full_words: int = 20
+    half_days: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Reasons to find something. 0 takes one out of the score.
+
+    A text's own words count by BM25: `k1` bounds what one can count for, `b` says how much a long text takes off.
+
+    The next four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
+    turn before and behind (BM25); within five turns; in the conversation. The next are points: the speaker is the one who is
+    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
+    statement says more the longer it is, a question nothing; what was said today. `disputed` and `archived` are shares of
+    the score that are taken off (B.4). `source`: what a message inherits of the score of an observation made of it.
+    `vector`: points for each standard deviation that the similarity to the query lies above the mean of what the user may
+    see. `rank`: what the place by similarity counts beside that by points, where places are fused (Cormack et al., 2009;
+    with 10 for their 60).
+    """
+
+    k1: float = 0.6
+    b: float = 0.4
     asked: float = 0.7
     near: float = 0.2
     window: float = 0.4
@@ -39,6 +61,7 @@ class Weights:
     source: float = 0.5
     vector: float = 0.5
     rank: float = 0.1
+    bounds: Bounds = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +113,16 @@ class Query:
                 "tags": self.tags,
                 "outside": self.outside,
                 "language": self.language,
-                "weights": asdict(weights),
+                "weights": _numbers(weights),
                 "fusion": fusion,
             }
         )
+
+
+def _numbers(weights: Weights) -> dict[str, float]:
+    numbers = asdict(weights)
+    bounds = numbers.pop("bounds")
+    return {**numbers, **bounds}
 
 
 def _multirange(spans: Iterable[Days]) -> str:

@@ -1,8 +1,8 @@
 """What a query asks for, and how much each reason to find something counts. Pure rules, no model.
 
 The score of a text is the BM25 of the query's words in it (k1 0.6, b 0.4, a word counts once), and what its
-surroundings say: an answer inherits the words of the question before it, a turn the topic of those around it. Each weight
-of `Weights` has its ablation in docs/retrieval.md.
+surroundings say: an answer inherits the words of the question before it, a turn the topic of those around it. Each reason
+in `Weights` has its ablation in docs/retrieval.md.
 """
 
 from __future__ import annotations

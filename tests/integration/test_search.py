@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import text as _text
 
 from memory_sql.config import Settings
+from memory_sql.db.queries.search import Sought, search
 from memory_sql.domain.query import Weights
 from memory_sql.memory import Memory
+from memory_sql.retrieval.query import parse
 from tests.database import rows, statements
 from tests.factories import MONDAY
 from tests.fakes import Scripted, listing
@@ -45,6 +47,26 @@ async def found(memory: Memory, query: str, **more: Any) -> list[str]:
 async def test_a_rare_word_counts_for_more_than_a_common_one(memory: Memory) -> None:
     await observed(memory, *(f"The harbour has berth {n}." for n in range(8)), "The lighthouse was built in stone.")
     assert (await found(memory, "harbour lighthouse"))[0] == "The lighthouse was built in stone."
+
+
+@pytest.mark.parametrize(
+    ("weights", "first"),
+    [
+        (Weights(substance=0), "Tea."),
+        (Weights(substance=0, k1=0), "Tea"),
+        (Weights(substance=0, b=0), "Tea"),
+        (Weights(), "Tea, which"),
+    ],
+    ids=["a long text loses", "no word is bounded", "no length counts", "a statement gains"],
+)
+async def test_constants_of_the_ranking_travel_with_the_weights(memory: Memory, weights: Weights, first: str) -> None:
+    await observed(memory, "Tea, which she drinks every morning on the pier by the boathouse.", "Tea.")
+    query = parse("tea", memory.now(), UTC)
+    async with memory.database.transaction() as unit:
+        hits, _ = await search(unit, {**MIA, "conversation_id": None}, query, Sought(memory.now(), 5), weights)
+    assert hits[0].observation.content.startswith(first)
+    bounded = weights.k1 > 0 and weights.b > 0
+    assert (hits[0].score == hits[1].score) == (not bounded)
 
 
 async def test_an_answer_is_found_by_the_words_of_its_question(memory: Memory) -> None:

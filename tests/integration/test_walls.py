@@ -22,7 +22,7 @@ from memory_sql.db import ddl, migrate
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
 from memory_sql.db.models import Base
 from memory_sql.db.principals import Principal, service
-from memory_sql.db.queries.search import COLUMNS
+from memory_sql.db.queries.search import COLUMNS, FOUND
 from memory_sql.db.repositories.observations import OBSERVATION
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
 from memory_sql.domain.query import Weights
@@ -628,8 +628,8 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     ):
         await raw.execute(sql.replace("'SELECT 1/0'", "$$ SELECT 1/0 $$") if "AS 'SELECT" not in sql else _typed(sql))
     await raw.execute("SET search_path = evil, pg_temp, memory, pg_catalog")
-    assert await raw.fetch(f"SELECT * FROM memory.search('ada', 'mia', NULL, {GATE})") == []
-    assert len(await raw.fetch(f"SELECT * FROM memory.search('ada', 'jonas', NULL, {GATE})")) == 1
+    assert await raw.fetch(f"SELECT (observation).content FROM memory.search('ada', 'mia', NULL, {GATE})") == []
+    assert len(await raw.fetch(f"SELECT (observation).content FROM memory.search('ada', 'jonas', NULL, {GATE})")) == 1
     assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)")) == 1
     async with raw.transaction():
         await enter(raw, "ada", "mia")
@@ -698,7 +698,7 @@ async def test_search_returns_the_columns_of_an_observation(memory: Memory) -> N
         "SELECT proargnames[pronargs + 1:] FROM pg_proc WHERE oid = 'memory.search'::regproc",
     )
     assert sorted(found[0]) == sorted(column.name for column in COLUMNS)  # which are read by their names
-    assert {*found[0]} >= {*OBSERVATION.selected_columns.keys()}
+    assert {item.name for item in FOUND} >= set(OBSERVATION.selected_columns.keys())
 
 
 async def test_search_behind_walls_reads_its_own_scopes_by_the_index(memory: Memory, walled: Memory) -> None:

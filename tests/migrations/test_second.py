@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from alembic.script import ScriptDirectory
 from memory_sql.config import Settings
 from memory_sql.db import ddl, engine, migrate
 from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.domain.query import Weights
 from memory_sql.errors import DatabaseError, SchemaError
 from memory_sql.memory import Memory
+from memory_sql.retrieval.query import parse
+from tests.factories import MONDAY
 from tests.fakes import Scripted
 from tests.migrations.databases import downgrade, dump, execute, fetch, psql, schema_of, upgrade
 from tests.migrations.test_round_trip import counts, fill, snapshot
@@ -139,6 +143,20 @@ async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
     await upgrade(filled)
     async with Memory(filled, Scripted(), Settings(llm="offline")) as memory:
         assert len(await memory.scopes.list(agent_id="ada", user_id="mia")) == 2
+
+
+async def test_functions_return_a_column_that_was_added_without_being_touched(
+    filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "REVISION", SECOND)
+    await upgrade(filled)
+    query = parse("tea", MONDAY, UTC).to_json(Weights()).replace("'", "''")
+    found = f"memory.search('ada', 'mia', NULL, '{query}', 5, 5, NULL, now(), NULL, false, NULL, NULL)"
+    await execute(filled, "UPDATE memory.observation_states SET status = 'active'")
+    asked = f"SELECT (observation).source_url, (message).content FROM {found} LIMIT 1"  # noqa: S608
+    assert await fetch(filled, asked) == [(None, None)]
+    async with Memory(filled, Scripted(), Settings(llm="offline")) as memory:
+        assert len((await memory.search("tea", agent_id="ada", user_id="mia")).results) == 1
 
 
 async def test_first_schema_of_another_state_is_not_upgraded_further(filled: str) -> None:

@@ -1,14 +1,19 @@
+import json
+import re
 from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_sql.db import ddl
 from memory_sql.domain.query import Query, Weights
 from memory_sql.languages.dates import Days
 from memory_sql.retrieval.query import MAX_TERMS, parse
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+ARMS = ("searching/search_observations", "searching/search_messages")
 
 
 def asked(text: str, *, operators: bool = True) -> Query:
@@ -87,3 +92,16 @@ def test_any_text_can_be_asked(text: str) -> None:
     query = asked(text)
     assert len(query.terms) <= MAX_TERMS
     assert "\x00" not in query.to_json(Weights())
+
+
+def test_each_number_of_the_weights_is_read_and_none_else() -> None:
+    """One that is written down in the SQL again, or no longer read there, would be changed to no effect."""
+    told = json.loads(asked("tea").to_json(Weights()))["weights"]
+    read = {name for arm in ARMS for name in _record(ddl.script(arm))}
+    assert read == set(told) - {"source"}  # which only what joins the arms needs
+    assert "-> 'weights' ->> 'source'" in ddl.script("searching/search")
+
+
+def _record(script: str) -> set[str]:
+    (declared,) = re.findall(r"jsonb_to_record\(p_query -> 'weights'\) AS x\((.*?)\);", script, re.DOTALL)
+    return {pair.split()[0].strip('"') for pair in declared.split(",")}

@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from memory_sql.config import DIGEST_SETTINGS, Settings
 from memory_sql.db.engine import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.queries.search import MATCHES, Sought, found_in, given, search
+from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, read_from, search
 from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
 from memory_sql.db.repositories.scopes import scope_ref
 from memory_sql.domain.observations import Candidate
@@ -81,26 +81,23 @@ class Found:
     messages: list[MessageHit]
 
 
-_COLUMNS = (
-    "scope_id",
-    "seq",
-    "scope_kind",
-    "owner",
-    "name",
-    "content",
-    "observed_at",
-    "source_kind",
-    "conversation_id",
-    "message_ids",
-    "kind",
-    "confidence",
-    "importance",
-    "sensitivity",
-    "verification",
-    "status",
-    "fact_key",
-    "tags",
+_o = ObservationRow
+_SHOWN = (
+    _o.scope_id,
+    _o.seq,
+    _o.content,
+    _o.observed_at,
+    _o.source_kind,
+    _o.conversation_id,
+    _o.message_ids,
+    _o.kind,
+    _o.confidence,
+    _o.importance,
+    _o.sensitivity,
+    _o.fact_key,
+    _o.tags,
 )
+_ELSEWHERE = ("scope_kind", "owner", "name", "status", "verification")
 _agent = bindparam("agent_id", type_=Text)
 _own = func.memory.agent_settings(_agent).table_valued(column("own", JSONB), name="of_agent").render_derived()
 _candidates = func.memory.digest_candidates(
@@ -109,13 +106,16 @@ _candidates = func.memory.digest_candidates(
     cast(bindparam("defaults", type_=Text), JSONB),
     cast(bindparam("asked", type_=Text), JSONB),
     bindparam("searched", type_=Boolean),
-).table_valued(*_COLUMNS, name="candidates")
-_named = [item.label(f"c_{item.name}") for item in _candidates.c]
+).table_valued("observation", *_ELSEWHERE, name="candidates")
+_named = [
+    *read_from(_candidates.c.observation, _SHOWN, "c_"),
+    *(_candidates.c[name].label(f"c_{name}") for name in _ELSEWHERE),
+]
 _OWN = select(_own.c.own)
 _BEGIN = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
 """A row for each candidate; one of the settings alone where there is none."""
 _CANDIDATES = select(*_named).select_from(_candidates)
-_FIND = select(*MATCHES.c, *_named).select_from(MATCHES.join(_candidates, false(), full=True))
+_FIND = select(*FOUND, *_named).select_from(MATCHES.join(_candidates, false(), full=True))
 """A row for each match, as `search` has it, then one for each candidate."""
 
 _pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}

@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ClauseElement, Executable, Select, bindparam, cast, column, func, select
+from sqlalchemy import (
+    ClauseElement,
+    ColumnClause,
+    ColumnElement,
+    Executable,
+    Label,
+    Select,
+    bindparam,
+    cast,
+    column,
+    func,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Text
+from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Integer, Text
 
 from memory_sql.db.engine import Reader
-from memory_sql.db.repositories.observations import OBSERVATION, to_observation
+from memory_sql.db.models import MessageRow
+from memory_sql.db.repositories.observations import OWN, to_observation
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Explanation, Hit, MessageHit
 
-# What memory.search returns: the columns of an observation as they are read everywhere, then its own.
-COLUMNS = (
-    *(column(item.name, item.type) for item in OBSERVATION.selected_columns),
+# What memory.search returns. `observation` and `message` are rows of their tables.
+COLUMNS: tuple[ColumnClause[Any], ...] = (
     column("arm", Text),
     column("score", Double),
     column("explanation", JSONB),
-    column("number", BigInteger),
-    column("role", Text),
-    column("user_id", Text),
+    column("observation"),
+    column("scope_kind", Text),
+    column("owner", Text),
+    column("name", Text),
+    column("status", Text),
+    column("verification", Text),
+    column("superseded_by", Integer),
+    column("pending", Boolean),
+    column("version", Integer),
+    column("message"),
     column("observations", ARRAY(Text)),
 )
 MATCHES = func.memory.search(
@@ -44,7 +64,25 @@ MATCHES = func.memory.search(
     bindparam("vector", type_=ARRAY(REAL)),
     bindparam("model", type_=Text),
 ).table_valued(*COLUMNS, name="matches")
-_SEARCH = select(MATCHES)
+_m = MessageRow
+_MESSAGE = (_m.conversation_id, _m.message_id, _m.number, _m.role, _m.speaker, _m.user_id, _m.content, _m.said_at)
+
+
+def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -> Iterator[Label[Any]]:
+    """These columns of a table, of a column that holds a row of it: `(matches.observation) . content`."""
+    for item in items:
+        of_table = item.element if isinstance(item, Label) else item
+        read = Grouping(row).op(".", return_type=of_table.type)(column(of_table.name))
+        yield read.label(prefix + item.name)
+
+
+FOUND = (
+    *(item for item in MATCHES.c if item.name not in ("observation", "message")),
+    *read_from(MATCHES.c.observation, OWN),
+    *read_from(MATCHES.c.message, _MESSAGE, "message_"),
+)
+"""A match with the columns of its observation, as `to_observation` reads them, or of its message."""
+_SEARCH = select(*FOUND)
 
 
 class _Explain(Executable, ClauseElement):
@@ -126,14 +164,14 @@ def given(principal: Mapping[str, Any], query: Query, sought: Sought, weights: W
 
 def _message_hit(row: Any, query: Query) -> MessageHit:
     message = RetainedMessage(
-        conversation_id=row.conversation_id,
-        id=row.message_ids[0],
-        number=row.number,
-        role=row.role,
-        speaker=row.speaker,
-        user_id=row.user_id,
-        content=row.content,
-        said_at=row.observed_at,
+        conversation_id=row.message_conversation_id,
+        id=row.message_message_id,
+        number=row.message_number,
+        role=row.message_role,
+        speaker=row.message_speaker,
+        user_id=row.message_user_id,
+        content=row.message_content,
+        said_at=row.message_said_at,
     )
     return MessageHit(
         message=message, score=row.score, observations=tuple(row.observations), explanation=_explained(row, query)

@@ -301,23 +301,26 @@ _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mappe
 _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates"})
 _PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
 _OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
-_COLUMNS = (
+# What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
+OWN = (
     _o.scope_id,
     _o.seq,
-    _s.kind.label("scope_kind"),
-    _s.owner,
-    _s.name,
     *(getattr(_o, name) for name in _PLAIN),
     _o.source_kind,
     *(getattr(_o, name) for name in _OF_SOURCE),
+    _o.metadata_.label("own_metadata"),
+)
+ELSEWHERE = (
+    _s.kind.label("scope_kind"),
+    _s.owner,
+    _s.name,
     VERIFICATION.label("verification"),
     _t.superseded_by,
     func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
-    _o.metadata_.label("own_metadata"),
 )
 _pending = and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
 OBSERVATION = (
-    select(*_COLUMNS, STATUS.label("status"), _pending.label("pending"))
+    select(*OWN, *ELSEWHERE, STATUS.label("status"), _pending.label("pending"))
     .join_from(_o, _s, is_visible(_o, _s.__table__))
     .outerjoin(_t, _same_observation(_t, _o))
 )
@@ -364,7 +367,7 @@ _known = func.memory.known_at(
 ).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
 PAST_STATUS = _known.c.status
 PAST_OBSERVATION = (
-    select(*_COLUMNS, _known.c.status.label("status"), _known.c.pending.label("pending"))
+    select(*OWN, *ELSEWHERE, _known.c.status.label("status"), _known.c.pending.label("pending"))
     .join_from(_known, _o, and_(is_visible(_o, _known), _o.seq == _known.c.seq))
     .join(_s, is_visible(_o, _s.__table__))
     .outerjoin(_t, _same_observation(_t, _o))

@@ -9,9 +9,7 @@ CREATE OR REPLACE FUNCTION memory.digest_candidates(
     p_agent text, p_user text, p_conversation text, p_defaults jsonb, p_asked jsonb, p_searched boolean
 )
 RETURNS TABLE (
-    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    source_kind text, conversation_id text, message_ids text[], kind text, confidence real, importance real, sensitivity text,
-    verification text, status text, fact_key text, tags text[]
+    observation memory.observations, scope_kind text, owner text, name text, status text, verification text
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -32,7 +30,7 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH visible AS MATERIALIZED (
-        SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name
+        SELECT s.agent_key, s.scope_id
         FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
         WHERE s.is_active
@@ -71,13 +69,9 @@ BEGIN
     ), chosen AS (
         SELECT * FROM pinned UNION SELECT * FROM tagged UNION SELECT * FROM newest
     )
-    SELECT o.scope_id, o.seq, v.kind, v.owner, v.name, o.content, o.observed_at, o.source_kind, o.conversation_id,
-           o.message_ids, o.kind, o.confidence, o.importance, o.sensitivity, coalesce(t.verification, 'unverified'),
-           coalesce(t.status, 'active'), o.fact_key, o.tags
+    SELECT o.observation, o.scope_kind, o.owner, o.name, o.status, o.verification
     FROM chosen c
-    JOIN visible v ON v.agent_key = c.agent_key AND v.scope_id = c.scope_id
-    JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.scope_id AND o.seq = c.seq
-    LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = c.seq;
+    CROSS JOIN LATERAL memory.observation_as_read(c.agent_key, c.scope_id, c.seq) o;
 END
 $$;
 

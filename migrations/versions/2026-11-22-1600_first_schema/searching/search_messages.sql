@@ -1,5 +1,5 @@
--- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message, of
--- those of memory.retained_messages. As memory.search_observations finds and ranks; a user's messages are one space of
+-- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message, by its
+-- key, of those of memory.retained_messages. As memory.search_observations finds and ranks; a user's messages are one space of
 -- the text index, whichever of their conversations they stand in, and neighbours are those of the same conversation. A message
 -- inherits from the observations that were found and made of it: p_lent_scores, by conversation and number. `observations` are
 -- the ids of those that the principal may see.
@@ -9,8 +9,7 @@ CREATE OR REPLACE FUNCTION memory.search_messages(
     p_lent_scores double precision[]
 )
 RETURNS TABLE (
-    conversation_id text, number bigint, message_id text, role text, user_id text, speaker text, content text,
-    said_at timestamptz, observations text[], score double precision, explanation jsonb
+    agent_key bigint, conversation_id text, number bigint, observations text[], score double precision, explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -19,10 +18,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_whole CONSTANT integer := 1000;
-    c_large CONSTANT integer := 2000;
-    c_best CONSTANT integer := 300;
-    c_around CONSTANT integer := 5;
     w record;
     f record;
     v_agent bigint;
@@ -55,7 +50,8 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, conversation float8, speaker float8, date float8,
-        substance float8, recency float8
+        substance float8, recency float8, k1 numeric, b numeric, half_days integer, full_words integer, whole integer,
+        large integer, best integer, around integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -93,7 +89,7 @@ BEGIN
     IF v_terms > 0 THEN
         v_common := array_fill(0::double precision, ARRAY[v_terms]);
         v_chosen := v_g;
-        IF v_total > c_large THEN
+        IF v_total > w.large THEN
             -- How common each word is, from the newest messages of the newest conversations; never none.
             WITH sample AS MATERIALIZED (
                 SELECT m.language, m.search
@@ -121,15 +117,7 @@ BEGIN
                 LEFT JOIN sample m ON m.language = t.language AND m.search @@ t.query
                 GROUP BY g.g
             ) x;
-            v_chosen := ARRAY(
-                SELECT x.g
-                FROM (
-                    SELECT a.g, sum(a.here) OVER (ORDER BY a.here, a.g) AS looked_up
-                    FROM unnest(v_common) WITH ORDINALITY a(here, g)
-                    WHERE a.g = ANY (v_g)
-                ) x
-                WHERE x.looked_up <= c_large
-            );
+            v_chosen := memory.rarest_words(v_common, v_g, w.large);
         END IF;
         v_tokens := ARRAY(
             SELECT DISTINCT hashtextextended(t.lexeme, o.owner)
@@ -153,8 +141,8 @@ BEGIN
                 WHERE cardinality(v_chosen) = 0
             ) v
             JOIN memory.messages m
-                ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - c_large
-            WHERE v.before < c_large
+                ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.large
+            WHERE v.before < w.large
         ), hit AS (
             SELECT m.conversation_id, m.number, length(m.search) AS length,
                    strpos(m.content, '?') > 0 OR strpos(m.content, U&'\FF1F') > 0 AS asks,
@@ -198,27 +186,8 @@ BEGIN
                 ORDER BY m.n
             );
         END IF;
-        v_idf := ARRAY(
-            SELECT ln(1 + (greatest(v_total, x.df) - x.df + 0.5) / (x.df + 0.5))
-            FROM (
-                SELECT g.g, greatest(v_common[g.g], count(m.mask)) AS df
-                FROM generate_series(1, v_terms) g(g)
-                LEFT JOIN unnest(v_hit_masks) m(mask) ON m.mask >> (g.g - 1) & 1 = 1
-                GROUP BY g.g
-            ) x
-            ORDER BY x.g
-        );
-        v_hit_words := ARRAY(
-            SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
-            FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
-            LEFT JOIN (
-                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
-                JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
-                GROUP BY m.mask
-            ) i ON i.mask = h.mask
-            ORDER BY h.n
-        );
+        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
+        v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
     END IF;
     v_all := v_terms = 0 AND NOT v_dated AND (f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL);
 
@@ -238,8 +207,8 @@ BEGIN
             SELECT u.conversation_id, u.number, bool_or(u.asked_for) AS asked_for
             FROM (
                 SELECT b.conversation_id, b.number + a.distance AS number, false AS asked_for
-                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.conversation_id, h.number LIMIT c_best) b
-                CROSS JOIN generate_series(-c_around, c_around) a(distance)
+                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.conversation_id, h.number LIMIT w.best) b
+                CROSS JOIN generate_series(-w.around, w.around) a(distance)
                 UNION ALL
                 SELECT l.conversation_id, l.number, true FROM lent l
                 UNION ALL
@@ -253,8 +222,8 @@ BEGIN
                     WHERE v_all OR v_dated
                 ) v
                 JOIN memory.messages m
-                    ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - c_whole
-                WHERE v.before < c_whole
+                    ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.whole
+                WHERE v.before < w.whole
                   AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
             ) u
             GROUP BY u.conversation_id, u.number
@@ -267,7 +236,7 @@ BEGIN
                coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
         FROM looked_at l
         WINDOW line AS (PARTITION BY l.conversation_id ORDER BY l.number),
-               around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+               around AS (line RANGE BETWEEN w.around PRECEDING AND w.around FOLLOWING)
     ), admitted AS MATERIALIZED (
         SELECT *
         FROM place p
@@ -280,17 +249,15 @@ BEGIN
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
-        SELECT p.conversation_id, p.number, m.message_id, m.role, m.user_id, m.speaker, m.content, m.said_at, p.mask,
+        SELECT p.conversation_id, p.number, m.said_at, p.mask,
                coalesce(p.words, 0) AS words, w.asked * coalesce(p.asked, 0) AS asked, w.near * p.near AS near,
                w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN NOT v_dated THEN 0
                     WHEN x.day <@ f.spans THEN w.date
                     ELSE 0 END AS date,
-               CASE WHEN right(rtrim(split_part(m.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
-                    ELSE w.substance * least(length(m.search), 20) / 20 END AS substance,
-               CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - m.said_at), 0) / 2592000) END AS recency,
+               memory.substance(w.substance, m.content, m.search, w.full_words) AS substance,
+               memory.recency(w.recency, coalesce(p_as_of, p_at), m.said_at, w.half_days) AS recency,
                coalesce(p.lent, 0) AS source
         FROM admitted p
         CROSS JOIN LATERAL (
@@ -327,7 +294,7 @@ BEGIN
         ORDER BY score DESC, p.said_at DESC, p.conversation_id, p.number
         LIMIT p_limit
     )
-    SELECT b.conversation_id, b.number, b.message_id, b.role, b.user_id, b.speaker, b.content, b.said_at,
+    SELECT v_agent, b.conversation_id, b.number,
            ARRAY(
                SELECT 'o' || e.scope_id || '-' || e.seq
                FROM memory.evidence e

@@ -1,14 +1,15 @@
 -- memory.search_observations(…): the observations that a principal may see and a query finds, best first. One row per
--- observation. `p_query` is what memory_sql.ranking.Query.to_json makes. p_as_of: of what was known at that moment.
--- How it finds: every scope has words of its own in the text index (memory.search_tokens).
--- Of a scope of more than 2,000 observations some 250 are looked at first, to know how common each word is there; only the
--- rarest words that stand in about 2,000 of them are looked up, and where all are commoner, the newest 2,000 are read.
--- How it ranks: BM25, and the weights of memory_sql.ranking.Weights. In masks each bit is a word of the query. Scopes up to
--- 1,000 observations are read whole, for what stands around a match, unless there are more than 10,000 to see and no time is
--- named; of others only what stands within five of the best 300. What isn't a match itself is found where the turn before
--- asks for it, where two words of the query stand around it, or where the time fits that is named. With p_vector, of
--- p_model, where memory.similar is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what
--- is above the mean in similarity gains by that; without, or where there are no vectors of that model, words alone count.
+-- observation, by its key; with its status and whether it was pending where p_as_of is given: of what was known then.
+-- `p_query` is what memory_sql.domain.query.Query.to_json makes; its weights are the numbers of `Weights` and `Bounds`.
+-- How it finds: every scope has words of its own in the text index (memory.search_tokens). Of a scope of more than `large`
+-- observations some 250 are looked at first, to know how common each word is there; only the rarest words that stand in
+-- about `large` of them are looked up, and where all are commoner, as many of the newest are read.
+-- How it ranks: BM25, and the weights. In masks each bit is a word of the query. Scopes up to `whole` observations are read
+-- whole, for what stands around a match, unless there are more than 10,000 to see and no time is named; of others only what
+-- stands within `around` of the `best`. What isn't a match itself is found where the turn before asks for it, where two
+-- words of the query stand around it, or where the time fits that is named. With p_vector, of p_model, where memory.similar
+-- is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what is above the mean in
+-- similarity gains by that; without, or where there are no vectors of that model, words alone count.
 -- `lends`: its points, whatever the fusion.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
@@ -16,12 +17,8 @@ CREATE OR REPLACE FUNCTION memory.search_observations(
     p_explain boolean, p_vector real[], p_model text
 )
 RETURNS TABLE (
-    scope_id bigint, seq integer, scope_kind text, owner text, name text, content text, observed_at timestamptz,
-    created_at timestamptz, source_kind text, conversation_id text, speaker text, message_ids text[], run_id bigint,
-    category text, kind text, confidence real, importance real, sensitivity text, no_propagate boolean,
-    confidential boolean, verification text, superseded_by integer, fact_key text, version integer, tags text[],
-    own_metadata jsonb, status text, pending boolean, agent_key bigint, score double precision, lends double precision,
-    explanation jsonb
+    agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, score double precision,
+    lends double precision, explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -30,12 +27,8 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_whole CONSTANT integer := 1000;
     c_wholly CONSTANT integer := 10000;
-    c_large CONSTANT integer := 2000;
     c_sample CONSTANT integer := 256;
-    c_best CONSTANT integer := 300;
-    c_around CONSTANT integer := 5;
     c_near CONSTANT integer := 50;
     c_rank CONSTANT integer := 10;
     w record;
@@ -87,7 +80,8 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, conversation float8, speaker float8, "when" float8, date float8,
-        substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8
+        substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8, k1 numeric,
+        b numeric, half_days integer, full_words integer, whole integer, large integer, best integer, around integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -99,7 +93,7 @@ BEGIN
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
 
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
-           array_agg(s.scope_id) FILTER (WHERE s.last_seq > c_large), coalesce(sum(s.last_seq), 0)
+           array_agg(s.scope_id) FILTER (WHERE s.last_seq > w.large), coalesce(sum(s.last_seq), 0)
     INTO v_agent, v_scopes, v_sizes, v_languages, v_large, v_total
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
@@ -138,7 +132,7 @@ BEGIN
         );
         v_common := array_fill(0::double precision, ARRAY[v_terms]);
         FOR v_scope, v_size IN
-            SELECT s.scope_id, s.size FROM unnest(v_scopes, v_sizes) s(scope_id, size) WHERE s.size > c_large
+            SELECT s.scope_id, s.size FROM unnest(v_scopes, v_sizes) s(scope_id, size) WHERE s.size > w.large
         LOOP
             DECLARE
                 v_shares double precision[];
@@ -174,15 +168,7 @@ BEGIN
                 v_common := ARRAY(
                     SELECT a.known + a.here FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g) ORDER BY a.g
                 );
-                v_chosen := ARRAY(
-                    SELECT x.g
-                    FROM (
-                        SELECT a.g, sum(a.here) OVER (ORDER BY a.here, a.g) AS looked_up
-                        FROM unnest(v_shares) WITH ORDINALITY a(here, g)
-                        WHERE a.g = ANY (v_g)
-                    ) x
-                    WHERE x.looked_up <= c_large
-                );
+                v_chosen := memory.rarest_words(v_shares, v_g, w.large);
                 IF cardinality(v_chosen) = 0 THEN
                     v_newest := v_newest || v_scope;
                 END IF;
@@ -206,7 +192,7 @@ BEGIN
                 FROM memory.observations o
                 WHERE o.agent_key = v_agent AND o.scope_id = n.scope_id
                 ORDER BY o.seq DESC
-                LIMIT c_large
+                LIMIT w.large
             ) o
         ), hit AS (
             SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, length(o.search) AS length,
@@ -236,28 +222,8 @@ BEGIN
         FROM hit h
         WHERE h.mask IS NOT NULL;
 
-        v_idf := ARRAY(
-            SELECT ln(1 + (greatest(v_total, x.df) - x.df + 0.5) / (x.df + 0.5))
-            FROM (
-                SELECT g.g, greatest(v_common[g.g], count(m.mask)) AS df
-                FROM generate_series(1, v_terms) g(g)
-                LEFT JOIN unnest(v_hit_masks) m(mask) ON m.mask >> (g.g - 1) & 1 = 1
-                GROUP BY g.g
-            ) x
-            ORDER BY x.g
-        );
-        -- What each hit's own words come to.
-        v_hit_words := ARRAY(
-            SELECT i.idf * 1.6 / (1 + 0.6 * (0.6 + 0.4 * h.length / v_average))
-            FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
-            JOIN (
-                SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask)
-                JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
-                GROUP BY m.mask
-            ) i ON i.mask = h.mask
-            ORDER BY h.n
-        );
+        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
+        v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
     END IF;
     IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
         v_asked := to_regprocedure(
@@ -267,7 +233,7 @@ BEGIN
             EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
                 ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
             INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
-            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, c_whole, v_hit_scopes, v_hit_seqs;
+            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, w.whole, v_hit_scopes, v_hit_seqs;
         END IF;
     END IF;
     v_dated := NOT isempty(f.spans);
@@ -280,7 +246,7 @@ BEGIN
     IF v_terms = 0 AND NOT v_all AND NOT v_dated AND v_near_scopes IS NULL THEN
         RETURN;
     END IF;
-    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN c_whole ELSE 0 END;
+    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN w.whole ELSE 0 END;
     v_wholes := ARRAY(
         SELECT s.scope_id
         FROM unnest(v_scopes, v_sizes) s(scope_id, size)
@@ -308,7 +274,7 @@ BEGIN
             FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = s.scope_id
             ORDER BY o.seq
-            LIMIT c_whole
+            LIMIT w.whole
         ) o
         LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
         LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
@@ -326,13 +292,13 @@ BEGIN
                 FROM hit h
                 WHERE h.scope_id <> ALL (v_wholes)
                 ORDER BY h.words DESC, h.seq DESC, h.scope_id
-                LIMIT c_best
+                LIMIT w.best
             ) b
-            CROSS JOIN generate_series(-c_around, c_around) a(distance)
+            CROSS JOIN generate_series(-w.around, w.around) a(distance)
             UNION
             SELECT s.scope_id, n.seq
             FROM unnest(v_scopes, v_sizes) s(scope_id, size)
-            CROSS JOIN generate_series(s.size - c_whole, s.size) n(seq)
+            CROSS JOIN generate_series(s.size - w.whole, s.size) n(seq)
             WHERE s.scope_id <> ALL (v_wholes) AND v_terms = 0 AND (v_all OR v_dated)
             UNION
             SELECT n.scope_id, n.seq
@@ -353,7 +319,7 @@ BEGIN
                coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
         FROM looked_at l
         WINDOW line AS (PARTITION BY l.scope_id, l.line ORDER BY l.seq),
-               around AS (line RANGE BETWEEN c_around PRECEDING AND c_around FOLLOWING)
+               around AS (line RANGE BETWEEN w.around PRECEDING AND w.around FOLLOWING)
     ), admitted AS MATERIALIZED (
         SELECT *
         FROM place p
@@ -376,11 +342,8 @@ BEGIN
                CASE WHEN NOT v_dated THEN 0
                     WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
                     ELSE 0 END AS date,
-               CASE WHEN right(rtrim(split_part(o.content, ' [', 1)), 1) IN ('?', U&'\FF1F', U&'\061F') THEN 0
-                    ELSE w.substance * least(length(o.search), 20) / 20 END AS substance,
-               CASE WHEN w.recency = 0 THEN 0
-                    ELSE w.recency * power(0.5, greatest(extract(epoch FROM coalesce(p_as_of, p_at) - o.observed_at), 0) / 2592000) END
-                   AS recency,
+               memory.substance(w.substance, o.content, o.search, w.full_words) AS substance,
+               memory.recency(w.recency, coalesce(p_as_of, p_at), o.observed_at, w.half_days) AS recency,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
@@ -431,21 +394,7 @@ BEGIN
         ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
         LIMIT p_limit
     )
-    SELECT o.scope_id, o.seq, s.kind, s.owner, s.name, o.content, o.observed_at, o.created_at, o.source_kind, o.conversation_id,
-           o.speaker, o.message_ids, o.run_id, o.category, o.kind, o.confidence, o.importance, o.sensitivity,
-           o.no_propagate, o.confidential, coalesce(t.verification, 'unverified'), t.superseded_by, o.fact_key,
-           (  -- as memory.observation_version, which would be called row by row
-               SELECT count(*)::integer + 1
-               FROM memory.events e
-               WHERE e.agent_key = v_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-           ), o.tags, o.metadata,
-           coalesce(k.status, t.status, 'active'),
-           coalesce(
-               k.pending,
-               o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
-                   AND (o.seq > s.done_seq OR coalesce(t.repend, false))
-           ),
-           v_agent, b.score, b.lends,
+    SELECT v_agent, b.scope_id, b.seq, k.status, k.pending, b.score, b.lends,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
@@ -458,21 +407,6 @@ BEGIN
                ) END
            ) END
     FROM best b
-    CROSS JOIN LATERAL (
-        SELECT o.*
-        FROM memory.observations o
-        WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
-        LIMIT 1
-    ) o
-    CROSS JOIN LATERAL (
-        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = b.scope_id LIMIT 1
-    ) s
-    LEFT JOIN LATERAL (
-        SELECT t.*
-        FROM memory.observation_states t
-        WHERE t.agent_key = v_agent AND t.scope_id = b.scope_id AND t.seq = b.seq
-        LIMIT 1
-    ) t ON true
     LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
         AS k(scope_id, seq, status, pending) ON k.scope_id = b.scope_id AND k.seq = b.seq
     ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq;

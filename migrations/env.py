@@ -16,9 +16,10 @@ from sqlalchemy import Connection
 
 from memory_sql import embedded
 from memory_sql.config import Settings
-from memory_sql.db.engine import VERSION_TABLE, connect_once
+from memory_sql.db.engine import connect_once
 from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_others_made
 from memory_sql.db.models import SCHEMA, Base
+from memory_sql.db.recorded import VERSION_TABLE
 
 OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,

@@ -19,20 +19,15 @@ from sqlalchemy import (
     Interval,
     Numeric,
     Select,
-    bindparam,
     case,
     cast,
-    column,
     event,
     func,
     make_url,
     or_,
     select,
-    table,
     text,
-    union_all,
 )
-from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -50,23 +45,13 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
 
-from memory_sql.db.ddl import fingerprint
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
+from memory_sql.db.recorded import recorded
 from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, ReadOnlyError, SchemaError
 
 Session = AsyncSession
 
-# The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
-REVISION = "a7c39e15d042"
-UNRELEASED = (
-    "this schema was made by an unreleased version of memory_sql, and can't be upgraded; use a new database or data"
-    " directory, or `memory-sql db reset`, which deletes everything in it"
-)
-
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
-
-VERSION_TABLE = "alembic_version"
-VERSION_SCHEMA = "memory"
 
 # Point look-ups with array parameters never switch to a generic plan by themselves, and compiling them costs more than
 # running them (measured; see docs).
@@ -439,78 +424,3 @@ async def connect_once(url: str | URL) -> AsyncIterator[AsyncConnection]:
             yield connection
     finally:
         await engine.dispose()
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What Alembic has written down. `own`: in our version table. Else in the host's, ours perhaps among them.
-
-    `tables`: ours are there. `fits`: the first schema that made them is that of this release.
-    """
-
-    own: bool
-    revisions: Sequence[str]
-    tables: bool
-    fits: bool
-
-    def check(self) -> None:
-        """Raises `SchemaError` unless this release's revision is among them, and means the same schema."""
-        if self.tables and not self.fits:
-            raise SchemaError(UNRELEASED)
-        if REVISION in self.revisions:
-            return
-        if not self.revisions:
-            raise SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
-        found = ", ".join(self.revisions)
-        if self.own:
-            raise SchemaError(f"the schema is at {found}, this release needs {REVISION}; run `memory-sql db upgrade`")
-        raise SchemaError(
-            f"no version table lists revision {REVISION}, which this release needs (found: {found}); run `memory-sql db"
-            " upgrade`, or `alembic upgrade heads` where your Alembic keeps our schema"
-        )
-
-
-async def recorded(session: AsyncSession | AsyncConnection) -> Recorded:
-    """How far the schema is, whoever keeps it: we in `memory.alembic_version`, or the host's Alembic in its own table."""
-    there = (await session.execute(THERE)).one()
-    if there.versions:
-        own = (await session.scalars(_listed(VERSION_SCHEMA, VERSION_TABLE))).all()
-        if own:
-            return Recorded(True, own, there.tables, there.fits)
-    version_tables = (await session.execute(_VERSION_TABLES)).all()
-    lists = [_listed(schema, name) for schema, name in version_tables]
-    found = (await session.scalars(union_all(*lists))).all() if lists else ()
-    return Recorded(False, found, there.tables, there.fits)
-
-
-def _listed(schema: str, name: str) -> Select[Any]:
-    return select(table(name, column("version_num"), schema=schema).c.version_num)
-
-
-# The function says which first schema it was. It is read, not called: of an unreleased version there is none.
-_function = table("pg_proc", column("oid"), column("prosrc"), schema="pg_catalog")
-_made = select(_function.c.prosrc.contains(bindparam("fingerprint", callable_=fingerprint))).where(
-    _function.c.oid == func.to_regprocedure(f"{VERSION_SCHEMA}.schema_fingerprint()")
-)
-THERE = select(
-    func.to_regclass(f"{VERSION_SCHEMA}.{VERSION_TABLE}").is_not(None).label("versions"),
-    func.to_regclass(f"{VERSION_SCHEMA}.agents").is_not(None).label("tables"),
-    func.coalesce(_made.scalar_subquery(), False).label("fits"),
-)
-_relation, _schema, _key = pg_catalog.pg_class, pg_catalog.pg_namespace, pg_catalog.pg_constraint
-# Hosts name their version table as they like. Its primary key is called by Alembic, and its only column as well.
-_VERSION_TABLES = (
-    select(_schema.c.nspname, _relation.c.relname)
-    .select_from(_relation)
-    .join(_schema, _schema.c.oid == _relation.c.relnamespace)
-    .join(_key, _key.c.conrelid == _relation.c.oid)
-    .join(pg_catalog.pg_attribute, pg_catalog.pg_attribute.c.attrelid == _relation.c.oid)
-    .where(
-        _key.c.contype == "p",
-        _key.c.conname == _relation.c.relname.concat("_pkc"),
-        pg_catalog.pg_attribute.c.attname == "version_num",
-        func.has_schema_privilege(_schema.c.oid, "USAGE"),
-        func.has_table_privilege(_relation.c.oid, "SELECT"),
-    )
-    .order_by(_schema.c.nspname, _relation.c.relname)
-)

@@ -21,17 +21,9 @@ from sqlalchemy.schema import DropSchema
 
 from memory_sql.db import vectors
 from memory_sql.db.ddl import scripts as scripts
-from memory_sql.db.engine import (
-    REVISION,
-    THERE,
-    UNRELEASED,
-    VERSION_TABLE,
-    Recorded,
-    connect_once,
-    named_errors,
-    recorded,
-)
+from memory_sql.db.engine import connect_once, named_errors
 from memory_sql.db.models import SCHEMA
+from memory_sql.db.recorded import REVISION, THERE, UNRELEASED, VERSION_TABLE, Recorded, recorded
 from memory_sql.errors import SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns

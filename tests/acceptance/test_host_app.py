@@ -27,7 +27,8 @@ from examples.host_app.app import AGENT, Wish, book, catch_up, remember, retryin
 from examples.host_app.models import Base
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.db.engine import REVISION, asyncpg_url, connect_once
+from memory_sql.db.engine import asyncpg_url, connect_once
+from memory_sql.db.recorded import REVISION
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, SchemaError
 from memory_sql.llm import Request

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from memory_sql.db import migrate
-from memory_sql.db.engine import REVISION
+from memory_sql.db.recorded import REVISION
 from tests.acceptance.bare import Bare
 from tests.migrations.databases import fetch
 

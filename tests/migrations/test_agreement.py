@@ -11,8 +11,9 @@ import pytest
 from alembic import command
 
 from memory_sql.db import ddl, migrate
-from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.engine import connect_once
 from memory_sql.db.models import Base
+from memory_sql.db.recorded import REVISION
 from tests.migrations.databases import alembic, dump, execute, fetch, psql, run, schema_of
 
 SCHEMA = (

@@ -14,7 +14,7 @@ import pytest
 from alembic.script import Script, ScriptDirectory
 
 from memory_sql.db import ddl, migrate
-from memory_sql.db.engine import REVISION
+from memory_sql.db.recorded import REVISION
 from migrations import freeze
 
 SCRIPTS = ScriptDirectory.from_config(migrate.alembic_config())

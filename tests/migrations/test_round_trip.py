@@ -10,7 +10,8 @@ from alembic.script import Script, ScriptDirectory
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.engine import connect_once
+from memory_sql.db.recorded import REVISION
 from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.factories import conversation

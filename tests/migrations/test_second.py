@@ -13,7 +13,8 @@ from alembic.script import ScriptDirectory
 
 from memory_sql.config import Settings
 from memory_sql.db import ddl, engine, migrate
-from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.engine import connect_once
+from memory_sql.db.recorded import REVISION
 from memory_sql.domain.query import Weights
 from memory_sql.errors import DatabaseError, SchemaError
 from memory_sql.memory import Memory

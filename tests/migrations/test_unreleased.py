@@ -10,7 +10,8 @@ import pytest
 
 from memory_sql import embedded
 from memory_sql.db import ddl, migrate
-from memory_sql.db.engine import REVISION, connect_once
+from memory_sql.db.engine import connect_once
+from memory_sql.db.recorded import REVISION
 from memory_sql.db.roles import Roles
 from memory_sql.errors import ConflictError, SchemaError
 from memory_sql.memory import Memory

@@ -8,21 +8,21 @@
     │   └── TooLargeError           a text over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── HeldError                   a legal hold forbids to forget it
-    ├── VersionError                what is to be changed has changed since the caller read it
+    ├── VersionError                it has changed since the caller read it
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
     │   ├── ReadOnlyError           a replica, or a read-only transaction: nothing can be written there
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
-    ├── BusyError                   somebody else holds the lease on this conversation or scope
+    ├── BusyError                   another process has the lease on this conversation or scope
     ├── StaleError                  what a model call was based on has changed; nothing was written
     └── LanguageModelError
         ├── UnavailableError        no answer: rate limit, server error, time-out, connection
         ├── RefusedError            the model declined
         ├── TruncatedError          the answer was cut off
         └── AnswerError             an answer that isn't what was asked for
-            └── GuardError          a consolidation that would do harm; the old text stays
+            └── GuardError          a consolidation that fails its checks; the old text stays
 
 Messages name ids, positions, counts and limits, never remembered text: they end up in logs.
 """
@@ -95,7 +95,7 @@ class TooLargeError(InputError):
 
 
 class NotFoundError(MemorySQLError):
-    """There is no such thing, or this user may not see it: the two can't be told apart. `key` is its id."""
+    """It doesn't exist, or this user may not see it: the two look the same. `key` is its id."""
 
     what: str
     key: str
@@ -107,7 +107,7 @@ class NotFoundError(MemorySQLError):
 
 
 class HeldError(MemorySQLError):
-    """Legal holds forbid to forget it, or to take it back. `holds` is how many."""
+    """Legal holds forbid to forget or retract it. `holds` is how many."""
 
     holds: int
 
@@ -166,7 +166,7 @@ class BudgetError(MemorySQLError):
 
 
 class BusyError(MemorySQLError):
-    """Another process is working on this conversation or scope. Nothing was done."""
+    """Another process has the lease on this conversation or scope. Nothing was done."""
 
     what: str
     key: str
@@ -234,6 +234,6 @@ class TruncatedError(LanguageModelError):
 
 
 class GuardError(AnswerError):
-    """A consolidation whose text would do harm: it lost too much, or copied its surroundings. The old text stays."""
+    """A consolidation whose text fails the checks: it lost too much, or copied its surroundings. The old text stays."""
 
     reason = "guard"

@@ -68,13 +68,12 @@ from memory_sql.retrieval import search
 class Memory:
     """Long-term memory in one Postgres.
 
-    `url` None: the one of the settings, else the embedded Postgres, which is brought up to date by itself. `llm`
-    None: the one of the settings. `embeddings`, which makes vectors, None: that of the settings, if they name one.
-    `read_url`: of a replica, which context, digest and search ask, and which may lag behind. `clock` gives the present
-    moment, aware; it is there for replays and tests.
+    `url` None: that of the settings, else the embedded Postgres, whose schema is kept up to date. `llm` None: that of
+    the settings. `embeddings` (makes vectors) None: that of the settings, if any. `read_url`: a replica for context,
+    digest and search; it may lag. `clock` returns the present moment, aware; for replays and tests.
 
-    Ids are the host's own: text, integers or UUIDs. Every call names its agent; what reads also names the user who
-    asks. A call with `session=` joins the host's transaction, which the host commits.
+    Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the asking
+    user. A call with `session=` joins the host's transaction, which the host commits.
     """
 
     def __init__(
@@ -100,12 +99,12 @@ class Memory:
         self.admin = Admin(runtime)
 
     async def open(self) -> Self:
-        """Connects, once. Raises `SchemaError` when the database isn't at this release's revision."""
+        """Connects, once. Raises `SchemaError` if the database isn't at this release's revision."""
         await self._runtime.open()
         return self
 
     async def close(self) -> None:
-        """Closes its connections and models. An embedded Postgres stops when its last user has closed."""
+        """Closes connections and models. An embedded Postgres stops when its last user has closed."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:
@@ -122,7 +121,7 @@ class Memory:
         return self._runtime.database
 
     def require_llm(self) -> None:
-        """Makes the language model of the settings now. Raises `ConfigurationError` where there is none."""
+        """Creates the language model of the settings now. Raises `ConfigurationError` if there is none."""
         _ = self._runtime.llm
 
     def now(self) -> datetime:
@@ -145,18 +144,19 @@ class Memory:
         wait: bool = False,
         session: Session | None = None,
     ) -> AddResult:
-        """Buffers the messages of a conversation, each once; they will be formed when a trigger fires.
+        """Stores the messages of a conversation, each once; observations are formed from them later, when it is due.
 
-        A message is known by its id within the conversation. Without one it is new every time, unless `idempotency_key`
-        names the call: the same key with other messages is refused. `user_id` is the user who speaks where a message
-        names no other; with `group_ids` the conversation takes place in these groups and its users belong to them. What is
-        said while a conversation is `excluded` is never formed, and what is under way is refused; None leaves that as it is.
-        `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the conversation. `wait=True` forms a
-        due conversation before returning; an error of that carries this call's result as `added`: the messages are stored.
+        A message is identified by its id within the conversation. Without an id it is always new, unless
+        `idempotency_key` names the call: the same key with other messages is refused. `user_id` is the speaker of
+        messages that name no other; with `group_ids` the conversation belongs to these groups, and its users become
+        members. What is said while a conversation is `excluded` is never formed, and work under way is refused; None
+        leaves it unchanged. `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the
+        conversation. `wait=True` forms a due conversation before returning; an error from that has this call's result
+        as `added`: the messages are stored.
 
-        Secrets in what is said are masked before anything is stored, unless the setting `secrets` says otherwise.
+        Secrets are masked before anything is stored, unless the setting `secrets` says otherwise.
 
-        Raises `InputError` (nothing is stored) for a message, an id or a zone that can't be accepted.
+        Raises `InputError` (nothing is stored) for an unacceptable message, id or zone.
         """
         if wait and session is not None:
             raise InputError(
@@ -219,15 +219,15 @@ class Memory:
         fact_key: Id | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """Remembers one thing without a model: for the user, or for a group, or for everybody (`collective=True`).
+        """Stores one observation without a model: for the user, a group, or everybody (`collective=True`).
 
-        Beside `group_id` or `collective`, `user_id` is who said it. `scope` names a scope of its own beside the
-        owner's. What the scope learnt last, word for word, is not stored again; it gains evidence. A relative date
-        ("yesterday") is followed by the calendar's, reckoned from `observed_at` in the conversation's time zone. With
-        `fact_key`, the host's name of the fact, it takes the place of what the scope held of that fact until then; by
-        `observed_at`. What was quarantined in the scope, word for word, stays so.
+        Beside `group_id` or `collective`, `user_id` is who said it. `scope` names another scope of the owner, beside
+        the main one. If it equals the newest observation of the scope, word for word, that one gains evidence instead.
+        A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
+        zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
+        `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined.
 
-        It is kept where the caller says, whatever it tells; what is sensitive is marked so. Secrets are masked, or
+        It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
@@ -251,10 +251,10 @@ class Memory:
             return await observing.store(unit, agent, draft, self.settings, now)
 
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
-        """Sets what differs for this agent, `None` takes it back; says all that it has of its own then.
+        """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.
 
-        The settings are those of `config.AGENT_SETTINGS`. They hold from the next call on, in every process; what has
-        become due by them is due at once. Raises `InputError` for a setting that isn't there or a value that it can't have.
+        Possible are the settings of `config.AGENT_SETTINGS`. They apply from the next call on, in every process; what
+        becomes due by them is due at once. Raises `InputError` for an unknown setting or an invalid value.
         """
         agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
         unset = [name for name in settings if name not in given]
@@ -267,9 +267,9 @@ class Memory:
     # What is made of it
 
     async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or of all: forms, consolidates, propagates, embeds; a failure stops no other.
+        """Does what is due, of one agent or all: forms, consolidates, propagates, embeds. Failures are in the result.
 
-        At most `limit` of each, one after another. A `Worker` does the same at once with several, and goes on.
+        At most `limit` of each, one after another. A `Worker` does several at once, continuously.
         """
         return await self._runtime.jobs.run_due(optional_id("agent_id", agent_id), limit)
 
@@ -289,18 +289,18 @@ class Memory:
         assembly: Assembly | None = None,
         session: Session | None = None,
     ) -> Context:
-        """What belongs into the prompt of a turn of this user with this agent; `str()` of it is the part of the prompt.
+        """What goes into the prompt of this user's turn with this agent; `str()` of it is the text.
 
-        That is XML (`assembly` eden), the digest of `message`, or both, as the agent's setting says, unless this call does.
-        In the XML single observations are retrieved where `message` asks for them (`retrieve=None`), always or never; a
-        digest looks for the words of any message, unless `retrieve=False`.
+        That is XML (`assembly` eden), the digest of `message`, or both; None: as the agent's settings say. In the XML,
+        observations are retrieved if `message` asks for them (`retrieve=None`), always, or never; a digest searches for
+        the words of any message, unless `retrieve=False`.
 
-        With `budget_tokens`, 4 or more, the XML never has more (`count_tokens` of it); texts are cut after sentences then,
-        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say. Neither says
-        anything of the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
+        With `budget_tokens`, 4 or more, the XML never exceeds it (`count_tokens`); texts are cut after sentences,
+        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say. Neither
+        affects the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
 
-        `as_of`: what it would have been at a moment of recorded time, of what this user may see now and could see then,
-        and without what was forgotten since.
+        `as_of`: as it was at that moment of recorded time, limited to what this user may see now and could see then,
+        without what was forgotten since.
         """
         turn = turn_of(
             message,
@@ -327,12 +327,12 @@ class Memory:
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Digest:
-        """A bounded part of a prompt, each line with its id and source; the same for the same arguments and memory.
+        """Single observations for a prompt, within budgets, each line with its id and source; deterministic.
 
-        What is pinned by the agent's settings, then what holds any of the query's words; without either, the most important
+        What the agent's settings pin, then what contains any of the query's words; without either, the most important
         and then newest that the user may see. `budgets` replace those of the settings, in part or whole: `{"total":
-        {"items": 5}, "fact": {"characters": 400}}`, of total, fact, note, procedure, episode. `as_of`: of what was known at
-        a moment of recorded time. Raises `InputError`.
+        {"items": 5}, "fact": {"characters": 400}}`, for total, fact, note, procedure, episode. `as_of`: of what was
+        known at that moment of recorded time. Raises `InputError`.
         """
         turn = Turn(
             principal_of(agent_id, user_id, conversation_id),
@@ -358,14 +358,13 @@ class Memory:
         plan: bool = False,
         session: Session | None = None,
     ) -> SearchResult:
-        """What a query finds in the observations and the retained messages that the user may see; each arm best first.
+        """What a query finds in the observations and kept messages that the user may see; each list best first.
 
-        A query is words, of which any may stand in what is found. It may hold `"a phrase"`, `-word`, `from:name`, `after:`,
-        `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the arms.
-        `semantic`: also what means something like it (None: where vectors are on; False: words alone); where that can't be,
-        `notice` says why. `as_of`: of what was known at a moment of recorded time. `explain`: with the parts of each score,
-        what was matched, and what was not looked for; `plan`: also how the database went about it, which runs the statement
-        twice.
+        A hit contains any of the query's words. A query may contain `"a phrase"`, `-word`, `from:name`, `after:`,
+        `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the two
+        lists. `semantic`: also by meaning (None: if vectors are on; False: words alone); if that isn't possible,
+        `notice` says why. `as_of`: of what was known at that moment of recorded time. `explain`: with the parts of each
+        score, what was matched and what wasn't searched; `plan`: also the query plan, which runs the statement twice.
         """
         question = question_of(
             query,
@@ -382,7 +381,7 @@ class Memory:
         )
         return await search.answer(self._runtime.reads, question, session)
 
-    # What is taken out
+    # What is deleted
 
     async def forget(
         self,
@@ -395,16 +394,16 @@ class Memory:
         reason: str | None = None,
         session: Session | None = None,
     ) -> Receipt:
-        """Takes what is selected out of memory, with all that was made of it and the words that it was made of.
+        """Deletes what is selected, with everything derived from it and the messages it came from.
 
-        `selection` is an observation's id, or says what: a user (with everything they said, owned and that only they
-        stand behind), a conversation, a group, a message, some observations, all of the agent. `dry_run` only says what would
-        go.
+        `selection` is an observation's id, or a `Selection`: a user (everything they said or own, and what only they
+        support), a conversation, a group, a message, some observations, or all of the agent. `dry_run` only reports
+        what would be deleted.
 
-        It is gone when this returns, from texts as well: a text that held it is as it was before, or missing, with what
-        is pending shown instead, until it is rewritten from what is left; with `wait` that is tried before returning,
-        and where the model fails it stays due (`withheld` in the receipt). What an open legal hold covers is kept.
-        Raises `InputError`, `NotFoundError` (an unknown agent or observation), `HeldError`.
+        It is gone when this returns, from texts as well: a text that held it returns to an earlier version, or is
+        missing, and pending observations are shown instead, until it is rewritten from what is left. With `wait` that
+        is tried before returning; if the model fails, it stays due (`withheld` in the receipt). What an open legal hold
+        covers is kept. Raises `InputError`, `NotFoundError` (an unknown agent or observation), `HeldError`.
         """
         chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())

@@ -28,7 +28,7 @@ def judge(
 ) -> Verdict:
     """`counts` False: somebody asked for the work and sees the error; it isn't held against it."""
     if not counts or isinstance(error, StaleError | BudgetError) or not isinstance(error, Exception):
-        return Verdict(failures, errors)  # asked for, overtaken, out of tokens, interrupted: nobody's fault
+        return Verdict(failures, errors)  # asked for, overtaken, out of tokens, interrupted: not a bad answer
     if is_unusable(error):
         if errors + 1 >= settings.max_errors:
             return Verdict(failures, errors + 1, gives_up=True)

@@ -121,7 +121,7 @@ def settings(
     MEMORY_SQL_TOP_K=10 memory-sql admin settings | grep top_k
     memory-sql admin settings --agent ada
 
-    The output is a memory-sql.toml; what is not set stands behind a #. A setting comes from the command line, else from
+    The output is a memory-sql.toml; what is not set is commented out. A setting comes from the command line, else from
     MEMORY_SQL_… in the environment, else from memory-sql.toml in the working directory (or the file that
     MEMORY_SQL_CONFIG names), else it is the default. What an agent has of its own (`memory-sql configure`) is kept in the
     database and overrides all of these. Passwords are not shown.

@@ -112,7 +112,7 @@ def _text(content: bytes, name: str) -> str:
 
 
 def _label(name: str) -> str:
-    """A file's name as part of an id: what an id can't hold is taken out."""
+    """A file's name as part of an id: what an id can't hold is removed."""
     printable = "".join("_" if unicodedata.category(c) in ("Cc", "Cs", "Cf") else c for c in name)
     return unicodedata.normalize("NFC", printable).strip()[:_NAME_CHARACTERS].strip() or "file"
 

@@ -1,4 +1,4 @@
-"""What is taken out for good: forget."""
+"""Deletion for good: forget."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pending observations → the scope's text, a new immutable version that absorbs exactly what was read.
 
 `load` takes a lease and reads; `decide` asks the model and guards the old text; `apply` compares version, epoch and
-fence and writes two rows, however many observations there are, and one more for each that gave way to a newer one. What
+fence and writes two rows, however many observations there are, and one more for each that a newer one superseded. What
 arrives meanwhile has a higher number and stays pending.
 
 One observation that no model makes anything of doesn't hold up the others. After an answer that can't be used the next
@@ -33,7 +33,7 @@ from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
 from memory_sql.retry import Verdict, is_unusable, judge, pause
 
-ASKED = ("asked", "forget")  # somebody waits for it and is told of a failure
+ASKED = ("asked", "forget")  # somebody waits for it and gets the error
 
 
 @dataclass(frozen=True, slots=True)

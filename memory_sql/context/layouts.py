@@ -202,7 +202,7 @@ def _around(block: Block, inner: str) -> str:
     return f"<{block.element}{_written(block.attributes)}>\n{inner}\n</{block.element}>"
 
 
-# The legacy layout (R290–R292): shards, the user, the conversation; what it has no place for stands behind
+# The legacy layout (R290–R292): shards, the user, the conversation; what it has no place for follows
 
 
 def _legacy(blocks: Sequence[Block]) -> list[Piece]:

@@ -28,7 +28,7 @@ ELEMENTS = {
     "entity": ("EntityMemory", "entity"),
     "conversation": ("SessionMemory", "conversation"),
 }
-# From how many seconds on an age is told in which unit, and that unit's length.
+# From how many seconds on an age is given in which unit, and that unit's length.
 _AGES = (
     (31_557_600, "year", 31_557_600),
     (2_629_800, "month", 2_629_800),
@@ -180,7 +180,7 @@ def _blocks(
 
 
 def _own(scopes: Sequence[ScopeText]) -> ScopeText | None:
-    """The user's main scope, if no text stands behind it: then what is pending there ends its element (R075)."""
+    """The user's main scope, if no text follows it: then what is pending there ends its element (R075)."""
     behind = [scope for scope in scopes if scope.ref.kind == "individual" or scope.consolidation]
     return behind[-1] if behind and behind[-1].ref.kind == "individual" else None
 
@@ -279,7 +279,7 @@ def _called(scope: ScopeText) -> str:
 
 
 def _in_legacy(scope: ScopeText) -> tuple[str, Callable[[datetime, datetime], str]]:
-    """The heading of what is pending, and how its age is told.
+    """The heading of what is pending, and how its age is written.
 
     Without a text it is all that the shard holds: its facts; with one it waits to be taken into that: suggestions.
     """

@@ -34,7 +34,7 @@ class Roles:
 
     @classmethod
     def of(cls, owner: str, app: str, analyst: str) -> Roles:
-        """The other names follow from these. Raises `InputError` for names that can't be told apart or are too long."""
+        """The other names follow from these. Raises `InputError` for names that are equal or too long."""
         roles = cls(owner, app, f"{app}_eraser", f"{app}_reader", analyst, f"{analyst}_content")
         names = list(asdict(roles).values())
         if len(set(names)) < len(names):

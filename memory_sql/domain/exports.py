@@ -123,7 +123,7 @@ class ExportedVersion(ExportLine):
 
 
 class ExportedEvidence(Value):
-    """A message, or somebody's word (no message), that stands behind an observation."""
+    """A message, or a person without a message, that supports an observation."""
 
     conversation_id: str | None
     message_id: str | None
@@ -205,7 +205,7 @@ class ExportedRun(ExportLine):
 class ExportedEvent(ExportLine):
     """Something that was done to what is theirs, or by them. `detail` has ids, words of ours and counts.
 
-    `actor` None: somebody else. What they did to what isn't theirs is told without reason and detail.
+    `actor` None: somebody else. What they did to what isn't theirs has no reason and detail.
     """
 
     type: Literal["event"] = "event"

@@ -64,7 +64,7 @@ class Observation(Value):
 
 
 def budget_kind(kind: str | None, *, has_key: bool) -> str:
-    """Which budget an observation counts against: its kind; unclassified, a fact where it has a key, else a note."""
+    """Which budget an observation counts against: its kind; unclassified, a fact if it has a key, else a note."""
     return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
 
 

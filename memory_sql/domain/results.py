@@ -46,10 +46,10 @@ def _total(a: int | None, b: int | None) -> int | None:
 
 
 class AddResult(Value):
-    """`cleaned` counts messages whose text had to be changed, `masked` those in which secrets were masked; both count
-    duplicates too. `trigger` says why the conversation is due, if it is.
+    """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
 
-    With `wait=True` a due conversation was formed: `run_id` and `observations` tell what came of it.
+    Both include duplicates. `trigger` says why the conversation is due, if it is. With `wait=True` a due conversation
+    was formed: `run_id` and `observations` are the result.
     """
 
     conversation_id: str
@@ -63,7 +63,7 @@ class AddResult(Value):
 
 
 class FormResult(Value):
-    """`duplicates` were known already and gained evidence; `refused` counts, by reason, what the model may not do."""
+    """`duplicates` were known already and gained evidence; `refused` counts refused parts of the answer by reason."""
 
     conversation_id: str
     run_ids: tuple[int, ...] = ()
@@ -75,10 +75,10 @@ class FormResult(Value):
 
 
 class ConsolidateResult(Value):
-    """`version` None: nothing was pending, nothing changed. `superseded` counts observations that newer ones contradict.
+    """`version` None: nothing was pending, nothing changed. `superseded` counts contradicted observations.
 
-    Of an undo, `reinstated` counts those that count again, `left_superseded` those that don't, since the same has been said
-    again.
+    For an undo, `reinstated` counts those that are active again, `left_superseded` those that aren't, since the same
+    has been said again.
     """
 
     scope: ScopeRef
@@ -131,7 +131,7 @@ class PropagateResult(Value):
 
 
 class HeldClaim(Value):
-    """A claim that many new users made at once: it spreads when a person has released it (`Memory.review`)."""
+    """A claim that many new users made at once: it isn't shared before a person has released it (`work.review`)."""
 
     source: str
     content: str
@@ -169,7 +169,7 @@ class EmbedResult(Value):
 
 
 class MaintainResult(Value):
-    """`messages` have lost their texts, `evicted` observations were more than a budget.
+    """`messages` have lost their texts, `evicted` observations exceeded a budget.
 
     `complete` False: the limit was reached, and there may be more.
     """
@@ -180,10 +180,11 @@ class MaintainResult(Value):
 
 
 class Backlog(Value):
-    """What waits. `due`: could be done now, and nobody is at it; `oldest_due_at`: since when the longest of them has been.
+    """What waits. `due` can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
 
-    `due_propagations` are scopes whose text has taken in what should be judged for wider ones. `retrying` failed and will be
-    tried again later; `dead` was given up and waits for a person, as do the claims that are `held` (`Memory.review`).
+    `due_propagations` are scopes whose text has absorbed what should be judged for wider ones. `retrying` failed and
+    will be tried again later; `dead` was given up and waits for a person, as do the claims that are `held`
+    (`work.review`).
     """
 
     due_conversations: int
@@ -199,7 +200,7 @@ class Backlog(Value):
 class DeadRun(Value):
     """Work that was given up after too many unusable answers; `retry` or `discard` it.
 
-    Of a session: it stands still. Of a scope: one observation was set aside, the scope goes on without it.
+    A conversation stops there. Of a scope, one observation was set aside, and the scope goes on without it.
     """
 
     run_id: int
@@ -225,7 +226,7 @@ class Violation(Value):
 
 
 class Physical(Value):
-    """When a DELETE has become an erasure: PostgreSQL keeps old row versions until these have been done.
+    """When deleted rows are physically gone: PostgreSQL keeps old row versions until then.
 
     `statements` free the space at once (`memory-sql db vacuum` runs them); `backups_until` is when the newest backup
     that holds it will have expired, by the setting `backup_days`.
@@ -236,11 +237,11 @@ class Physical(Value):
 
 
 class Receipt(Value):
-    """What a forgetting took out. `counts` are rows by table; of messages the key stays, without a word.
+    """What a forgetting deleted. `counts` are rows by table; of messages the key stays, without a word.
 
-    `observations` are the ids of those that went. `rebuilt`: scopes whose text has been written anew from what is left.
-    `withheld`: scopes that have lost their text, or part of it, and show what is pending until it is written anew.
-    `held`: what legal holds kept. `dry_run`: nothing was done; `counts` says what would have been.
+    `observations` are the deleted ids. `rebuilt`: scopes whose text has been rewritten from what is left. `withheld`:
+    scopes that have lost their text, or part of it, and show pending observations until it is rewritten. `held`: what
+    legal holds kept. `dry_run`: nothing was done; `counts` says what would have been.
     """
 
     id: str
@@ -256,9 +257,9 @@ class Receipt(Value):
 
 
 class Trimmed(Value):
-    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets by what is protected.
+    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets.
 
-    `dry_run`: nothing was done; it says what would have been.
+    These hold protected observations. `dry_run`: nothing was done; it says what would have been.
     """
 
     evicted: dict[str, int] = Field(default_factory=dict)
@@ -281,11 +282,11 @@ class AgentSummary(Value):
 
 
 class Stats(Value):
-    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs. `propagated` are observations
-    that were made of those of narrower scopes; `held`, claims that wait for a person.
+    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
 
-    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large,
-    and searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
+    `propagated` are observations made from those of narrower scopes; `held`, claims that wait for a person.
+    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large, and
+    searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
     and how many of the observations have one.
     """
 

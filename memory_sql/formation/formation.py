@@ -164,7 +164,7 @@ def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
 
 
 async def _is_still_good(session: Session, state: ConversationState, answered: AnsweredRun) -> bool:
-    """Whether nothing that the stored answer's prompt showed has been taken out since (rule 6)."""
+    """Whether nothing that the stored answer's prompt showed has been deleted since (rule 6)."""
     seen = {int(key): epoch for key, epoch in answered.seen["scopes"].items()}
     epochs = await ScopeRepository(session).epochs(state.agent_key, list(seen))
     return answered.seen["epoch"] == state.epoch and epochs == seen

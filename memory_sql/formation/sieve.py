@@ -53,7 +53,7 @@ class _Sieve:
             return None
         sources = self._sources(item)
         if all(message.role in AGENT_ROLES for message in sources):
-            self.refused["agents_own_words"] += 1  # it repeats what it was told, memory included
+            self.refused["agents_own_words"] += 1  # it repeats what it was shown, memory included
             return None
         found = classify(content)
         target = self._route(item, sources)
@@ -113,7 +113,7 @@ class _Sieve:
     def _route(self, item: ExtractedObservation, sources: Sequence[BufferedMessage]) -> Target | None:
         """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
 
-        What is somebody's own can only come from what they said: nobody's scope is written by another's words. What is a
+        What is somebody's own can only come from what they said: no scope is written by somebody else's words. What is a
         group's can only come from its members.
         """
         wanted = (item.scope or "").strip().casefold()

@@ -44,7 +44,7 @@ class Consolidation(ScopeJob):
         return consolidation.decide(self._llm, loaded, settings)
 
     def keep(self, loaded: consolidation.Loaded, decided: consolidation.Decided, settings: Settings) -> None:
-        """Not stored: a batch that is read again has grown, and is asked about anew."""
+        """Not stored: a batch that is read again has grown, and needs a new answer."""
 
     def give_back(
         self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime

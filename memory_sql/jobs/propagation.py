@@ -55,7 +55,7 @@ class Propagation(ScopeJob):
         return propagation.decide(self._llm, loaded, settings)
 
     def keep(self, loaded: Loaded, decided: Decided, settings: Settings) -> None:
-        """Not stored: who says what is counted anew before it is judged again."""
+        """Not stored: who says what is counted again before it is judged."""
 
     def apply(
         self, session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime

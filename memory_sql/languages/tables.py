@@ -46,7 +46,7 @@ class FunctionWords:
 
 @dataclass(frozen=True, slots=True)
 class NotEnglish:
-    """By which an English statement is told from one of this language: no English words, or hardly any.
+    """By which an English statement is distinguished from one of this language: no English words, or hardly any.
 
     One of `surely` is enough, of `hardly` it takes two.
     """
@@ -204,7 +204,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """By what a plain statement about shared work is told from all else: what may be shared with more people than one.
+    """By what a plain statement about common work is recognised: what may be shared with more people than one.
 
     Words. `orders`: verbs that open an order; `nouns_too`: those of them that are nouns as well, and count only before
     one of `objects`. `saying`, `doing`, `roles`, `possessed`: what a person may do, be and have at work.

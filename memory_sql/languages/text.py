@@ -30,7 +30,7 @@ _SENTENCE_END = re.compile(
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
     """The text that Postgres can hold, and the names of what had to be changed.
 
-    `nul` and `surrogate` became U+FFFD; `tag_characters` (invisible, used to smuggle instructions) were taken out.
+    `nul` and `surrogate` became U+FFFD; `tag_characters` (invisible, used to smuggle instructions) were removed.
     """
     changes = []
     for name, pattern in _UNSTORABLE.items():

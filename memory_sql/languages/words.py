@@ -90,7 +90,7 @@ def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
 
 
 def encoded(word: str) -> str:
-    """The folded word, each character that isn't a letter or digit told by its number: `c++` is `cx2bx2b`."""
+    """The folded word, each character that isn't a letter or digit written as its number: `c++` is `cx2bx2b`."""
     return _ODD.sub(lambda odd: odd[0] if odd[0].isalnum() else f"x{ord(odd[0]):x}", fold(word))
 
 

@@ -1,7 +1,7 @@
 """How much a scope keeps of each kind, and what goes when it is more: a plan, and the sweep that carries it out.
 
-What goes is evicted: it isn't found, listed or told any more, its row and its history stay. A text that has absorbed it
-stays as well, until it is written anew.
+What goes is evicted: it isn't found, listed or shown any more, its row and its history stay. A text that has absorbed it
+stays as well, until it is rewritten.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
 async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
     """What goes, looked at again under the locks that it needs: what comes later comes after the forgetting.
 
-    If it needs more by then, they are given back and all taken anew: conversations before scopes, as everybody does.
+    If it needs more by then, they are released and all taken again: conversations before scopes, as everybody does.
     """
     found = await look(session, agent_key)
     while True:

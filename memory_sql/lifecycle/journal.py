@@ -1,6 +1,6 @@
 """What was forgotten, written down outside the database: a backup that is older than a forgetting doesn't know of it.
 
-One JSON object a line, with ids and no text: first what a forgetting takes out, before its commit, then that it was
+One JSON object a line, with ids and no text: first what a forgetting deletes, before its commit, then that it was
 committed. `memory-sql admin restore-check` does again on a restored database what it doesn't know of.
 """
 

@@ -100,7 +100,7 @@ def _is_unknown_person(tokens: Sequence[Token], position: int) -> bool:
 
 
 def _acts(rest: Sequence[Token]) -> bool:
-    """The words begin with the verb of a person, as far as that can be told from a thing's."""
+    """The words begin with the verb of a person, as far as that differs from a thing's."""
     listed = vocabulary()
     verb = rest[0].key
     if verb in listed.being:

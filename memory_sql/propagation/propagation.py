@@ -4,7 +4,7 @@
 what isn't plainly a statement about shared matters. `decide` asks the model about the rest in one call; its word counts
 only against a claim, and what it has rewritten is screened again. `apply` looks once more, under the locks of all scopes
 concerned, whether everything may still be shared, and stores observations with their lineage. What was decided is
-remembered by source and target (`judged`), and only what waits or was released by a person is decided anew.
+remembered by source and target (`judged`), and only what waits or was released by a person is decided again.
 
 To a group goes what one member knows. To everybody goes what several people of several groups have said in like words.
 """
@@ -39,7 +39,7 @@ from memory_sql.propagation.store import Store, dated
 from memory_sql.propagation.task import PropagationTask
 from memory_sql.retry import is_unusable, judge
 
-ASKED = "asked"  # somebody waits for it and is told of a failure
+ASKED = "asked"  # somebody waits for it and gets the error
 NAMES_AT_MOST = 5_000
 
 
@@ -194,7 +194,7 @@ async def apply(
 ) -> tuple[Verdict, ...]:
     """Stores what goes, and remembers what was decided; what may not be judged any more is left as it was.
 
-    Raises `StaleError` when something was taken out of a scope that the model was shown, or the lease has been lost.
+    Raises `StaleError` when something was deleted from a scope that the model was shown, or the lease has been lost.
     """
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
     locked = await _lock(session, loaded, decided, settings, now)
@@ -236,7 +236,7 @@ async def _lock(
         raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
-            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been taken out meanwhile")
+            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been deleted meanwhile")
         if state.scope_id == scope.scope_id and state.fence != scope.fence:
             raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
     return {state.owner: state for state in locked if state.owner in targets and not state.name}
@@ -265,18 +265,18 @@ async def _standing(
 async def _once(
     repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
 ) -> list[Verdict]:
-    """What goes to everybody goes once: not what another run has told them meanwhile, nor twice in one run."""
-    once, told = list[Verdict](), set[ObservationKey]()
+    """What goes to everybody goes once: not what another run has stored meanwhile, nor twice in one run."""
+    once, known = list[Verdict](), set[ObservationKey]()
     for item in standing:
         offer = item.offer
         if item.text is not None and offer.target.kind == "collective":
             target = replace(offer.target, scope_id=targets[offer.target.owner].scope_id)
             keys = {source.key for source in offer.sources}
             decided = await repository.outcomes(keys, target)
-            if keys & told or "propagated" in decided.values():
+            if keys & known or "propagated" in decided.values():
                 item = Verdict(offer, "waiting", "known")
             else:
-                told |= keys
+                known |= keys
         once.append(item)
     return once
 

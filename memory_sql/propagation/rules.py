@@ -2,7 +2,7 @@
 
 Pure, local, in time linear in the text. The model is taken to obey whoever wrote the text, so what it answers counts for
 nothing here. Rules are positive: what isn't recognised as a plain English statement about shared work is withheld. They
-read forms, not minds: a false statement in an innocent form passes, and has to be stopped by asking for several sources.
+read forms, not minds: a false statement in plain words passes, and has to be stopped by asking for several sources.
 """
 
 from __future__ import annotations

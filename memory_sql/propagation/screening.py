@@ -77,7 +77,7 @@ class Screening:
         return await self.repository.people(keys, self.settings.propagation_new_user_days)
 
     async def _alike(self, source: Shareable) -> tuple[Shareable, ...]:
-        """What others know that claims the same, by rule; nobody's word for it counts, least of all a model's."""
+        """What others know that claims the same, by rule; a model's opinion doesn't count."""
         if self._peers is None:
             self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
             self.epochs |= await self.repository.epochs(self._peers)

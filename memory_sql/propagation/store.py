@@ -91,7 +91,7 @@ class Store:
         return replace(placed, seq=seq)
 
     async def _replace_older(self, source: Shareable, target: ScopeState, seq: int) -> None:
-        """What was made of that alone whose place the source has taken gives way to what is made of the source."""
+        """What was derived only from an observation that the source supersedes, superseded by what is derived from it."""
         older = await self.repository.made_of_predecessors(source.key, target)
         if by := {one: seq for one in older if one != seq}:
             run_id = self.loaded.run.run_id

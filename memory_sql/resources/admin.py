@@ -51,14 +51,13 @@ class Admin(Face):
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        told = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
-        return stats.model_copy(update={"vectors": told, "vectors_advised": tuple(f"s{scope}" for scope in large)})
+        notice = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
+        return stats.model_copy(update={"vectors": notice, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     async def verify(self) -> Sequence[Violation]:
-        """What doesn't hold of all that must, at any moment, also under load; empty when all is well.
+        """Violations of the invariants, which must hold at any moment, also under load; empty if there are none.
 
-        At most 1,000 of a kind. One transaction that reads everything and writes nothing. Thresholds and leases are judged
-        by this Memory's settings.
+        At most 1,000 of a kind. One read-only transaction. Thresholds and leases are judged by this Memory's settings.
         """
         measures = Measures(
             now=self._now(),
@@ -70,16 +69,16 @@ class Admin(Face):
             return [violation async for violation in violations(unit, measures)]
 
     async def settings(self, *, agent_id: Id) -> dict[str, Any]:
-        """What the agent has of its own, by name; of an agent that was never seen: nothing."""
+        """The agent's own settings by name; none for an unknown agent."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             found = await find_agent(unit, agent)
         return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
 
     async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
-        """Forgets on a restored database what the journal says and the database doesn't know of; to be run before use.
+        """Repeats on a restored database the forgettings of the journal that it doesn't know of; run it before use.
 
-        What isn't known to have been committed is left out, unless `unsure`. Of an agent that isn't there, nothing is.
+        A forgetting that may not have been committed is skipped, unless `unsure`. So is one of an unknown agent.
         """
         receipts = []
         for entry, committed in journal.entries(journal_file):
@@ -93,6 +92,6 @@ class Admin(Face):
         return [receipt for receipt in receipts if receipt is not None]
 
     async def agents(self) -> Sequence[AgentSummary]:
-        """The agents that there are, in the order of their ids, with what each has of its own."""
+        """All agents, in the order of their ids, with their own settings."""
         async with self._database.statement(principal=service(None)) as unit:
             return await list_agents(unit)

@@ -40,32 +40,32 @@ class Conversations(Face):
     ) -> Sequence[RetainedMessage]:
         """The messages whose text is still kept, of the conversations that the user took part in, newest first.
 
-        With `conversation_id`, of that one. `before` is the last one of the page before. Left out is what formation skips,
-        what was said in a conversation that is excluded, what stands behind something quarantined, and what is kept beyond
-        its retention only because it hasn't been formed yet, or is held.
+        With `conversation_id`, of that one. `before` is the last one of the previous page. Left out are messages that
+        formation skips, of excluded conversations, those that support something quarantined, and those kept beyond
+        their retention only because they aren't formed yet, or are held.
         """
         principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
         async with self._database.statement(session) as unit:
             return await self._retained(unit).of_user(principal, most, before)
 
     async def form(self, *, agent_id: Id, conversation_id: Id) -> FormResult:
-        """Turns every message of the conversation that no formation has read into observations, whatever the triggers say.
+        """Forms observations from every unformed message of the conversation, whether or not it is due.
 
-        Raises `LanguageModelError` when the model fails (the messages stay), `BusyError` when somebody else is at it,
-        `NotFoundError`. What was asked for is never given up (`dead_runs`): whoever asks sees the error.
+        Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
+        it, `NotFoundError`. It is never given up (`work.dead`): the caller gets the error.
         """
         return await self._jobs.form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
-        """The conversations that have messages which no formation has read, oldest first."""
+        """The conversations with unformed messages, oldest first."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await ConversationRepository(unit).unformed(agent)
 
     async def exclude(self, *, agent_id: Id, conversation_id: Id, excluded: bool = True) -> None:
-        """From now on nothing that is said in the conversation is to be remembered, also not when asked to form it.
+        """Stops forming what is said in the conversation from now on, even on request.
 
-        What is under way is refused. Lifting it (`excluded=False`) doesn't bring back what was said meanwhile.
+        Work under way is refused. `excluded=False` ends it; what was said meanwhile stays unformed.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
         async with self._database.transaction(principal=service(agent)) as unit:

@@ -1,7 +1,4 @@
-"""Groups of an agent as a host manages them: who belongs to them, and what becomes of what somebody who leaves has said.
-
-Nothing here asks a model.
-"""
+"""An agent's groups: their members, and what happens to the contributions of one who leaves. Calls no model."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from memory_sql.resources.runtime import Face, asked_of
 class Groups(Face):
     """A call with `session=` joins the host's transaction, which the host commits.
 
-    What changes something takes an `actor` and a `reason`, and is an event. A group that isn't there raises
+    Calls that change something take an `actor` and a `reason`, and are recorded as events. An unknown group raises
     `NotFoundError`.
     """
 
@@ -43,7 +40,7 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group, called by its id without a `display_name`. One that is there already stays as it is."""
+        """The group, named by its id without a `display_name`. An existing group stays as it is."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = group if display_name is None else _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -70,7 +67,7 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group, called so from now on, also in the context. Its id stays; `people.rename` changes that."""
+        """The group with its new name, also in the context. Its id stays; `people.rename` changes that."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -96,7 +93,7 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Member:
-        """The membership. Who has left is a member again, and sees all that the group knows; who is one stays as they are."""
+        """The membership. A former member is one again, and sees all that the group knows; a member stays as they are."""
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         if source not in get_args(MemberSource):
             raise InputError(f"source must be one of {', '.join(get_args(MemberSource))}")
@@ -126,12 +123,12 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Departure:
-        """Ends the membership by all ids that the user goes by: from now on they see nothing of the group's.
+        """Ends the membership, for all ids of the user: from now on they see nothing of the group.
 
-        What only they have contributed is archived, unless `keep`: the group's text is as it was before it took that in,
-        and due to be told anew; what was made of it in wider scopes is taken out. What others have said as well stays.
-        Work of a model that is under way with the group is refused, and done again. Of somebody who has left already the
-        same, save that `left_at` is when they did. Raises `NotFoundError` for who never was a member.
+        What only they contributed is archived, unless `keep`: the group's text returns to the version before it
+        absorbed that, and is due to be rewritten; what was derived from it in wider scopes is erased. What others said
+        too stays. Model work under way with the group is refused, and repeated. For a former member the same happens,
+        and `left_at` is when they left. Raises `NotFoundError` for somebody who never was a member.
         """
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         now = self._now()
@@ -171,7 +168,7 @@ class Groups(Face):
     async def members(
         self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None
     ) -> Sequence[Member]:
-        """Who belongs to the group, in the order of their ids; `as_of`: who did at a past moment."""
+        """The members, in the order of their ids; `as_of`: those of a past moment."""
         agent, group = id_of("agent_id", agent_id), id_of("group_id", group_id)
         past = moment_of("as_of", as_of)
         async with self._database.transaction(session, service(agent)) as unit:
@@ -179,7 +176,7 @@ class Groups(Face):
             return await groups.members((await _found(groups, group)).scope_key, past)
 
     async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> Sequence[Group]:
-        """The agent's groups in the order of their ids; of a user, those that they belong to by any id that they go by."""
+        """The agent's groups in the order of their ids; with `user_id`, those of the user, by any of their ids."""
         agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
         async with self._database.transaction(session, service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)

@@ -39,9 +39,9 @@ class Holds(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> int:
-        """Keeps an observation, or all of a user, conversation or group, from being forgotten; the id of the hold.
+        """The id of a hold, which keeps an observation, or all of a user, conversation or group, from being forgotten.
 
-        What is held already gives the id that there is. What isn't there yet can be held, save an observation
+        Placing the same hold twice returns the first one. What doesn't exist yet can be held too, except an observation
         (`NotFoundError`).
         """
         agent, now = id_of("agent_id", agent_id), self._now()
@@ -63,7 +63,7 @@ class Holds(Face):
         return hold_id
 
     async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
-        """The open holds, oldest first; `released`: those that were released as well."""
+        """The open holds, oldest first; `released`: released ones as well."""
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
@@ -78,7 +78,7 @@ class Holds(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Hold:
-        """Lets what it covers be forgotten again. Done twice, it is done once. Raises `NotFoundError`."""
+        """The hold, ended: what it covers can be forgotten again. Repeating it changes nothing. Raises `NotFoundError`."""
         agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
         async with self._database.transaction(session, service(agent)) as unit:

@@ -47,7 +47,7 @@ class Observations(Face):
     async def get(
         self, observation_id: str, *, agent_id: Id, user_id: Id, session: Session | None = None
     ) -> Observation:
-        """Raises `NotFoundError`, also for what exists and this user may not see."""
+        """The observation. Raises `NotFoundError`, also if it exists and this user may not see it."""
         key = parse_observation_id(observation_id)
         principal = principal_of(agent_id, user_id, None)
         async with self._database.statement(session, principal) as unit:
@@ -67,9 +67,9 @@ class Observations(Face):
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Observation]:
-        """The observations that the user may see, newest first; `before` is the last one of the page before.
+        """The observations that the user may see, newest first; `before` is the last one of the previous page.
 
-        `as_of`: those that counted at a moment of recorded time, with their status then.
+        `as_of`: those that were active at that moment of recorded time, with their status then.
         """
         past = moment_of("as_of", as_of)
         after = None if before is None else (before.created_at, *parse_observation_id(before.id))
@@ -89,10 +89,11 @@ class Observations(Face):
         limit: int = 50,
         session: Session | None = None,
     ) -> tuple[RetainedMessage, ...]:
-        """The messages behind an observation, of those that `messages` shows this user, oldest first.
+        """The messages that support an observation and that this user may see, oldest first.
 
-        Behind what was said more often, the newest; behind what was propagated, those of its sources in scopes that the user
-        may see: their own, not another member's. Raises `NotFoundError`, also for what exists and this user may not see.
+        If there are more than `limit`, the newest. For a propagated observation, those of its sources in scopes that
+        the user may see: their own, not another member's. Left out is what `conversations.messages` leaves out. Raises
+        `NotFoundError`, also if it exists and this user may not see it.
         """
         found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
         principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
@@ -116,11 +117,11 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation that takes the place of this one, on the word of `user_id`; tags and metadata go over to it.
+        """The observation that supersedes this one, supported by `user_id`; it inherits tags and metadata.
 
-        The old one stays in history. `actor` is who did it, if not the user. `if_version`: only if the observation still
-        has that `version`. Raises `VersionError` when it hasn't, or when it is active no more; `InputError`;
-        `NotFoundError`, also for what this user may not see.
+        The old one stays in history. `actor` is who did it, if not the user. `if_version`: only if the observation
+        still has that `version`. Raises `VersionError` if it hasn't, or isn't active; `InputError`; `NotFoundError`,
+        also for what this user may not see.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
         content = content_of(text, self._settings.observation_max_characters)
@@ -145,7 +146,7 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The old observation, in whose place the new one, of the same scope and newer, stands from now on.
+        """The old observation, superseded by the new one, which must be newer and of the same scope.
 
         Raises as `update` does.
         """
@@ -164,9 +165,9 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, which stands again beside what had taken its place.
+        """The observation, active again beside the one that had superseded it.
 
-        Raises `InputError` where it isn't superseded or an active one says the same; else as `update` does.
+        Raises `InputError` if it isn't superseded or an active one says the same; else as `update` does.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
         async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
@@ -183,7 +184,7 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, `confirmed` on the word of `user_id`. Raises as `update` does."""
+        """The observation, `confirmed` by `user_id`. Raises as `update` does."""
         asked = self._asked(agent_id, user_id, actor, reason)
         return await self._verify(observation_id, asked, "confirmed", if_version, session)
 
@@ -198,7 +199,7 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, `disputed`: the context says so, and who says it again says something new.
+        """The observation, `disputed`: the context says so, and saying it again adds a new observation.
 
         Raises as `update` does.
         """
@@ -229,11 +230,11 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Marked:
-        """Says how private an observation is, and what it has taken the place of; None leaves that as it is.
+        """The observation with its new privacy; None leaves a value unchanged.
 
-        `private`: it never leaves its scope. What becomes more private leaves where it has spread: all that was made of
-        it is erased, and the texts that held that are as they were before, until they are told anew. Raises as `update`
-        does, and `HeldError` when a legal hold keeps what would have to go.
+        `private`: it never leaves its scope. What it has superseded is marked too. If it becomes more private,
+        everything derived from it is erased, and the texts that held that return to an earlier version until they are
+        rewritten. Raises as `update` does, and `HeldError` if a legal hold covers what would be erased.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
         level = sensitivity_of(sensitivity)
@@ -250,11 +251,11 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> SetAside:
-        """Sets aside one observation, by its id, that `user_id` may see, or all that a selection names, without `user_id`.
+        """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
 
-        They are neither shown nor put into texts; nothing is deleted. What says the same in its scope and all that was
-        made of it go along; texts are as they were before they took it in. Who says it again says nothing new. Raises
-        `NotFoundError`, `InputError`.
+        They are neither shown nor absorbed; nothing is deleted. Duplicates in the same scope and everything derived
+        from them are quarantined too; texts return to the version before they absorbed any of it. Saying it again adds
+        no new observation. Raises `NotFoundError`, `InputError`.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
         async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
@@ -270,9 +271,9 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> SetAside:
-        """Takes a quarantine back: what it set aside is what it was before, and pending.
+        """Ends a quarantine: what it set aside has its earlier status again, and is pending.
 
-        Named as in `quarantine`. Raises `InputError` where it isn't quarantined or an active one says the same by now.
+        Selected as in `quarantine`. Raises `InputError` if it isn't quarantined or an active one says the same by now.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
         async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:

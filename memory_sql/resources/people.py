@@ -43,12 +43,12 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Alias:
-        """From now on `user_id` stands for `into_user_id`, who sees what both may see; nothing is copied or moved.
+        """The alias: `user_id` stands for `into_user_id` from now on, who sees what both may see. Nothing is moved.
 
-        It goes one way: who asks as `user_id` (an anonymous visitor, say, who has logged in since) sees no more than
-        before. What is said under either id goes on to belong to that id. What everybody knows because several people had
-        said so is taken out where fewer than enough of them are left. Done twice, it is done once. Raises `InputError`
-        where `user_id` stands for somebody else already, and where a circle would come about.
+        It works one way: whoever asks as `user_id` (an anonymous visitor, say, who has logged in) sees no more than
+        before. What is said under either id still belongs to that id. Collective observations that turn out to be
+        supported by too few people are erased. Repeating it changes nothing. Raises `InputError` if `user_id` stands
+        for somebody else already, or for a circle.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
@@ -78,7 +78,7 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Alias:
-        """`user_id` stands for nobody but itself again, as before it was merged. Raises `NotFoundError` if it wasn't."""
+        """The ended alias: `user_id` stands only for itself again. Raises `NotFoundError` if it wasn't merged."""
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
         async with self._database.transaction(session, service(agent)) as unit:
@@ -91,7 +91,7 @@ class People(Face):
         return alias
 
     async def aliases(self, *, agent_id: Id, user_id: Id) -> Sequence[Alias]:
-        """What stands for the user now, also through others, oldest first."""
+        """The ids that stand for the user now, also through others, oldest first."""
         agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
@@ -108,11 +108,11 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Renamed:
-        """The host's id of a user, group or session has changed: it is changed wherever it stands, all at once.
+        """What was renamed: the host's id of a user, group or conversation is changed wherever it is stored, at once.
 
-        What is under way with the old id is refused, and done again with the new one. The event doesn't keep the old id.
-        Let nobody use the old id any more before: what comes in under it afterwards begins anew. Raises `InputError`
-        where anything is kept under the new id (users can be merged), `NotFoundError` where nothing is under the old.
+        Work under way with the old id is refused, and repeated with the new one. The event doesn't keep the old id.
+        Stop using the old id first: messages under it afterwards create a new one. Raises `InputError` if anything is
+        stored under the new id (users can be merged), `NotFoundError` if nothing is under the old one.
         """
         if kind not in RENAME_KINDS:
             raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
@@ -137,7 +137,7 @@ class People(Face):
         """Everything that is kept about a person: a header with counts, then line by line, as of one moment.
 
         The ids that stand for the user count as theirs. A transaction stays open until the last line has been read, or
-        the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an agent that was never seen.
+        the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an unknown agent.
         """
         agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:

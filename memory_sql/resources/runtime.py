@@ -196,7 +196,7 @@ async def agent_key(unit: Session, agent_id: str, what: str = "agent", key: str 
 def asked_of(
     agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime
 ) -> corrections.Asked:
-    """On nobody's behalf: for all of the agent."""
+    """Without a user: for all of the agent."""
     nobody = {"agent_id": id_of("agent_id", agent_id), "user_id": None, "conversation_id": None}
     return corrections.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
 

@@ -54,7 +54,7 @@ class Scopes(Face):
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Consolidation]:
-        """The versions of the texts that the user may see, newest first; `as_of`: those of then, `live` as it was then."""
+        """The versions of the texts that the user may see, newest first; `as_of`: as they were at that moment."""
         principal, past = principal_of(agent_id, user_id, None), moment_of("as_of", as_of)
         async with self._database.statement(session, principal) as unit:
             versions = ConsolidationRepository(unit)
@@ -69,29 +69,29 @@ class Scopes(Face):
         from_version: int | datetime | None = None,
         to_version: int | datetime | None = None,
     ) -> Diff:
-        """What changed in a scope's text from one version to another, by sentences, and by which observations.
+        """What changed in a scope's text between two versions, by sentences, and by which observations.
 
-        A moment stands for the version that was the text then. None: the newest version, and the one before it. Version
-        0 is before there was a text. Raises `NotFoundError`, also for what exists and this user may not see.
+        A moment means the version that was the text then. None: the newest version, and the one before it. Version 0 is
+        before there was a text. Raises `NotFoundError`, also if it exists and this user may not see it.
         """
         principal, key = principal_of(agent_id, user_id, None), parse_scope_id(scope_id)
         async with self._database.transaction(principal=principal) as unit:
             return await diff.between(unit, principal, key, *map(version_of, (from_version, to_version)))
 
     async def consolidate(self, *, agent_id: Id, scope_id: str, reason: str = "asked") -> ConsolidateResult:
-        """Writes what is pending in the scope into its text; several versions where it is more than one batch.
+        """Rewrites the scope's text with what is pending; several versions if that is more than one batch.
 
-        Raises `LanguageModelError` when the model fails or its text would do harm (the old text stays), `BusyError`,
+        Raises `LanguageModelError` if the model fails or its text fails the checks (the old text stays), `BusyError`,
         `NotFoundError`, `StaleError`.
         """
         return await self._jobs.consolidate(id_of("agent_id", agent_id), parse_scope_id(scope_id), reason)
 
     async def undo(self, *, agent_id: Id, scope_id: str) -> ConsolidateResult:
-        """Takes back the newest consolidation of the scope: what it absorbed is pending again, the text before it is back.
+        """Reverses the newest consolidation: the previous text is back, and what it absorbed is pending again.
 
-        What it had superseded counts again, unless the same has been said since or somebody has changed it.
-        It is a new version, not an erasure, and the scope isn't due before it learns something new. Raises
-        `NotFoundError` for an unknown scope and where nothing is left to undo.
+        What it had superseded is active again, unless the same has been said since or somebody has changed it. It adds
+        a version and deletes none; the scope isn't due before it learns something new. Raises `NotFoundError` for an
+        unknown scope and if nothing is left to undo.
         """
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
@@ -121,13 +121,13 @@ class Scopes(Face):
         return locked[0]
 
     async def propagate(self, *, agent_id: Id, scope_id: str | None = None, dry_run: bool = False) -> PropagateResult:
-        """Judges what a scope's text has taken in for the scopes one level up, and stores there what may go.
+        """Judges what a scope's text has absorbed for the scopes one level up, and stores there what may be shared.
 
-        From an individual scope to the groups of its user, from a group to the collective scope. Without `scope_id`, of each
-        scope of the agent with something to judge, first the individual ones: what their groups gain by it waits for the
-        next text; a scope that fails is in `failed` and stops no other. What was decided before isn't judged again.
-        `dry_run`: asks the model and stores nothing but what it cost. Raises `LanguageModelError` when the model fails
-        (nothing has gone anywhere), `BusyError`, `NotFoundError`, `StaleError`.
+        From an individual scope to the user's groups, from a group to the collective scope. Without `scope_id`, for
+        each scope of the agent with something to judge, individual ones first: what their groups gain waits for their
+        next text. A scope that fails is in `failed` and doesn't stop the rest. What was decided before isn't judged
+        again. `dry_run`: asks the model and stores only the cost. Raises `LanguageModelError` if the model fails
+        (nothing is shared), `BusyError`, `NotFoundError`, `StaleError`.
         """
         agent = id_of("agent_id", agent_id)
         if scope_id is None:

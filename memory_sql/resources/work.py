@@ -41,7 +41,7 @@ class Work(Face):
     """Work in the background: what is due, what was given up, what waits for a person."""
 
     async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
-        """How much is due, in progress, to be tried again, given up; of one agent or of all."""
+        """How much is due, in progress, waiting for another attempt, given up; of one agent or all."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await read_backlog(unit, agent, self._now())
@@ -57,7 +57,7 @@ class Work(Face):
         await self._jobs.retry(id_of("agent_id", agent_id), run_id)
 
     async def discard(self, *, agent_id: Id, run_id: int) -> None:
-        """Goes on without the work that was given up: its messages are skipped, its observations quarantined.
+        """Goes on without work that was given up: its messages are skipped, its observations quarantined.
 
         Nothing is deleted. Raises `NotFoundError`.
         """
@@ -83,7 +83,7 @@ class Work(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> None:
-        """Says of a held claim whether it may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
+        """Decides whether a held claim may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
         agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
         target, entry = (
             parse_scope_id(target_scope_id),
@@ -100,12 +100,12 @@ class Work(Face):
             await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
 
     async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
-        """Takes the texts of messages whose retention (`message_retention_days`) is over, of one agent or of all.
+        """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.
 
-        At most `limit`, in transactions of `maintenance_batch`. What hasn't been formed yet is kept, and what a legal hold
-        covers. A stub of each message stays: it isn't taken twice, and what was made of it leads to it. Then evicts, as
-        `trim` does, at most `limit` observations of agents whose `retention` is budget. Several at once share the work. A
-        `Worker` does it by itself.
+        At most `limit`, in transactions of `maintenance_batch`. Unformed messages are kept, and those under a legal
+        hold. The row of each message stays: it is recognised if it is sent again, and evidence leads to it. Then
+        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget. Concurrent calls
+        share the work. A `Worker` does it by itself.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         sweep = retention.Sweep()
@@ -130,10 +130,11 @@ class Work(Face):
         return evicted
 
     async def trim(self, *, agent_id: Id, dry_run: bool = False) -> Trimmed:
-        """Evicts what scopes keep beyond the agent's budgets (`retention` = budget); `dry_run` only says what would go.
+        """Evicts what exceeds the agent's budgets (`retention` = budget); `dry_run` only reports it.
 
-        What has one of the digest's pinned keys or tags, is disputed, or is held by a legal hold stays: scopes that it keeps
-        over their budgets are named. Each scope is done by itself, in bounded transactions. Raises `NotFoundError`.
+        Observations with one of the digest's pinned keys or tags, disputed ones and those under a legal hold stay:
+        scopes that exceed their budgets because of them are listed. Each scope is trimmed by itself, in bounded
+        transactions. Raises `NotFoundError`.
         """
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
@@ -157,25 +158,25 @@ class Work(Face):
         return trimmed
 
     async def embed(self, *, agent_id: Id | None = None, limit: int = 10_000, whole: bool = True) -> EmbedResult:
-        """Makes the vectors that are missing of the embedding model, of one agent or of all, in batches, oldest first.
+        """Makes the missing vectors, of one agent or all, in batches, oldest first.
 
-        Without `whole` only of what is newer than the newest vector of its scope, which is found quickly; a `Worker` does
-        that every few seconds, and the whole now and then. Nothing without a model or without a table. Several at once do
-        no harm, but the same work. Raises `LanguageModelError` when the model fails, `ConfigurationError` when the table's
-        vectors have other dimensions than the model's.
+        Without `whole`, only those newer than the newest vector of their scope, which are found quickly; a `Worker`
+        does that every few seconds, and the whole now and then. Does nothing without a model or a table. Concurrent
+        calls do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if the
+        table's vectors have other dimensions than the model's.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.reads.semantics.find()
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:
-        """Takes what has been due longest, by now or by that time; to be called once, at once. None: nothing is due.
+        """The work that has been due longest, by now or by that time; to be called once, at once. None: nothing is due.
 
-        No two callers, here or on other machines, get the same. What fails is told in the result and stays due for
-        later; what is cancelled is due again at once, and what a crash interrupts when its lease has run out.
+        No two callers, here or on other machines, get the same. A failure is in the result and stays due for later;
+        cancelled work is due again at once, and work that a crash interrupts when its lease has expired.
         """
         return await self._jobs.claim_due(kind, optional_id("agent_id", agent_id), by or self._now())
 
     async def catch_up(self) -> None:
-        """Makes due what is due by this Memory's settings and wasn't by those of the process before; a worker begins so."""
+        """Makes due what is due by this Memory's settings and wasn't by those before; workers start with it."""
         await self._jobs.catch_up()

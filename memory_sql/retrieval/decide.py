@@ -1,7 +1,7 @@
 """Whether a message asks for single observations. Pure rules over sentences, no model call.
 
 R078, R080–R083 as C7 settles them. What is pasted (code, quotes, logs) isn't judged, and of a long message only the ends and
-its first and last question. The language is told by its small words; where that fails the recall phrases of all languages
+its first and last question. The language is known by its small words; where that fails the recall phrases of all languages
 count, and names. The phrases stand in the files of the languages: [recall].
 """
 
@@ -64,7 +64,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 @cache
 def _languages() -> tuple[tuple[Words, Recall], ...]:
-    """By which words each is told, and its phrases."""
+    """By which words each is recognised, and its phrases."""
     small, phrases = of_all(FunctionWords), of_all(Recall)
     return tuple((small[name].common | small[name].telling, phrases[name]) for name in phrases if name in small)
 
@@ -214,7 +214,7 @@ def _judged(text: str) -> Iterator[_Sentence]:
 
 
 def _languages_of(sentences: Sequence[_Sentence]) -> list[Recall]:
-    """The language whose small words stand there most often, or those that share that place; none: it can't be told."""
+    """The language whose small words stand there most often, or those that share that place; none: it isn't recognised."""
     counts = [(sum(len(s.words & words) for s in sentences), language) for words, language in _languages()]
     most = max(count for count, _ in counts)
     return [language for count, language in counts if count == most > 0]

@@ -132,9 +132,9 @@ def mistakes(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "memory_sql":
             module = importlib.import_module(str(node.module))
             yield from (alias.name for alias in node.names if not hasattr(module, alias.name))
-        if isinstance(node, ast.Attribute) and (name := ast.unparse(node)).startswith("memory."):  # noqa: SIM102
-            if resolved(name) is None:
-                yield name
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            yield from [name] if name.startswith("memory.") and resolved(name) is None else []
         if isinstance(node, ast.Call) and callable(called := resolved(ast.unparse(node.func))):
             yield from wrong_arguments(called, node)
 

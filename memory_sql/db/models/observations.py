@@ -207,7 +207,7 @@ class EvidenceRow(Base):
             "evidence_number_idx", "agent_key", "conversation_id", "number", postgresql_where=text("number IS NOT NULL")
         ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
-        {"comment": "One row per message or person that stands behind an observation; it lives while it has some."},
+        {"comment": "One row per message or person that supports an observation, which exists while it has some."},
     )
 
     agent_key: Mapped[int] = column("The agent.")

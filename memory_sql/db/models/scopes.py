@@ -73,7 +73,7 @@ class ScopeRow(Base):
     consolidation: Mapped[str | None] = erase("The consolidated text, as of version; null before the first.")
     version: Mapped[int] = column("Version of the text; only rises.", Integer, server_default=ZERO)
     epoch: Mapped[int] = column(
-        "Rises when something is taken out; fences off work in flight.", Integer, server_default=ZERO
+        "Rises when something is deleted; fences off work in flight.", Integer, server_default=ZERO
     )
     last_seq: Mapped[int] = column("Number of the newest observation.", Integer, server_default=ZERO)
     done_seq: Mapped[int] = column(

@@ -2,7 +2,7 @@
 
 What is a person's: their own scopes with all that is in them; what they said, wherever it is remembered; the conversations
 that they took part in, with the agent's answers where nobody else did; what was made of theirs in wider scopes; what was
-done with any of it. Nothing of other people: where something is theirs as well, only what is the person's is told.
+done with any of it. Nothing of other people: where something is theirs as well, only what is the person's is included.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SCOPE: tuple[Any, ...] = (ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, Sco
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one type, in the order in which they are told, and how a row becomes a line."""
+    """The rows of one type, in their order, and how a row becomes a line."""
 
     rows: Rows
     line: Callable[[Any], ExportLine]

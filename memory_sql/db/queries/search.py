@@ -141,7 +141,7 @@ def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[Message
 
 
 async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query: Query, sought: Sought) -> list[str]:
-    """How the database goes about it, line by line; the statement is run for it. What goes on in functions isn't told."""
+    """How the database goes about it, line by line; the statement is run for it. Functions aren't looked into."""
     if not query:
         return []
     return list(await session.scalars(_PLAN, given(principal, query, sought)))

@@ -148,7 +148,7 @@ class ConsolidationRepository:
         """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
 
         The text that `before` was written on top of becomes the head under a new version; says that version and text.
-        What these versions let give way to something newer counts again. Of an undo the scope isn't due before it gains
+        What these versions superseded is active again. Of an undo the scope isn't due before it gains
         an observation; what another `reason` leaves is due as ever. The caller has locked the scope.
         """
         undone = (

@@ -233,7 +233,7 @@ class ConversationRepository:
         return None if row is None else _state(row)
 
     async def advance(self, state: ConversationState, to_number: int, settings: Settings, now: datetime) -> None:
-        """Moves the cursor, counts what is left behind it anew, and gives the lease back."""
+        """Moves the cursor, counts what is left after it, and gives the lease back."""
         left = await self._left(state, to_number, settings, now)
         await self._session.execute(
             update(ConversationRow)
@@ -279,7 +279,7 @@ class ConversationRepository:
     async def make_due(self, agent_key: int | None, settings: Settings, now: datetime) -> int:
         """Makes due what is long enough by these settings and wasn't by those before; says how many conversations that were.
 
-        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        Of one agent or of all. What somebody works on is left: it is counted when that ends.
         """
         s = ConversationRow
         least = func.coalesce(AgentRow.settings["formation_min_messages"].as_integer(), settings.formation_min_messages)

@@ -58,7 +58,7 @@ class Seeds:
 class Closure:
     """All that goes, each in order. What a legal hold covers isn't in it, only counted.
 
-    `heard`: the scopes of the evidence, where what others stand behind as well stays without the name of who spoke, and
+    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
     those of other sources of what goes.
     """
 
@@ -249,7 +249,7 @@ class ForgettingRepository:
         )
 
     async def _heard(self, evidence_ids: Sequence[int], keys: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """The scopes of the evidence, and those of other sources of what goes: of them it is judged anew."""
+        """The scopes of the evidence, and those of other sources of what goes: these are judged again."""
         e, link = EvidenceRow, LineageRow
         said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids))
         other = select(link.source_scope_id).where(
@@ -311,14 +311,14 @@ class ForgettingRepository:
         return {row.what: row.counted for row in erased}
 
     async def count_agent(self) -> dict[str, int]:
-        """What `erase_agent` would take out."""
+        """What `erase_agent` would delete."""
         tables = [table for table in Base.metadata.sorted_tables if table.name not in ("agents", "events")]
         counts = [select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key) for t in tables]
         found = await self._session.execute(select(*(count.scalar_subquery() for count in counts)))
         return dict(zip((table.name for table in tables), found.one(), strict=True))
 
     async def await_rebuild(self, scope_ids: Sequence[int]) -> list[int]:
-        """Those of these scopes in which something is left to be told anew; they are due from now on."""
+        """Those of these scopes in which something is left to be rewritten; they are due from now on."""
         s = ScopeRow
         pending = func.memory.pending_observations(s.agent_key, s.scope_id, s.done_seq).table_valued("seq").lateral()
         waiting = await self._session.scalars(

@@ -121,7 +121,7 @@ class GroupRepository:
         )
 
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
-        """What counts in these scopes, or has given way, and behind which nobody's word stands but these users'.
+        """What is active or superseded in these scopes, and supported by nobody but these users.
 
         The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose
         scopes it came.

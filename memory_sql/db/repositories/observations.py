@@ -44,7 +44,7 @@ ObservationKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that stands behind an observation: a message, or a user's or the host's word."""
+    """One thing that supports an observation: a message, a user or the host."""
 
     conversation_id: str | None = None
     number: int | None = None

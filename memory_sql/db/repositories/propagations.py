@@ -325,7 +325,7 @@ class PropagationRepository:
         return sorted(found) if older else []
 
     async def judge(self, judgements: Sequence[Judgement], run_id: int | None, now: datetime) -> None:
-        """Remembers what was decided, once: only what is still open is decided anew, and what was held went with another."""
+        """Remembers what was decided, once: only what is still open is decided again, and what was held went with another."""
         if not judgements:
             return
         rows = [
@@ -355,7 +355,7 @@ class PropagationRepository:
         )
 
     async def reopen(self, made: Collection[ObservationKey], but: Collection[ObservationKey], now: datetime) -> None:
-        """What was made of several goes because of one of its sources: of the others it is judged anew."""
+        """What was made of several goes because of one of its sources: the others are judged again."""
         j = JudgedRow
         changed = (
             update(j)

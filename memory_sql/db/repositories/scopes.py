@@ -314,7 +314,7 @@ class ScopeRepository:
     async def make_due(self, agent_key: int | None, threshold: int, now: datetime) -> int:
         """Makes due what has enough pending by this threshold and hadn't by that before; says how many scopes those were.
 
-        Of one agent or of all. What somebody works on is left: it is counted anew when that ends.
+        Of one agent or of all. What somebody works on is left: it is counted when that ends.
         """
         s, t = ScopeRow, ObservationStateRow
         own = AgentRow.settings["consolidation_threshold"].as_integer()

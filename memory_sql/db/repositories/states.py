@@ -27,7 +27,7 @@ class StateRepository:
         self._session = session
 
     async def supersede(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were active, which now have given way, each to the one that `by` names."""
+        """Those of the observations that were active, each now superseded by the one that `by` names."""
         superseded = await self._set_aside(scope, "superseded", list(by), case(by, value=_o.seq), now) if by else []
         details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
         await self._tell(scope, details, now, **cause)
@@ -66,16 +66,16 @@ class StateRepository:
     async def reinstate(
         self, scope: ScopeState, superseded: Sequence[tuple[int, int, datetime]], now: datetime, **cause: Any
     ) -> list[int]:
-        """Those that count again, of observations that gave way: `(seq, superseded_by, status_at)`, unchanged since."""
+        """Those that are active again, of superseded observations: `(seq, superseded_by, status_at)`, unchanged since."""
         unchanged = tuple_(_t.seq, _t.superseded_by, _t.status_at).in_(superseded)
         return await self._bring_back(scope, "superseded", unchanged, now, **cause) if superseded else []
 
     async def release(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were in quarantine, and count again."""
+        """Those of the observations that were in quarantine, and are active again."""
         return await self._bring_back(scope, "quarantined", _t.seq.in_(seqs), now, **cause)
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
-        """Those that count again because what they gave way to isn't there any more."""
+        """Those that are active again because what superseded them is gone."""
         newer = aliased(_o)
         is_there = select(newer.seq).where(in_scope(newer, scope), newer.seq == _t.superseded_by).exists()
         return await self._bring_back(scope, "superseded", _t.superseded_by.is_not(None) & ~is_there, now, **cause)
@@ -83,7 +83,7 @@ class StateRepository:
     async def _bring_back(self, scope: ScopeState, status: str, which: Any, now: datetime, **cause: Any) -> list[int]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
-        What was superseded then gives way to its like: when that goes it counts again.
+        What was superseded is then superseded by its like: when that is deleted it is active again.
         """
         found = await self._session.execute(
             select(_o.seq, _o.content_hash)

@@ -221,7 +221,7 @@ COMMENT ON COLUMN memory.scopes.display_name IS 'How a person would call the own
 COMMENT ON COLUMN memory.scopes.is_active IS 'False: neither read nor written by the agent any more.';
 COMMENT ON COLUMN memory.scopes.consolidation IS 'The consolidated text, as of version; null before the first.';
 COMMENT ON COLUMN memory.scopes.version IS 'Version of the text; only rises.';
-COMMENT ON COLUMN memory.scopes.epoch IS 'Rises when something is taken out; fences off work in flight.';
+COMMENT ON COLUMN memory.scopes.epoch IS 'Rises when something is deleted; fences off work in flight.';
 COMMENT ON COLUMN memory.scopes.last_seq IS 'Number of the newest observation.';
 COMMENT ON COLUMN memory.scopes.done_seq IS 'Number of the last observation that a consolidation has passed.';
 COMMENT ON COLUMN memory.scopes.extraction_prompt IS 'What to extract for this scope, beside the base prompt.';
@@ -559,7 +559,7 @@ CREATE TABLE memory.evidence (
 CREATE INDEX evidence_number_idx ON memory.evidence (agent_key, conversation_id, number) WHERE number IS NOT NULL;
 CREATE INDEX evidence_seq_idx ON memory.evidence (agent_key, scope_id, seq);
 CREATE INDEX evidence_user_id_idx ON memory.evidence (agent_key, user_id) WHERE user_id IS NOT NULL;
-COMMENT ON TABLE memory.evidence IS 'One row per message or person that stands behind an observation; it lives while it has some.';
+COMMENT ON TABLE memory.evidence IS 'One row per message or person that supports an observation, which exists while it has some.';
 COMMENT ON COLUMN memory.evidence.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.evidence.evidence_id IS 'Our own key.';
 COMMENT ON COLUMN memory.evidence.scope_id IS 'The observation''s scope.';

@@ -2,7 +2,7 @@
 -- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
 -- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't quarantined, or
 -- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
--- judged anew.
+-- judged again.
 CREATE OR REPLACE FUNCTION memory.derived(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 )

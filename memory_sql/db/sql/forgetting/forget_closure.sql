@@ -6,7 +6,7 @@
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both;
---   what was made of an observation that goes, or loses somebody's word, and can't stay without it (memory.derived; never
+--   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
 -- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.

@@ -1,4 +1,4 @@
--- Rule 8: what is quarantined was taken out of the text, and waits: no live version holds it, and nothing is made of it but
+-- Rule 8: what is quarantined was removed from the text, and waits: no live version holds it, and nothing is made of it but
 -- what another source, which isn't quarantined, says alone as well.
 SELECT
     a.agent_id,

@@ -31,7 +31,7 @@ BEGIN
         BEGIN
             EXECUTE format('DROP ROLE %I', role.name);
         EXCEPTION WHEN dependent_objects_still_exist THEN
-            NULL;  -- another database has them as well; whoever asked is told which are left
+            NULL;  -- another database has them as well; the caller gets the names of those left
         END;
     END LOOP;
 END

@@ -1,5 +1,5 @@
 -- memory.observation_version(agent_key, scope_id, seq): how often something was said about an observation since it was
--- made, and one; for optimistic locks. One number. It runs as its owner, since events are nobody's to read.
+-- made, and one; for optimistic locks. One number. It runs as its owner, since no user may read events.
 CREATE OR REPLACE FUNCTION memory.observation_version(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp

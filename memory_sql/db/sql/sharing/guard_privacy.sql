@@ -1,5 +1,5 @@
 -- memory.guard_privacy(): trigger. What others were made of can't be made more private while they are there: its text
--- would go on being told in the scopes to which it has spread. `Memory.mark` takes them out first.
+-- would go on being shown in the scopes to which it has spread. `observations.mark` erases it there first.
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -8,7 +8,7 @@ BEGIN
         SELECT FROM memory.lineage l
         WHERE l.agent_key = NEW.agent_key AND l.source_scope_id = NEW.scope_id AND l.source_seq = NEW.seq
     ) THEN
-        RAISE EXCEPTION 'observation o%-% has spread; what was made of it has to be taken out first', NEW.scope_id, NEW.seq
+        RAISE EXCEPTION 'observation o%-% has spread; what was derived from it has to be erased first', NEW.scope_id, NEW.seq
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NEW;

@@ -1,4 +1,4 @@
--- memory.refresh_due(agent_key, scope_ids, threshold, at): says anew which of these scopes are due, and wakes the workers
+-- memory.refresh_due(agent_key, scope_ids, threshold, at): updates which of these scopes are due, and wakes the workers
 -- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
 -- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One whose text was
 -- just undone waits for something new. One that has lost its text, because something in it was forgotten, is due whatever

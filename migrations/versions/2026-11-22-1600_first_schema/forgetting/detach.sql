@@ -1,5 +1,5 @@
 -- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
--- was made of them stays for the sake of its others, and they themselves aren't judged anew. Nothing comes back. Belongs after
+-- was made of them stays for the sake of its others, and they themselves aren't judged again. Nothing comes back. Belongs after
 -- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,10 +1,10 @@
--- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, scopes, users, at): takes out of the
--- tables what `memory.forget_closure` told, and says how many rows of each kind. The only place that deletes. Belongs at
--- the end of a forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts.
--- Observations, their states, evidence and lineage, what was judged of them, and the tainted versions go. Of messages the key stays, without a
--- word. What others stand behind as well stays and doesn't name `users` any more. Answers go that a model gave while it
--- was shown any of this. What was superseded by what goes is left to the next one in line; where there is none, to the
--- caller. `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
+-- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, scopes, users, at): deletes what
+-- `memory.forget_closure` returned, and says how many rows of each kind. The only place that deletes. Belongs at the end of a
+-- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
+-- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
+-- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
+-- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
+-- `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
 -- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
@@ -38,9 +38,9 @@ BEGIN
         RETURNING c.version
     ) SELECT 'consolidations', count(*) FROM gone;
 
-    -- What was decided on goes with its source. Where a source stays and what was made of it goes, it isn't made again, unless
-    -- another source is the cause: then it is judged anew without that one. So is what wasn't needed while somebody else's words
-    -- stood there, when that person is forgotten.
+    -- A judgement is deleted with its source. If the source stays and what was derived from it is deleted, it isn't derived again,
+    -- unless another source is the cause: then it is judged again without that one. So is what was known from somebody who is
+    -- now forgotten.
     WITH changed AS (
         UPDATE memory.judged j
         SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,

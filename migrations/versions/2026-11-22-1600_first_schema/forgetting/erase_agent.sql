@@ -1,4 +1,4 @@
--- memory.erase_agent(agent_key): takes out everything of an agent but its id and the events, and counts it. One row per
+-- memory.erase_agent(agent_key): deletes everything of an agent but its id and the events, and counts it. One row per
 -- table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

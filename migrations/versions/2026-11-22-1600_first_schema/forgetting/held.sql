@@ -34,7 +34,7 @@ COMMENT ON FUNCTION memory.held_observations(bigint) IS
     'The observations that an open hold keeps; one row per observation.';
 
 -- memory.held_messages(agent_key): the messages that an open hold keeps. One row per message: of a held user, group or
--- conversation, and what stands behind an observation that is held. Without an open hold nothing is looked through.
+-- conversation, and what supports an observation that is held. Without an open hold nothing is looked through.
 CREATE OR REPLACE FUNCTION memory.held_messages(p_agent bigint) RETURNS TABLE (conversation_id text, number bigint)
 LANGUAGE sql STABLE
 AS $$

@@ -1,7 +1,7 @@
 -- memory.v_contradictions: what a newer observation says otherwise, as the model that consolidated them named it. One row per
 -- contradiction that a version of a scope's text named.
 -- older_id: the observation that no longer holds; null where the text before said it. live: false where the version was
--- undone, and the older observation counts again. older_status: what it is now; null where there is none.
+-- undone, and the older observation is active again. older_status: what it is now; null where there is none.
 CREATE OR REPLACE VIEW memory.v_contradictions WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -27,4 +27,4 @@ LEFT JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.
 LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = i.older;
 
 COMMENT ON VIEW memory.v_contradictions IS
-    'One row per contradiction that a version of a scope''s text named: what counts, what gave way, in whose words.';
+    'One row per contradiction that a version of a scope''s text named: what counts, what it superseded, in the model''s words.';

@@ -37,7 +37,7 @@ _END = select(
         bindparam("after_session", type_=Text),
         bindparam("conversations", type_=BigInteger),
         bindparam("messages", type_=BigInteger),
-    ).table_valued("messages", "conversations", "last_agent", "last_session")
+    ).table_valued("messages", "conversations", "last_agent", "last_conversation")
 )
 _COLUMNS = (
     column("conversation_id", Text),

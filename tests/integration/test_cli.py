@@ -87,7 +87,8 @@ def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) ->
     assert run("conversation", "form", *ADA).out == "nothing to form\n"
     assert run("conversation", "form", *ADA, "--conversation", "talk").out == "talk: nothing to form\n"
     assert (
-        run("conversation", "form", *ADA, "--conversation", "nowhere", code=1).err == "memory-sql: no conversation nowhere\n"
+        run("conversation", "form", *ADA, "--conversation", "nowhere", code=1).err
+        == "memory-sql: no conversation nowhere\n"
     )
 
 

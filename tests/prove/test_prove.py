@@ -45,6 +45,7 @@ def test_every_mutation_still_has_something_to_change() -> None:
     assert gone == []
 
 
+@pytest.mark.slow
 def test_twenty_kills_lose_and_double_nothing(database_url: str) -> None:
     run("kills", "--url", database_url, "--kills", str(share(20)))
 

@@ -231,7 +231,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await rows(
         memory,
         "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, k.kind, k.owner FROM memory.agents"
-        " CROSS JOIN (VALUES ('session', 's:monday-1'), ('entity', 'e:mia-1')) k (kind, owner)",
+        " CROSS JOIN (VALUES ('conversation', 's:monday-1'), ('entity', 'e:mia-1')) k (kind, owner)",
     )
 
 

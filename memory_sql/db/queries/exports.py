@@ -124,7 +124,7 @@ class PersonalRows:
             "alias": self._aliases(),
             "hold": self._holds(),
             "membership": self._memberships(),
-            "conversation": self._sessions(),
+            "conversation": self._conversations(),
             "message": self._messages(),
             "scope": self._scopes(),
             "version": self._versions(),
@@ -164,7 +164,7 @@ class PersonalRows:
         )
         return Part(rows, lambda row: ExportedMembership(**row._mapping))
 
-    def _sessions(self) -> Part:
+    def _conversations(self) -> Part:
         s = ConversationRow
         columns = (s.conversation_id, s.group_ids, s.time_zone, s.excluded, s.created_at, s.last_activity_at)
         rows = (

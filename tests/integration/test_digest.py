@@ -63,7 +63,7 @@ async def test_messages_and_conversation_are_the_source(memory: Memory, llm: Scr
     await memory.add([message("I prefer tea.")], **MIA, conversation_id="monday")
     formed = await memory.conversations.form(**ADA, conversation_id="monday")
     assert [o.source.message_ids for o in formed.observations] == [("m1",)]
-    assert "session=monday, messages=1: m1, " in str(await memory.digest(**MIA))
+    assert "conversation=monday, messages=1: m1, " in str(await memory.digest(**MIA))
 
 
 async def test_what_is_pinned_comes_first_in_the_order_of_the_settings(memory: Memory) -> None:

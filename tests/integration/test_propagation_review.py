@@ -195,7 +195,7 @@ async def test_set_aside_word_stands_behind_nothing(memory: Memory) -> None:
     await tell(memory)
     scope_id = result.judged[0].target_scope_id
     assert scope_id is not None
-    await memory.scopes.propagate(**ADA, scope_id=f"s{scope_id}")
+    await memory.scopes.propagate(**ADA, scope_id=scope_id)
     assert await known(memory, "c") == []
 
 

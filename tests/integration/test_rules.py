@@ -745,7 +745,9 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
 
     async with locked(memory, "conversations"):
-        applied, decided = await in_turn(memory, apply(), getattr(other, decision)(agent_id="ada", run_id=dead.run_id))
+        applied, decided = await in_turn(
+            memory, apply(), getattr(other.work, decision)(agent_id="ada", run_id=dead.run_id)
+        )
     await ended(applied)
     with pytest.raises(NotFoundError):  # it has gone on without them
         await ended(decided)
@@ -809,11 +811,11 @@ async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for
     async with locked(memory):
         go.set()
         await are_waiting(memory, 1)
-        decided = asyncio.ensure_future(getattr(other, decision)(agent_id="ada", run_id=run_id))
+        decided = asyncio.ensure_future(getattr(other.work, decision)(agent_id="ada", run_id=run_id))
         await are_waiting(memory, 2)
     await ended(consolidating, decided)
     assert await told(other) == ["one"]
     assert await pending(other) == left
     await each_row_is_in_one_place(other)
     with pytest.raises(NotFoundError):
-        await getattr(other, decision)(agent_id="ada", run_id=run_id)
+        await getattr(other.work, decision)(agent_id="ada", run_id=run_id)

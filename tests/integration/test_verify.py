@@ -22,6 +22,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import verify
 from memory_sql.db.models import Base
+from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
 from memory_sql.formation import formation
@@ -123,7 +124,7 @@ class Life:
 
     async def learn(self) -> AsyncIterator[str]:
         observation = await self.memory.observe("Two.", **MIA)
-        self.mine = {**ADA, "scope_id": observation.scope.key}
+        self.mine = {**ADA, "scope_id": observation.scope.id}
         await self.memory.observe("Three.", **MIA)
         yield "due"
         await self.set_status(-2, "archived")
@@ -372,12 +373,12 @@ class Life:
             " ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = :status",
             seq=seq,
             status=status,
-            scope_id=self.mine["scope_id"],
+            scope_id=parse_scope_id(self.mine["scope_id"]),
         )
         await rows(
             self.memory,
             "SELECT memory.refresh_due(agent_key, ARRAY[scope_id], 3, now()) FROM memory.scopes WHERE scope_id = :id",
-            id=self.mine["scope_id"],
+            id=parse_scope_id(self.mine["scope_id"]),
         )
 
 
@@ -428,11 +429,11 @@ PLANTED: dict[str, list[str]] = {
         " WHERE conversation_id = 'waiting'",
         "UPDATE memory.conversations SET unformed_since = now() WHERE conversation_id = 's'",
     ],
-    "waiting_sessions_are_due": [
+    "waiting_conversations_are_due": [
         "UPDATE memory.conversations SET due_at = NULL, due_reason = NULL WHERE conversation_id = 'waiting'",
         "UPDATE memory.conversations SET due_at = NULL, due_reason = NULL WHERE conversation_id = 'signal'",
     ],
-    "due_sessions_have_work": [
+    "due_conversations_have_work": [
         "UPDATE memory.conversations SET due_at = now(), due_reason = 'retry' WHERE conversation_id = 's'",
         "UPDATE memory.conversations SET due_at = now(), due_reason = 'retry' WHERE conversation_id = 'excluded'",
         "ALTER TABLE memory.conversations DROP CONSTRAINT conversations_dead_run_id_check;"
@@ -456,7 +457,7 @@ PLANTED: dict[str, list[str]] = {
         "ALTER TABLE memory.messages ALTER search DROP EXPRESSION;"
         "UPDATE memory.messages SET search = 'other' WHERE conversation_id = 's' AND number = 2",
     ],
-    "messages_are_their_sessions_users": [
+    "messages_are_their_conversations_users": [
         "UPDATE memory.messages SET owner = 'u:jonas' WHERE conversation_id = 's' AND number = 2",
     ],
     "texts_stay_until_formed": [

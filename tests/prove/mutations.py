@@ -171,7 +171,7 @@ MUTATIONS = (
     ),
     Mutation(
         "7: what gave way to it does not stand again",
-        (never_called("StateRepository(conversation).stand_again"),),
+        (never_called("StateRepository(session).stand_again"),),
         FORGETTING,
     ),
     Mutation(
@@ -198,7 +198,7 @@ MUTATIONS = (
     ),
     Mutation(
         "correction: what it was made of is not passed on",
-        (never_called("LineageRepository(conversation, old.agent_key).inherit"),),
+        (never_called("LineageRepository(session, old.agent_key).inherit"),),
         CORRECTIONS,
     ),
     Mutation(
@@ -208,12 +208,12 @@ MUTATIONS = (
     ),
     Mutation(
         "privacy: no epoch rises",
-        (never_called("ScopeRepository(conversation).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/retracting.py"),),
         CORRECTIONS,
     ),
     Mutation(
         "quarantine: no epoch rises",
-        (never_called("ScopeRepository(conversation).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
+        (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
         CORRECTIONS,
     ),
     # Rule 9: duplicates
@@ -421,7 +421,7 @@ MUTATIONS = (
     # Propagation: what is taken back
     Mutation(
         "propagation: what becomes private stays where it has spread",
-        (Change("derived = await LineageRepository(conversation, agent_key).derived(line)", "derived = ()"),),
+        (Change("derived = await LineageRepository(session, agent_key).derived(line)", "derived = ()"),),
         PROPAGATION,
     ),
     Mutation(
@@ -437,7 +437,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await LineageRepository(conversation, agent_key).derived([key, *same]))", "tuple(same)"),),
+        (Change("(*same, *await LineageRepository(session, agent_key).derived([key, *same]))", "tuple(same)"),),
         PROPAGATION,
     ),
     Mutation(

@@ -9,7 +9,8 @@ WITH clock AS (
     UNION ALL
     SELECT agent_key, format('scope %s, member %s', scope_id, user_id), greatest(joined_at, left_at) FROM memory.members
     UNION ALL
-    SELECT agent_key, 'conversation ' || conversation_id, greatest(created_at, last_activity_at) FROM memory.conversations
+    SELECT agent_key, 'conversation ' || conversation_id, greatest(created_at, last_activity_at)
+    FROM memory.conversations
     UNION ALL
     SELECT agent_key, 'run ' || run_id, greatest(started_at, finished_at) FROM memory.runs
     UNION ALL
@@ -23,7 +24,8 @@ JOIN memory.agents a USING (agent_key)
 CROSS JOIN clock
 WHERE r.at > clock.latest
 UNION ALL
-SELECT a.agent_id, format('message %s of conversation %s', m.number, m.conversation_id), format('recorded at %s', m.created_at)
+SELECT a.agent_id, format('message %s of conversation %s', m.number, m.conversation_id),
+    format('recorded at %s', m.created_at)
 FROM memory.messages m
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN clock

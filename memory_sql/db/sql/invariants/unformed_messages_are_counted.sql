@@ -12,7 +12,8 @@ LEFT JOIN (
     SELECT t.agent_key, t.conversation_id, count(*) AS messages, sum(m.weight::float8) AS tokens,
            min(m.created_at) AS since
     FROM memory.conversations t
-    JOIN memory.messages m ON m.agent_key = t.agent_key AND m.conversation_id = t.conversation_id AND m.number > t.formed_number
+    JOIN memory.messages m
+      ON m.agent_key = t.agent_key AND m.conversation_id = t.conversation_id AND m.number > t.formed_number
     WHERE m.eligible
     GROUP BY t.agent_key, t.conversation_id
 ) m USING (agent_key, conversation_id)

@@ -12,7 +12,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 
 from memory_sql.config import Settings
-from memory_sql.db import ddl, engine, migrate
+from memory_sql.db import ddl, migrate, recorded
 from memory_sql.db.engine import connect_once
 from memory_sql.db.recorded import REVISION
 from memory_sql.domain.query import Weights
@@ -138,7 +138,7 @@ async def test_schema_of_a_newer_release_is_refused_by_its_revision(filled: str)
 async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "REVISION", SECOND)
+    monkeypatch.setattr(recorded, "REVISION", SECOND)
     with pytest.raises(SchemaError, match="run `memory-sql db upgrade`"):
         await Memory(filled, Scripted(), Settings(llm="offline")).open()
     await upgrade(filled)
@@ -149,7 +149,7 @@ async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
 async def test_functions_return_a_column_that_was_added_without_being_touched(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "REVISION", SECOND)
+    monkeypatch.setattr(recorded, "REVISION", SECOND)
     await upgrade(filled)
     query = parse("tea", MONDAY, UTC).to_json(Weights()).replace("'", "''")
     found = f"memory.search('ada', 'mia', NULL, '{query}', 5, 5, NULL, now(), NULL, false, NULL, NULL)"

@@ -79,7 +79,9 @@ def serve(choice: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def _container() -> Iterator[str]:
-    container = PostgresContainer(postgres_image(), driver="asyncpg").with_command("postgres -c fsync=off")
+    container = PostgresContainer(postgres_image(), driver="asyncpg").with_command(
+        "postgres -c fsync=off -c autovacuum=off"
+    )
     with container:
         yield container.get_connection_url()
 
@@ -93,6 +95,6 @@ def postgres_image() -> str:
 def _embedded() -> Iterator[str]:
     with (
         tempfile.TemporaryDirectory(prefix="memory-sql-tests-") as directory,
-        embedded.acquire(Path(directory) / "data", options={"fsync": "off"}) as server,
+        embedded.acquire(Path(directory) / "data", options={"fsync": "off", "autovacuum": "off"}) as server,
     ):
         yield server.url

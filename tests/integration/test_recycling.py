@@ -167,3 +167,16 @@ async def test_reading_leaves_the_fingerprint_as_it_is(database_url: str) -> Non
     await connection.fetch("SELECT * FROM memory.messages")
     assert await fingerprint(connection) == before
     await connection.close()
+
+
+async def test_database_whose_indexes_have_grown_is_dropped(own: Databases) -> None:
+    """The planner would take another way through the next test's rows than through those of a new database."""
+    url = await own.take()
+    connection = await connect(url)
+    try:
+        await connection.execute(
+            "INSERT INTO memory.agents (agent_id) SELECT 'agent ' || n FROM generate_series(1, 5000) n"
+        )
+    finally:
+        await connection.close()
+    assert not await own.give_back(url)

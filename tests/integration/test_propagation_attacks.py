@@ -36,6 +36,8 @@ SETTINGS = Settings(
     consolidation_min_ratio=0.0,
     consolidation_max_words=100_000,
     propagation_interval_minutes=0,
+    count_queries=1_000_000,  # counts are written when the Memory closes: a test's end would cancel it half-way
+    count_seconds=86_400.0,
 )
 PARTS = {
     "extraction": ["memory", "conversation"],

@@ -6,6 +6,7 @@ text. `Memory.verify` finds nothing wrong with them.
 
 from __future__ import annotations
 
+import hmac
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from memory_sql.languages.text import HASH_VERSION, content_hash, count_words
+from memory_sql.languages.text import HASH_VERSION, content_digest, count_words
 
 AGENT = "bench"
 SEED = 7
@@ -70,11 +71,13 @@ class Crowd:
 
     connection: asyncpg.Connection
     agent_key: int
+    key: bytes  # of the database
 
     @classmethod
     async def of(cls, connection: asyncpg.Connection) -> Crowd:
         made = "INSERT INTO memory.agents (agent_id) VALUES ($1) RETURNING agent_key"
-        return cls(connection, await connection.fetchval(made, AGENT))
+        key = await connection.fetchval("SELECT key FROM memory.installation")
+        return cls(connection, await connection.fetchval(made, AGENT), key)
 
     async def add(self, name: str, people: int, observations: int) -> list[Person]:
         """So many users, called by the name and a number, with so many observations each."""
@@ -120,6 +123,11 @@ class Crowd:
             at = BEGAN + timedelta(minutes=seq)
             session = f"{person.user_id}-{seq // TURNS}"
             speaker = (person.user_id, "somebody else")[seq % 2]
-            digest = content_hash(content)
+            digest = self._content_hash(person.scope_id, content)
             key = (self.agent_key, person.scope_id, seq)
             yield (*key, content, at, at, "observe", session, speaker, digest, HASH_VERSION)
+
+    def _content_hash(self, scope_id: int, text: str) -> bytes:
+        """As memory.content_hash says it, for rows that are copied."""
+        told = b"content\0" + scope_id.to_bytes(8, "big") + (content_digest(text) or b"")
+        return hmac.digest(self.key, told, "sha256")

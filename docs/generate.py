@@ -27,6 +27,7 @@ from memory_sql.domain import results
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"
 WIDTH = 100
+COROUTINE = re.compile(r"Coroutine\[Any, Any, (.+)\]$")
 
 
 def main() -> None:
@@ -151,7 +152,7 @@ def methods(cls: type, prefix: str) -> Iterator[str]:
 
 def code(name: str, function: Any) -> str:
     """The signature as it is written, one parameter a line where it is long."""
-    keyword = "" if not inspect.iscoroutinefunction(function) else "await "
+    keyword = "await " if is_awaited(function) else ""
     given, star = [], False
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
@@ -171,8 +172,14 @@ def written(parameter: inspect.Parameter) -> str:
     return f"{star}{parameter.name}: {parameter.annotation}{default}"
 
 
+def is_awaited(function: Any) -> bool:
+    returned = str(inspect.signature(function).return_annotation)
+    return inspect.iscoroutinefunction(function) or COROUTINE.match(returned) is not None
+
+
 def return_of(function: Any) -> str:
-    return str(inspect.signature(function).return_annotation)
+    """What a call returns, or what comes of awaiting it."""
+    return COROUTINE.sub(r"\1", str(inspect.signature(function).return_annotation))
 
 
 def described(name: str, value: Any) -> Iterator[str]:

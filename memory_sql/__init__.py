@@ -55,12 +55,16 @@ if TYPE_CHECKING:
         EmbedResult,
         FormResult,
         HeldClaim,
+        JournalStatus,
         Judged,
+        Kept,
+        KeptReason,
         MaintainResult,
         Physical,
         PropagateResult,
         PropagationOutcome,
         Receipt,
+        RefusedMessage,
         RunDueResult,
         Stats,
         Trimmed,
@@ -83,13 +87,17 @@ if TYPE_CHECKING:
         InvalidIdError,
         InvalidMessageError,
         LanguageModelError,
+        LockTimeoutError,
         MemorySQLError,
         NotFoundError,
+        PoolFullError,
         ReadOnlyError,
         RefusedError,
+        RestoredError,
         SchemaError,
         StaleError,
         TooLargeError,
+        TooManyError,
         TruncatedError,
         UnavailableError,
         VersionError,
@@ -172,9 +180,13 @@ __all__ = [
     "InputError",
     "InvalidIdError",
     "InvalidMessageError",
+    "JournalStatus",
     "Judged",
+    "Kept",
+    "KeptReason",
     "LanguageModel",
     "LanguageModelError",
+    "LockTimeoutError",
     "MaintainResult",
     "Marked",
     "Member",
@@ -188,14 +200,17 @@ __all__ = [
     "Observations",
     "People",
     "Physical",
+    "PoolFullError",
     "PropagateResult",
     "PropagationOutcome",
     "ReadOnlyError",
     "Receipt",
     "RefusedError",
+    "RefusedMessage",
     "RenameKind",
     "Renamed",
     "Request",
+    "RestoredError",
     "RetainedMessage",
     "RetrievalStats",
     "Role",
@@ -217,6 +232,7 @@ __all__ = [
     "StaleError",
     "Stats",
     "TooLargeError",
+    "TooManyError",
     "Trimmed",
     "TruncatedError",
     "UnavailableError",
@@ -244,17 +260,17 @@ _HOME = {
     "domain.people": "Alias Hold HoldKind RenameKind Renamed",
     "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
     "domain.results": (
-        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult HeldClaim Judged "
-        "MaintainResult Physical PropagateResult PropagationOutcome Receipt RunDueResult Stats Trimmed Usage "
-        "Violation"
+        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult HeldClaim JournalStatus Judged "
+        "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage RunDueResult "
+        "Stats Trimmed Usage Violation"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef Sentence",
     "domain.selection": "Selection",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError "
-        "GuardError HeldError InputError InvalidIdError InvalidMessageError LanguageModelError MemorySQLError "
-        "NotFoundError ReadOnlyError RefusedError SchemaError StaleError TooLargeError TruncatedError "
-        "UnavailableError VersionError"
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
+        "HeldError InputError InvalidIdError InvalidMessageError LanguageModelError LockTimeoutError MemorySQLError "
+        "NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError StaleError TooLargeError "
+        "TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

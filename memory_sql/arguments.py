@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast, get_args
 from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
 from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.ids import (
+    ID_MAX_CHARACTERS,
     Id,
     ScopeKind,
     aware,
@@ -17,15 +18,19 @@ from memory_sql.domain.ids import (
     observation_id,
     parse_observation_id,
     parse_scope_id,
+    stored_id,
 )
-from memory_sql.domain.observations import Sensitivity
+from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import Observation, Sensitivity
 from memory_sql.domain.people import HoldKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
-from memory_sql.languages.text import clean
+from memory_sql.languages.text import clean, one_line
 from memory_sql.privacy.classify import masked_value
 
 REASON_MAX_CHARACTERS = 1000
+MOST_STORED = 2**63 - 1  # a number that the database can hold
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
@@ -44,7 +49,7 @@ def optional_scope(scope_id: str | None) -> int | None:
 def ids_of(name: str, values: Iterable[Id]) -> list[str]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list of ids")
-    return [id_of(name, value) for value in values]
+    return [id_of(name, value) for value in limited(name, values, MOST_GROUPS)]
 
 
 def text_of(name: str, value: str | None) -> str:
@@ -145,12 +150,42 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
     return None if value is None else aware(value, name)
 
 
+def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
+    """The last message of a page, as it was given out."""
+    if value is None:
+        return None
+    if not isinstance(value, RetainedMessage):
+        raise InputError(f"before must be a message that was listed, not {type(value).__name__}")
+    within("before.number", value.number, MOST_STORED)
+    stored_id(value.conversation_id, "before.conversation_id")
+    return value.model_copy(update={"said_at": aware(value.said_at, "before.said_at")})
+
+
+def observation_before(value: Observation | None) -> tuple[datetime, int, int] | None:
+    """The place of the last observation of a page."""
+    if value is None:
+        return None
+    if not isinstance(value, Observation):
+        raise InputError(f"before must be an observation that was listed, not {type(value).__name__}")
+    return (aware(value.created_at, "before.created_at"), *parse_observation_id(value.id))
+
+
 def version_of(value: int | datetime | None) -> int | datetime | None:
     return aware(value, "version") if isinstance(value, datetime) else value
 
 
 def tags_of(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(text_of("tags", tag) for tag in ([] if isinstance(values, str) else values))
+    if isinstance(values, str):
+        raise InputError("tags must be a list of texts")
+    return tuple(name_of("tags", tag) for tag in limited("tags", values, MOST_TAGS))
+
+
+def name_of(name: str, value: str | None) -> str:
+    """A text of one line that is short."""
+    text = one_line(text_of(name, value))
+    if len(text) > ID_MAX_CHARACTERS:
+        raise TooLargeError(name, len(text), ID_MAX_CHARACTERS)
+    return text
 
 
 def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:

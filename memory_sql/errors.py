@@ -5,13 +5,17 @@
     ├── InputError                  what the caller passed can't be accepted; nothing was stored
     │   ├── InvalidIdError          an agent, user, group, conversation or message id
     │   ├── InvalidMessageError     a message of a conversation, named by its position
-    │   └── TooLargeError           a text over its limit
+    │   ├── TooLargeError           a text over its limit
+    │   └── TooManyError            a list over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── HeldError                   a legal hold forbids to forget it
     ├── VersionError                it has changed since the caller read it
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
+    │   │   └── LockTimeoutError    others held it for longer than a call waits
+    │   ├── PoolFullError           no connection became free in time
     │   ├── ReadOnlyError           a replica, or a read-only transaction: nothing can be written there
+    │   ├── RestoredError           a backup from before a forgetting: run restore-check first
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
     ├── BudgetError                 the agent has used up its tokens of the day; the work waits
@@ -94,6 +98,18 @@ class TooLargeError(InputError):
         self.limit = limit
 
 
+class TooManyError(InputError):
+    """A list over its limit; send it in several calls."""
+
+    what: str
+    limit: int
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} has more than {limit:,} items; the limit is {limit:,}")
+        self.what = what
+        self.limit = limit
+
+
 class NotFoundError(MemorySQLError):
     """It doesn't exist, or this user may not see it: the two look the same. `key` is its id."""
 
@@ -141,12 +157,52 @@ class ConflictError(DatabaseError):
     """Others were writing the same at the same time. Try again."""
 
 
+class LockTimeoutError(ConflictError):
+    """Others held what this call has to lock for longer than it may wait (`lock_timeout_seconds`). Nothing was written.
+
+    Try again; if it happens often, somebody's transactions are too long.
+    """
+
+    def __init__(self, what_to_do: str) -> None:
+        super().__init__(
+            "others hold what this call has to lock, for longer than lock_timeout_seconds; nothing was written;"
+            f" {what_to_do}"
+        )
+
+
+class PoolFullError(DatabaseError):
+    """No connection became free in time (`pool_timeout_seconds`). Nothing was done.
+
+    Either calls wait for locks that somebody's long transaction holds, or there are more at once than connections.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        within = "in time" if seconds is None else f"within {seconds:g} s"
+        super().__init__(
+            f"no connection became free {within}; try again, end the transactions that others wait for, or raise"
+            " MEMORY_SQL_POOL_SIZE"
+        )
+
+
 class ReadOnlyError(DatabaseError):
     """A replica, or a read-only transaction: nothing can be written there."""
 
 
 class SchemaError(DatabaseError):
     """The schema is missing, or older or newer than this release. The message says which command mends it."""
+
+
+class RestoredError(DatabaseError):
+    """The database is a backup from before something was forgotten: nobody may read from it yet. `missing` is how many."""
+
+    missing: int
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(
+            f"this database doesn't know of {missing} forgettings in its journal: it was restored from a backup made before;"
+            " run `memory-sql admin restore-check`"
+        )
+        self.missing = missing
 
 
 class EmbeddedError(DatabaseError):

@@ -31,6 +31,7 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
 from memory_sql.db.principals import service
+from memory_sql.db.queries.forgettings import database_id
 from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id
@@ -98,9 +99,13 @@ class Memory:
         self.work = Work(runtime)
         self.admin = Admin(runtime)
 
-    async def open(self) -> Self:
-        """Connects, once. Raises `SchemaError` if the database isn't at this release's revision."""
-        await self._runtime.open()
+    async def open(self, *, restoring: bool = False) -> Self:
+        """Connects, once. Raises `SchemaError` if the database isn't at this release's revision.
+
+        With the setting `forget_journal` it raises `RestoredError` for a backup from before a forgetting, until
+        `admin.restore_check` has run: for that alone there is `restoring=True`.
+        """
+        await self._runtime.open(restoring=restoring)
         return self
 
     async def close(self) -> None:
@@ -148,15 +153,18 @@ class Memory:
 
         A message is identified by its id within the conversation. Without an id it is always new, unless
         `idempotency_key` names the call: the same key with other messages is refused. `user_id` is the speaker of
-        messages that name no other; with `group_ids` the conversation belongs to these groups, and its users become
-        members. What is said while a conversation is `excluded` is never formed, and work under way is refused; None
-        leaves it unchanged. `time_zone` is the IANA name of the zone in which "yesterday" is meant, kept for the
-        conversation. `wait=True` forms a due conversation before returning; an error from that has this call's result
-        as `added`: the messages are stored.
+        messages that name no other; with `group_ids` the conversation belongs to these groups, and who speaks in
+        this call becomes a member, unless they have left. What is said while a conversation is `excluded` is never
+        formed, and work under way is refused; None leaves it unchanged. `time_zone` is the IANA name of the zone in
+        which "yesterday" is meant, kept for the conversation. `wait=True` forms a due conversation before returning; an
+        error from that has this call's result as `added`: the messages are stored.
 
         Secrets are masked before anything is stored, unless the setting `secrets` says otherwise.
 
-        Raises `InputError` (nothing is stored) for an unacceptable message, id or zone.
+        A message over the limit refuses only itself: the others are stored, and `refused` names it. Its time, if more
+        than a day ahead, counts as now. At most 10,000 messages and 100 groups.
+
+        Raises `InputError` (nothing is stored) for an unacceptable message, id or zone, or a list that is too long.
         """
         if wait and session is not None:
             raise InputError(
@@ -175,8 +183,10 @@ class Memory:
             time_zone=time_zone,
         )
         screened = await self._screened(said, session)
-        async with self.database.statement(session, locks_for=self._runtime.lock_timeout) as unit:
-            added = await adding.store(unit, said, screened, self.settings, self.now())
+        whose = None if session is None else service(said.agent_id)  # the host may have entered it as somebody else
+        added = await self.database.write(
+            lambda unit: adding.store(unit, said, screened, self.settings, self.now()), session, whose, single=True
+        )
         return await self._formed(said, added) if wait and added.trigger else added
 
     async def _screened(self, said: adding.Incoming, session: Session | None) -> intake.Screened | None:
@@ -188,9 +198,9 @@ class Memory:
         if not screened.found:
             return None
         whose = service(said.agent_id)
-        async with self.database.statement(session, whose, locks_for=self._runtime.lock_timeout) as unit:
+        async with self.database.statement(session, whose) as unit:
             secrets = (await settings_of(unit, said.agent_id, self.settings)).secrets
-        intake.refuse(screened, secrets)
+        intake.refuse(screened, secrets, said.places)
         return None if secrets == "keep" else screened
 
     async def _formed(self, said: adding.Incoming, added: AddResult) -> AddResult:
@@ -246,9 +256,9 @@ class Memory:
             metadata=metadata,
             fact_key=fact_key,
         )
-        locks = self._runtime.lock_timeout
-        async with self.database.transaction(session, service(agent), locks_for=locks) as unit:
-            return await observing.store(unit, agent, draft, self.settings, now)
+        return await self.database.write(
+            lambda unit: observing.store(unit, agent, draft, self.settings, now), session, service(agent)
+        )
 
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
         """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.
@@ -258,10 +268,13 @@ class Memory:
         """
         agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
         unset = [name for name in settings if name not in given]
-        async with self.database.transaction(principal=service(agent)) as unit:
+
+        async def change(unit: Session) -> None:
             known = await ensure_agent(unit, agent, self.now())
             await change_settings(unit, known.key, given, unset)
-        await self._runtime.jobs.catch_up(known.key)
+            await self._runtime.jobs.make_due(unit, known.key)
+
+        await self.database.write(change, principal=service(agent))
         return await self.admin.settings(agent_id=agent)
 
     # What is made of it
@@ -407,13 +420,18 @@ class Memory:
         """
         chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())
-        async with self.database.transaction(session, asked.service) as unit:
+
+        async def forget(unit: Session) -> Receipt:
             key = await agent_key(unit, asked.agent_id)
             if dry_run:
                 return await forgetting.preview(unit, key, chosen, self.settings, asked.now)
             forgotten = await forgetting.forget(unit, asked, key, chosen)
             if self.settings.forget_journal is not None:
-                journal.write(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
-        if not wait or session is not None:
+                entry = forgotten.entry.model_copy(update={"database": await database_id(unit)})
+                journal.write(self.settings.forget_journal, unit, entry, joined=session is not None)
             return forgotten.receipt
-        return await self._runtime.jobs.rebuilt(asked.agent_id, forgotten.receipt)
+
+        receipt = await self.database.write(forget, session, asked.service)
+        if dry_run or not wait or session is not None:
+            return receipt
+        return await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

@@ -26,6 +26,7 @@ _MADE = {
     "POLICY": re.compile(r"^CREATE POLICY (\w+ ON memory\.\w+)", re.MULTILINE),
     "TRIGGER": re.compile(r"^CREATE OR REPLACE TRIGGER (\w+)\s[^;]*?(ON memory\.\w+)", re.MULTILINE),
     "FUNCTION": re.compile(r"^CREATE OR REPLACE FUNCTION (memory\.\w+)", re.MULTILINE),
+    "TABLE": re.compile(r"^CREATE TABLE (memory\.\w+)", re.MULTILINE),
 }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
-from alembic import op
+from alembic import context, op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
@@ -23,6 +23,16 @@ depends_on = ${repr(depends_on)}
 
 FOLDER = Path(__file__).with_suffix("")  # the functions and views that it changes, as they are afterwards
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '3s'"
+# Row-level security may hold for the owner too, who would then find every table empty.
+ENTER = """SELECT set_config('memory.principal',
+    extract(epoch FROM transaction_timestamp())::text || ' {"serves_all": true }', true)"""
+REFUSE_FILLED = """DO $$ BEGIN
+    IF EXISTS (SELECT FROM memory.agents) THEN
+        RAISE EXCEPTION 'what the older schema can''t store would be lost'
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = 'If you mean it: alembic -x memory_sql=drop downgrade ...';
+    END IF;
+END $$"""
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 
@@ -33,7 +43,16 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(LOCK_TIMEOUT)
+    if not may_drop():  # unless nothing is lost
+        op.execute(ENTER)
+        op.execute(REFUSE_FILLED)
     ${downgrades if downgrades else "pass"}
+
+
+def may_drop() -> bool:
+    """As `alembic -x memory_sql=drop` says, or the same in the attributes of a `Config` that is built in Python."""
+    said = context.get_x_argument(as_dictionary=True).get("memory_sql"), context.config.attributes.get("memory_sql")
+    return "drop" in said
 
 
 def run(file: Path) -> None:

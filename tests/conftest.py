@@ -18,6 +18,7 @@ from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
 from tests.fakes import Scripted
+from tests.pooler import PROGRAM, Pooler, pooling
 from tests.recycling import Databases
 from tests.recycling import administer as administer  # what makes databases finds these here
 from tests.recycling import named as named
@@ -33,16 +34,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--server", choices=("url", "container", "embedded"), help="where the Postgres of the tests comes from"
     )
+    parser.addoption("--pgbouncer", action="store_true", help="run behind a PgBouncer in transaction mode")
     parser.addoption("--walled", action="store_true", help="run as the role of an application behind walls")
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting, key or file of whoever runs the tests reaches them."""
     for name in list(os.environ):
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
-    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
+
+
+@pytest.fixture(autouse=True)
+def _no_question_too_many() -> Iterator[None]:
+    """The work that asked has handled the error as one of the model's: here it counts all the same."""
+    Scripted.too_many.clear()
+    yield
+    assert Scripted.too_many == []
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +126,12 @@ def login(roles: Roles) -> str:
     return f"{roles.app}_login"
 
 
+def users_of(server_url: str, roles: Roles) -> dict[str, str]:
+    """Who enters the tests' databases, with their passwords."""
+    owner = asyncpg_url(server_url)
+    return {owner.username or "postgres": owner.password or "", login(roles): "walled"}
+
+
 def as_login(url: str, roles: Roles) -> str:
     """The same database, entered by the role of the application."""
     parts = asyncpg_url(url).set(username=login(roles), password="walled")
@@ -168,13 +184,43 @@ def chosen_databases(request: pytest.FixtureRequest) -> Databases:
     return chosen
 
 
+@pytest.fixture(scope="session")
+def pooler(server_url: str, roles: Roles) -> Iterator[Pooler]:
+    """A PgBouncer of the run's own, with one connection of the server for each database and role."""
+    if PROGRAM is None:
+        pytest.skip("PgBouncer isn't installed here")
+    with pooling(server_url, users_of(server_url, roles), servers=1) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def chosen_pooler(request: pytest.FixtureRequest) -> Pooler | None:
+    if not request.config.getoption("--pgbouncer"):
+        return None
+    if PROGRAM is None:
+        raise pytest.UsageError("--pgbouncer: it isn't installed here; Debian's package is pgbouncer")
+    started: Pooler = request.getfixturevalue("many_pooled")
+    return started
+
+
+@pytest.fixture(scope="session")
+def many_pooled(server_url: str, roles: Roles) -> Iterator[Pooler]:
+    with pooling(server_url, users_of(server_url, roles), servers=10) as started:
+        yield started
+
+
 @pytest.fixture
 async def database_url(
-    pytestconfig: pytest.Config, chosen_databases: Databases, engines: Engines, roles: Roles
+    pytestconfig: pytest.Config,
+    chosen_databases: Databases,
+    chosen_pooler: Pooler | None,
+    engines: Engines,
+    roles: Roles,
 ) -> AsyncIterator[str]:
     """The URL of a migrated database that nobody else uses meanwhile and that holds nothing yet."""
-    async with lent(chosen_databases, engines) as url:
-        yield as_login(url, roles) if pytestconfig.getoption("--walled") else url
+    async with lent(chosen_databases, engines) as direct:
+        url = as_login(direct, roles) if pytestconfig.getoption("--walled") else direct
+        yield url if chosen_pooler is None else chosen_pooler.url(url)
 
 
 @pytest.fixture

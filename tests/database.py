@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,3 +41,13 @@ def statements(memory: Memory) -> Iterator[list[str]]:
     finally:
         event.remove(engine, "before_cursor_execute", note)
         asyncpg.Connection.fetch = fetch
+
+
+async def are_waiting(memory: Memory, count: int) -> None:
+    """Until so many connections wait for a lock; asks again and again, since nobody tells."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(30):
+        while True:
+            if (await rows(memory, waiting))[0][0] >= count:
+                return
+            await asyncio.sleep(0.01)

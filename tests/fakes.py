@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,10 +20,17 @@ Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
 
 
 class Scripted:
-    """Gives the replies in turn, read as real answers are; a question too many is an error. Keeps the requests."""
+    """Gives the replies in turn, read as real answers are. Keeps the requests.
 
-    def __init__(self, *replies: Reply) -> None:
+    A question too many fails the test, whatever the asking code makes of the error (the fixture `_no_question_too_many`).
+    A test that wants one says `may_run_out`.
+    """
+
+    too_many: ClassVar[list[str]] = []
+
+    def __init__(self, *replies: Reply, may_run_out: bool = False) -> None:
         self.replies = list(replies)
+        self.may_run_out = may_run_out
         self.requests: list[Request[Any]] = []
 
     def then(self, *replies: Reply) -> None:
@@ -31,7 +38,8 @@ class Scripted:
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         self.requests.append(request)
-        assert self.replies, f"the model was asked once too often: {request.purpose}"
+        if not self.replies:
+            raise self._asked_too_often(request)
         reply = self.replies.pop(0)
         if isinstance(reply, BaseException):
             raise reply
@@ -39,6 +47,18 @@ class Scripted:
             answered = reply(request)
             reply = answered if isinstance(answered, str) else await answered
         return Answer(read(reply, request.output), reply, Usage("scripted", 100, 10, 0.01))
+
+    @property
+    def windows(self) -> list[int]:
+        """How many messages each request for observations showed."""
+        tasks = [request.material for request in self.requests]
+        return [len(task.turns) for task in tasks if isinstance(task, ExtractionTask)]
+
+    def _asked_too_often(self, request: Request[Any]) -> AssertionError:
+        what = f"the model was asked once too often: {request.purpose}"
+        if not self.may_run_out:
+            self.too_many.append(what)
+        return AssertionError(what)
 
 
 Item = tuple[str, str] | tuple[str, str, list[int]]  # content, scope, sources
@@ -99,6 +119,11 @@ class Parrot:
         self.extracted: list[tuple[str, str, list[int]]] = []
         self.rewritten: dict[str, str] = {}
         self.promote: Callable[[PropagationTask], str | None] | None = None  # None: all of it
+        self._contradicted: str | None = None
+
+    def contradicts(self, text: str) -> None:
+        """In the next text the last observation contradicts the one that says this."""
+        self._contradicted = text
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         self.requests.append(request)
@@ -142,7 +167,12 @@ class Parrot:
         return (mine or offered or ["individual"])[0]
 
     def _tell(self, task: Any) -> str:
-        return " ".join(filter(None, [task.current, *(item.text for item in task.observations)]))
+        text = " ".join(filter(None, [task.current, *(item.text for item in task.observations)]))
+        if self._contradicted is None:
+            return text
+        contradicted, self._contradicted = self._contradicted, None
+        (older,) = [item.n for item in task.observations if item.text == contradicted]
+        return json.dumps({"text": text, "contradictions": [{"newer": task.observations[-1].n, "older": older}]})
 
 
 CONCEPTS = ("boat ship vessel sloop ferry", "tea coffee drink", "doctor surgeon clinic", "dog puppy hound")

@@ -23,10 +23,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from memory_sql.db import engine as product
 from memory_sql.db.engine import Database
 
-# What a session may have changed for itself. Prepared statements stay: they are what it is kept for.
+# What a session may have changed for itself. Prepared statements stay: they are what it is kept for. Their plans don't: they
+# were made for the rows of another test.
 RESET = """
 CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
-DISCARD SEQUENCES; DISCARD TEMP
+DISCARD SEQUENCES; DISCARD TEMP; DISCARD PLANS
 """
 GONE = (asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError, OSError)  # of a connection that has been cut
 AT_MOST = 3  # kept for one database

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory_sql.cli import output
+from memory_sql.cli import json_input, output
 from memory_sql.cli.batches import form_each, model_of, refused
 from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, run
+from memory_sql.domain.limits import MOST_MESSAGES
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,14 +87,15 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
     added = []
     with output.Progress("storing conversations", len(file.conversations)) as progress:
         for talk in file.conversations:
-            added.append(
-                await memory.add(
-                    talk.messages, agent_id=agent, user_id=talk.user_id, conversation_id=talk.conversation_id,
-                    group_ids=talk.group_ids, time_zone=talk.time_zone,
-                )
-            )  # fmt: skip
+            for first in range(0, len(talk.messages), MOST_MESSAGES):
+                added.append(
+                    await memory.add(
+                        talk.messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
+                        conversation_id=talk.conversation_id, group_ids=talk.group_ids, time_zone=talk.time_zone,
+                    )
+                )  # fmt: skip
             progress.step()
-    done = await _finish(memory, agent, [result.conversation_id for result in added]) if form else None
+    done = await _finish(memory, agent, [talk.conversation_id for talk in file.conversations]) if form else None
     report = _report(file, added, done)
     output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
@@ -118,7 +119,7 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "duplicates": sum(result.duplicates for result in added),
         "cleaned": sum(result.cleaned for result in added),
         "masked": sum(result.masked for result in added),
-        "conversations": len(added),
+        "conversations": len(file.conversations),
         "formed": sum(result.messages for result in formed),
         "observations": sum(len(result.observations) for result in formed),
         "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
@@ -204,7 +205,9 @@ def observe(
 
 def _metadata(text: str | None) -> dict[str, Any]:
     try:
-        metadata = json.loads(text or "{}")
+        metadata = json_input.parsed(text or "{}")
+    except InputError as error:
+        raise InputError(f"--metadata: {error}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"--metadata is not JSON: {error}") from None
     if not isinstance(metadata, dict):

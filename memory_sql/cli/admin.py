@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +18,12 @@ from memory_sql.errors import InputError
 if TYPE_CHECKING:
     from memory_sql.config import Settings
     from memory_sql.domain.reading import RetrievalStats
-    from memory_sql.domain.results import AgentSummary, Receipt, Stats, Violation
+    from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
     from memory_sql.memory import Memory
+
+Journal = Annotated[
+    Path | None, typer.Option("--journal", metavar="FILE", help="The journal; else the one of the settings.")
+]
 
 app = tree.group("The whole store: agents, counts, invariants, settings, restored backups.")
 
@@ -161,9 +166,7 @@ def _toml(row: dict[str, Any]) -> str:
 
 @app.command("restore-check")
 def restore_check(
-    journal: Annotated[
-        Path | None, typer.Option("--journal", metavar="FILE", help="The journal; else the one of the settings.")
-    ] = None,
+    journal: Journal = None,
     unsure: Annotated[bool, typer.Option("--unsure", help="Also what may not have been committed.")] = False,
     url: Url = None,
     data: Data = None,
@@ -177,10 +180,44 @@ def restore_check(
     The journal is the file that the setting forget_journal names. Keep it outside the database's backups.
     """
 
-    async def work(memory: Memory) -> list[Receipt]:
+    async def work(memory: Memory) -> tuple[list[Receipt], JournalStatus]:
         file = journal or memory.settings.forget_journal
         if file is None:
             raise InputError("which journal? say --journal, or set forget_journal")
-        return await memory.admin.restore_check(file, unsure=unsure)
+        receipts = await memory.admin.restore_check(file, unsure=unsure)
+        return receipts, await memory.admin.journal_status(file)
 
-    output.rows(run(url, data, work), receipt_text, as_json, "nothing was forgotten since this backup was made")
+    receipts, left = run(url, data, work, restoring=True)
+    if left.planned or left.others:
+        print(_journal_text(left), file=sys.stderr)
+    output.rows(receipts, receipt_text, as_json, "nothing was forgotten since this backup was made")
+
+
+@app.command("journal-status")
+def journal_status(
+    journal: Journal = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says which forgettings of the journal this database doesn't know of; also where it is refused for that.
+
+    \b
+    memory-sql admin journal-status
+    """
+    output.one(
+        run(url, data, lambda memory: memory.admin.journal_status(journal), restoring=True), _journal_text, as_json
+    )
+
+
+def _journal_text(status: JournalStatus) -> str:
+    lines = [
+        _listed("forgotten after this backup was made; run `memory-sql admin restore-check`", status.missing),
+        _listed("planned, perhaps not committed; `restore-check --unsure` repeats them", status.planned),
+        f"skipped, of other databases: {status.others:,}" if status.others else "",
+    ]
+    return "\n".join(filter(None, lines)) or "the database knows of all that is in the journal"
+
+
+def _listed(what: str, ids: Sequence[str]) -> str:
+    return f"{what}: {' '.join(ids)}" if ids else ""

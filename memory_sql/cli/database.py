@@ -16,6 +16,7 @@ app = tree.group("The schema, and the embedded Postgres.")
 vectors = tree.group("Vectors of observations, as an option (pgvector).")
 app.add_typer(vectors, name="vectors")
 
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
 
 
@@ -59,19 +60,27 @@ def upgrade(
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
-def downgrade(revision: Annotated[str, Revision], url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+def downgrade(
+    revision: Annotated[str, Revision],
+    yes: Yes = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """Takes the schema back to an older revision.
 
     \b
     memory-sql db downgrade -1
     memory-sql db downgrade base       (removes everything that is remembered)
 
-    What the older revision can't store is lost.
+    What the older revision can't store is lost: it says what there is, and asks. Refused while a legal hold is open.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        migrate.downgrade(target, revision)
+        if not yes:
+            _ask_to_drop(target, f"Go back to {revision}, and lose of this what it can't store?")
+        migrate.downgrade(target, revision, drop=True)
         _print(migrate.current(target), as_json)
 
 
@@ -105,7 +114,7 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -116,23 +125,32 @@ def reset(
     memory-sql db reset
 
     For a schema that an unreleased version has made. Drops the schema `memory` with everything in it, and foreign keys and
-    views of yours that refer to it. Where there are roles, run `memory-sql db roles` again afterwards.
+    views of yours that refer to it. It says what there is, and asks. Refused while a legal hold is open. Where there are
+    roles, run `memory-sql db roles` again afterwards.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_reset()
+            _ask_to_drop(target, "Delete everything that this database remembers?")
         migrate.reset(target)
         _print(migrate.current(target), as_json)
 
 
-def _ask_to_reset() -> None:
+def _ask_to_drop(target: str, question: str) -> None:
+    """Where there is something that would be lost. Raises `HeldError`, and `InputError` for no and for nobody there."""
+    import asyncio
+
+    from memory_sql.db.contents import contents
     from memory_sql.errors import InputError
 
+    found = asyncio.run(contents(target))
+    found.refuse_held()
+    if not found:
+        return
     if not output.can_ask():
-        raise InputError("nothing was deleted: say --yes where nobody can be asked")
-    if not typer.confirm("Delete everything that this database remembers?", err=True):
+        raise InputError(f"nothing was deleted of {found}: say --yes where nobody can be asked")
+    if not typer.confirm(f"This database holds {found}. {question}", err=True):
         raise InputError("nothing was deleted")
 
 

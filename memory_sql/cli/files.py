@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memory_sql.cli import json_input
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
@@ -53,7 +54,7 @@ class Defaults:
     """What holds for messages that don't say it themselves."""
 
     user: str | None = None
-    session: str | None = None
+    conversation: str | None = None
     groups: tuple[str, ...] = ()
     max_characters: int = 200_000
     time_zone: str | None = None
@@ -137,7 +138,9 @@ def _entries(text: str, *, lines: bool) -> Iterator[_Entry]:
 
 def _json(text: str, line: int) -> Any:
     try:
-        return json.loads(text)
+        return json_input.parsed(text)
+    except InputError as error:
+        raise InputError(f"line {line}: {error}") from None
     except json.JSONDecodeError as error:
         raise InputError(f"line {line + error.lineno - 1}: not JSON: {error.msg} (column {error.colno})") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets by the thousand
@@ -167,18 +170,18 @@ def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) 
     for position, entry in enumerate(entries):
         try:
             message = Message.parse(entry.data, position, defaults.max_characters)
-            session = conversations.setdefault(_conversation_of(entry, stem, defaults), _Talk())
+            talk = conversations.setdefault(_conversation_of(entry, stem, defaults), _Talk())
             groups = (*defaults.groups, *_groups(entry.document), *_groups(entry.data))
-            session.time_zone = _zone(entry) or session.time_zone
+            talk.time_zone = _zone(entry) or talk.time_zone
         except InvalidMessageError as error:
             raise InputError(f"{entry.place}: {error.reason}") from None
         except TooLargeError as error:
             raise InputError(f"{entry.place}: {error.size:,} characters; the limit is {error.limit:,}") from None
         except InputError as error:
             raise InputError(f"{entry.place}: {error}") from None
-        session.user_id = session.user_id or entry.document.get("user_id") or message.user_id
-        session.groups.update(dict.fromkeys(groups))
-        session.messages.append(_with_id(message, name, entry.mark))
+        talk.user_id = talk.user_id or entry.document.get("user_id") or message.user_id
+        talk.groups.update(dict.fromkeys(groups))
+        talk.messages.append(_with_id(message, name, entry.mark))
     return conversations
 
 
@@ -187,7 +190,7 @@ def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
     own = entry.data.get("conversation", entry.data.get("session"))
     if isinstance(own, int) and not isinstance(own, bool):
         return host_id(f"{stem}/{own}", "conversation")
-    for value in (own, *_ids(entry), defaults.session):
+    for value in (own, *_ids(entry), defaults.conversation):
         if value is not None:
             return host_id(value, "conversation")
     return stem
@@ -225,8 +228,8 @@ def _with_id(message: Message, name: str, mark: str) -> Message:
 
 
 def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> Iterator[Conversation]:
-    for conversation_id, session in conversations.items():
-        user = defaults.user or session.user_id
+    for conversation_id, talk in conversations.items():
+        user = defaults.user or talk.user_id
         if user is None:
             raise InputError(
                 f"whose is conversation {conversation_id}? say --user, or give one of its messages a user_id"
@@ -234,7 +237,7 @@ def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> It
         yield Conversation(
             conversation_id,
             host_id(user, "user_id"),
-            tuple(session.groups),
-            tuple(session.messages),
-            session.time_zone or defaults.time_zone,
+            tuple(talk.groups),
+            tuple(talk.messages),
+            talk.time_zone or defaults.time_zone,
         )

@@ -13,7 +13,7 @@ from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.observations import SourceKind
-    from memory_sql.domain.results import Receipt
+    from memory_sql.domain.results import Kept, Receipt
     from memory_sql.memory import Memory
 
 SHOWN = 20  # observations of a preview that are printed in full
@@ -89,6 +89,19 @@ def _ask(planned: Receipt) -> None:
         raise InputError("nothing was forgotten")
 
 
+def _why(kept: Kept) -> str:
+    users = ", ".join(kept.users)
+    match kept.reason:
+        case "another":
+            return f"on the word of {users}"
+        case "elsewhere":
+            return f"said elsewhere too, by {users}"
+        case "host":
+            return "stated by the host"
+        case "source":
+            return "made of something else as well"
+
+
 def receipt_text(receipt: Receipt) -> str:
     many = output.many
     counts = ", ".join(f"{count:,} {name}" for name, count in receipt.counts.items() if count) or "nothing"
@@ -98,6 +111,11 @@ def receipt_text(receipt: Receipt) -> str:
         lines.append(f"  {' '.join(receipt.observations[:SHOWN])}{f' and {more:,} more' if more > 0 else ''}")
     if any(receipt.held.values()):
         lines.append(f"kept by legal holds: {', '.join(f'{count:,} {name}' for name, count in receipt.held.items())}")
+    if receipt.kept:
+        lines.append(f"stays: {many(len(receipt.kept), 'observation')}")
+        more = len(receipt.kept) - SHOWN
+        lines += [f"  {kept.observation}  {output.plain(_why(kept))}" for kept in receipt.kept[:SHOWN]]
+        lines += [f"  and {more:,} more"] if more > 0 else []
     if receipt.withheld:
         scopes = " ".join(receipt.withheld)
         lines.append(f"{'to be rewritten' if receipt.dry_run else 'withheld until rewritten'}: {scopes}")

@@ -307,7 +307,7 @@ def quarantine(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Quarantines an observation, or all of a source, with duplicates and all that was made of it.
+    """Quarantines an observation, or all of a source, with duplicates and what was made of it.
 
     \b
     memory-sql observation quarantine o12-3 --agent ada --user mia

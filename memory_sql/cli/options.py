@@ -62,15 +62,20 @@ def run(
     work: Callable[[Memory], Awaitable[T]],
     *,
     clock: Callable[[], datetime] | None = None,
+    restoring: bool = False,
 ) -> T:
-    """What `work` returns, done with an open Memory in an event loop of its own."""
+    """What `work` returns, done with an open Memory in an event loop of its own. `restoring`: as `Memory.open` takes it."""
     from memory_sql.memory import Memory
 
     settings = resolve(url, data)
 
     async def with_memory() -> T:
-        async with Memory(settings=settings, clock=clock) as memory:
+        memory = Memory(settings=settings, clock=clock)
+        await memory.open(restoring=restoring)
+        try:
             return await work(memory)
+        finally:
+            await memory.close()
 
     return asyncio.run(with_memory())
 

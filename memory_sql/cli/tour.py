@@ -163,8 +163,8 @@ async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story
         page.say(f"{story.formed} messages of {len(formed)} conversations → {story.observations} observations")
     elif not failed:
         page.say("nothing to form: every message has been read before. What is known:")
-    for session, reason in failed.items():
-        page.say(f"{session} failed, its messages stay: {reason}", hanging="  ")
+    for name, reason in failed.items():
+        page.say(f"{name} failed, its messages stay: {reason}", hanging="  ")
     for reason, count in story.refused.items():
         page.say(f"refused: {count} × {reason}")
     _list_by_scope(page, await _observations(memory, _users(file)))
@@ -217,12 +217,12 @@ async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
 async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
     page.step(f"A question of {ASKS.capitalize()}'s: are single observations needed, beside the texts?")
     page.say(f"“{question}”", hanging=" ")
-    session = file.conversations[-1].conversation_id
-    story.context = await memory.context(agent_id=AGENT, user_id=ASKS, conversation_id=session, message=question)
+    conversation = file.conversations[-1].conversation_id
+    story.context = await memory.context(agent_id=AGENT, user_id=ASKS, conversation_id=conversation, message=question)
     if not story.context.fired:
         page.say("no: nothing in it asks for what was said before")
         return
-    found = await memory.search(question, agent_id=AGENT, user_id=ASKS, conversation_id=session)
+    found = await memory.search(question, agent_id=AGENT, user_id=ASKS, conversation_id=conversation)
     story.hits = tuple(hit.observation.id for hit in found.results)
     page.say(f"yes: {story.context.reason}. Looked for: {', '.join(found.terms)}. Found, best first:")
     _list_hits(page, found)

@@ -97,7 +97,7 @@ def discard(
     memory-sql work discard 17 --agent ada --yes
 
     The messages of a formation are skipped: nothing will be remembered of them. The observations of a consolidation are
-    quarantined: neither shown nor absorbed. Nothing is deleted.
+    set aside: neither shown nor absorbed. Nothing is deleted.
     """
     if not yes:
         raise InputError("what the run was to read will not be remembered; say --yes if you mean it")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import ValidationError
 
-from memory_sql.config.settings import AGENT_SETTINGS, Settings, wrong_names
+from memory_sql.config.settings import AGENT_SETTINGS, OwnSettings, wrong_names
 from memory_sql.errors import InputError
-
-_fields: Any = {name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS}
-_AgentSettings: type[BaseModel] = create_model("AgentSettings", __config__=ConfigDict(extra="forbid"), **_fields)
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +20,7 @@ def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
     try:
-        checked = _AgentSettings.model_validate({n: value for n, value in given.items() if value is not None})
+        checked = OwnSettings.model_validate({n: value for n, value in given.items() if value is not None})
     except ValidationError as error:
         raise InputError(f"settings: {wrong_names(error)}") from None
     return checked.model_dump(exclude_unset=True)

@@ -54,9 +54,7 @@ def _one_of(words: tuple[str, ...]) -> str:
 
 
 def _range(metadata: list[Any]) -> str:
-    least, above, most = (_limit(metadata, name) for name in ("ge", "gt", "le"))
-    if above is not None:
-        return f"more than {above}" + ("" if most is None else f", at most {most}")
+    least, most = (_limit(metadata, name) for name in ("ge", "le"))
     if least is not None and most is not None:
         return f"{least} to {most}"
     return "" if least is None else f"{least} or more"
@@ -64,4 +62,4 @@ def _range(metadata: list[Any]) -> str:
 
 def _limit(metadata: list[Any], name: str) -> str | None:
     values = [getattr(limit, name) for limit in metadata if hasattr(limit, name)]
-    return f"{values[0]:,g}" if values else None
+    return f"{values[0]:,.15g}" if values else None

@@ -11,9 +11,9 @@ ADD: UsedBy = "add"  # what `add` decides by
 DIGEST: UsedBy = "digest"  # what a digest is made by
 
 
-def setting(description: str, *, ge: float | None = None, gt: float | None = None, le: float | None = None) -> Any:
-    """Of the process. The range is Pydantic's."""
-    return Field(description=description, ge=ge, gt=gt, le=le)
+def setting(description: str, *, ge: float | None = None, le: float | None = None) -> Any:
+    """Of the process. The range is Pydantic's; every number has one."""
+    return Field(description=description, ge=ge, le=le)
 
 
 def per_agent(

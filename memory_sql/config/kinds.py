@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import zone_of
+from memory_sql.languages.text import clean
 from memory_sql.privacy import Sensitivity
 
 UNKNOWN_NAMES = 2
@@ -21,9 +23,49 @@ OPENAI_DIMENSIONS, LOCAL_DIMENSIONS = 1536, 512
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
 MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
+MOST_MESSAGE_CHARACTERS = 1_000_000
+MOST_READ_CHARACTERS, MOST_WORDS = 10_000_000, 100_000  # of one model call
+MOST_CONTEXT_TOKENS = 10_000_000
+MOST_COUNTED = 1_000_000  # messages, tokens or people that something waits for
+MOST_KEPT = 1_000_000_000  # items or characters of a scope
+MOST_TOKENS_A_DAY = 1_000_000_000_000
+MOST_NAMES, NAME_CHARACTERS, TEXT_CHARACTERS = 1_000, 255, 4_096
 CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 FOREVER = "forever"  # TOML and the environment have no word for None
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
+
+# Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
+LANGUAGES = (
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "nepali",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "simple",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "yiddish",
+)
 
 Assembly = Literal["eden", "digest", "both"]
 ContextFormat = Literal["standard", "legacy"]
@@ -36,7 +78,12 @@ def _listed(value: object) -> object:
     """From the environment or the command line: names with commas between them, or JSON."""
     if not isinstance(value, str):
         return value
-    return json.loads(value) if value.startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
+    if value.startswith("["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("not a JSON list") from None
+    return [name.strip() for name in value.split(",") if name.strip()]
 
 
 def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,7 +103,31 @@ def _none_if_forever(value: object) -> object:
     return None if value == FOREVER else value
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
+    cleaned = tuple(clean(name)[0] for name in names)
+    if len(cleaned) > MOST_NAMES or not all(1 <= len(name) <= NAME_CHARACTERS for name in cleaned):
+        raise ValueError(f"at most {MOST_NAMES:,} names of 1 to {NAME_CHARACTERS} characters")
+    return cleaned
+
+
+def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | None:
+    text = value.get_secret_value() if isinstance(value, SecretStr) else str(value or "")
+    if len(text) > TEXT_CHARACTERS:
+        raise ValueError(f"at most {TEXT_CHARACTERS:,} characters")
+    if clean(text)[1]:
+        raise ValueError("holds characters that can't be written")
+    return value
+
+
+def _language(name: str) -> str:
+    if name not in LANGUAGES:
+        raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
+    return name
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_cleaned)]
+Language = Annotated[str, AfterValidator(_language)]
+Plain = AfterValidator(_plain)  # stands after the field, of a text, path or URL
 Sensitivities = Annotated[tuple[Sensitivity, ...], NoDecode, BeforeValidator(_listed)]
 ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
 TimeZone = Annotated[str, AfterValidator(_zone)]

@@ -17,17 +17,26 @@ from memory_sql.config.kinds import (
     CONTEXT_LEAST_TOKENS,
     LOCAL_DIMENSIONS,
     MOST_CHARACTERS,
+    MOST_CONTEXT_TOKENS,
+    MOST_COUNTED,
     MOST_DAYS,
     MOST_ITEMS,
+    MOST_KEPT,
+    MOST_MESSAGE_CHARACTERS,
     MOST_MINUTES,
+    MOST_READ_CHARACTERS,
     MOST_TOKENS,
+    MOST_TOKENS_A_DAY,
+    MOST_WORDS,
     OPENAI_DIMENSIONS,
     UNKNOWN_NAMES,
     AcceptsForever,
     Assembly,
     ContextFormat,
     ContextOrder,
+    Language,
     Names,
+    Plain,
     Secrets,
     Sensitivities,
     TimeZone,
@@ -35,24 +44,34 @@ from memory_sql.config.kinds import (
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(defer_build=True)  # only `Settings` is ever validated
+    model_config = ConfigDict(defer_build=True, allow_inf_nan=False)  # only `Settings` is ever validated
 
 
 class DatabaseSettings(Section):
     """Database"""
 
-    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres")] = None
+    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres"), Plain] = None
     data_dir: Annotated[
-        Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory")
+        Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory"), Plain
     ] = None
     read_url: Annotated[
         SecretStr | None,
         setting("Postgres URL of a replica that context, digest and search read from; unset: they read from url"),
+        Plain,
     ] = None
     pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
     lock_timeout_seconds: Annotated[
-        float, setting("seconds that a call in the host's transaction (session=) waits for a lock", gt=0, le=3600)
+        float,
+        setting("seconds that a call waits for a lock, also in the host's transaction (session=)", ge=0.001, le=3600),
     ] = 5.0
+    pool_timeout_seconds: Annotated[
+        float,
+        setting("seconds that a call waits for one of these connections, or for its turn to write", ge=0.001, le=3600),
+    ] = 10.0
+    idle_timeout_seconds: Annotated[
+        float,
+        setting("seconds that a transaction may stand still before Postgres ends it, and its locks", ge=1, le=3600),
+    ] = 60.0
 
 
 class ModelSettings(Section):
@@ -66,17 +85,21 @@ class ModelSettings(Section):
         Literal["responses", "chat"],
         setting("API of the openai model; chat is for compatible servers such as Ollama and vLLM"),
     ] = "responses"
-    llm_timeout_seconds: Annotated[float, setting("seconds after which one attempt of a model call is ended", gt=0)] = (
-        60.0
-    )
+    llm_timeout_seconds: Annotated[
+        float, setting("seconds after which one attempt of a model call is ended", ge=0.1, le=86_400)
+    ] = 60.0
     llm_max_retries: Annotated[
         int, setting("times that the client itself repeats a call after a 429, a 5xx or a time-out", ge=0, le=20)
     ] = 2
-    fast_model: Annotated[str, setting("model for formation")] = "gpt-5-mini"
-    slow_model: Annotated[str, setting("model for consolidation and propagation")] = "gpt-5.1"
+    fast_model: Annotated[str, setting("model for formation"), Plain] = "gpt-5-mini"
+    slow_model: Annotated[str, setting("model for consolidation and propagation"), Plain] = "gpt-5.1"
     daily_tokens: Annotated[
         int | None,
-        per_agent("tokens that an agent may use in a day (UTC) before its work waits; unset: no limit", ge=0),
+        per_agent(
+            "tokens that an agent may use in a day (UTC) before its work waits; unset: no limit",
+            ge=0,
+            le=MOST_TOKENS_A_DAY,
+        ),
     ] = None
 
 
@@ -87,7 +110,7 @@ class VectorSettings(Section):
         Literal["off", "openai", "local"],
         setting("what makes vectors for search by meaning: nothing, openai or a compatible server, a local model"),
     ] = "off"
-    embedding_model: Annotated[str, setting("name of the openai embedding model")] = "text-embedding-3-small"
+    embedding_model: Annotated[str, setting("name of the openai embedding model"), Plain] = "text-embedding-3-small"
     embedding_dimensions: Annotated[
         int | None,
         setting(
@@ -95,16 +118,18 @@ class VectorSettings(Section):
         ),
     ] = None
     embedding_base_url: Annotated[
-        str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL")
+        str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL"), Plain
     ] = None
     embedding_query_seconds: Annotated[
-        float, setting("seconds that a search waits for a query's vector before it uses words alone", gt=0, le=60)
+        float, setting("seconds that a search waits for a query's vector before it uses words alone", ge=0.001, le=60)
     ] = 1.0
     embedding_retry_seconds: Annotated[
         float, setting("seconds that searches use words alone after a query's vector has failed", ge=0, le=3600)
     ] = 30.0
     embedding_batch: Annotated[int, setting("observations embedded in one call", ge=1, le=1000)] = 64
-    embedding_max_characters: Annotated[int, setting("characters of a text that its vector is made of", ge=1)] = 4_000
+    embedding_max_characters: Annotated[
+        int, setting("characters of a text that its vector is made of", ge=1, le=MOST_CHARACTERS)
+    ] = 4_000
     embed_sensitive: Annotated[bool, setting("send sensitive observations to a remote embedding model too")] = False
     fusion: Annotated[
         Literal["score", "rank"],
@@ -115,20 +140,20 @@ class VectorSettings(Section):
 class IntakeSettings(Section):
     """What comes in"""
 
-    message_max_characters: Annotated[int, setting("characters of the longest message that add accepts", ge=1)] = (
-        200_000
-    )
-    observation_max_characters: Annotated[int, setting("characters of the longest text that observe accepts", ge=1)] = (
-        8_000
-    )
+    message_max_characters: Annotated[
+        int, setting("characters of the longest message that add accepts", ge=1, le=MOST_MESSAGE_CHARACTERS)
+    ] = 200_000
+    observation_max_characters: Annotated[
+        int, setting("characters of the longest text that observe accepts", ge=1, le=MOST_CHARACTERS)
+    ] = 8_000
     metadata_max_characters: Annotated[
-        int, setting("characters of the longest metadata of one observation, as JSON", ge=2)
+        int, setting("characters of the longest metadata of one observation, as JSON", ge=2, le=MOST_MESSAGE_CHARACTERS)
     ] = 16_000
     secrets: Annotated[
         Secrets,
         per_agent("what happens to passwords, keys, card numbers … in a text: masked, kept, or the text is refused"),
     ] = "mask"
-    language: Annotated[str, per_agent("text-search configuration of new scopes")] = "english"
+    language: Annotated[Language, per_agent("text-search configuration of new scopes")] = "english"
     time_zone: Annotated[
         TimeZone, per_agent("zone (IANA name) in which dates are read, in conversations that name none")
     ] = "UTC"
@@ -138,13 +163,20 @@ class FormationSettings(Section):
     """Formation"""
 
     formation_messages: Annotated[
-        int, per_agent("messages since the last formation that make a conversation due", ge=1, used_by=ADD)
+        int,
+        per_agent("messages since the last formation that make a conversation due", ge=1, le=MOST_COUNTED, used_by=ADD),
     ] = 45
     formation_tokens: Annotated[
-        int, per_agent("weighted tokens since the last formation that make a conversation due", ge=1, used_by=ADD)
+        int,
+        per_agent(
+            "weighted tokens since the last formation that make a conversation due", ge=1, le=MOST_COUNTED, used_by=ADD
+        ),
     ] = 1000
     formation_min_messages: Annotated[
-        int, per_agent("messages below which a conversation waits, unless asked or signalled", ge=1, used_by=ADD)
+        int,
+        per_agent(
+            "messages below which a conversation waits, unless asked or signalled", ge=1, le=MOST_COUNTED, used_by=ADD
+        ),
     ] = 4
     formation_cold_minutes: Annotated[
         float, per_agent("minutes of silence that make a conversation due", ge=0, le=MOST_MINUTES, used_by=ADD)
@@ -158,29 +190,33 @@ class FormationSettings(Section):
             used_by=ADD,
         ),
     ] = 120.0
-    formation_window_messages: Annotated[int, per_agent("most messages that one extraction call reads", ge=1)] = 50
+    formation_window_messages: Annotated[
+        int, per_agent("most messages that one extraction call reads", ge=1, le=10_000)
+    ] = 50
     formation_window_characters: Annotated[
-        int, per_agent("most characters that one extraction call reads", ge=1000)
+        int, per_agent("most characters that one extraction call reads", ge=1000, le=MOST_READ_CHARACTERS)
     ] = 40_000
     observation_max_items: Annotated[
         int, per_agent("most observations that one extraction call returns for a scope", ge=0, le=50)
     ] = 5
-    observation_max_words: Annotated[int, per_agent("most words of one extracted observation", ge=5)] = 50
+    observation_max_words: Annotated[int, per_agent("most words of one extracted observation", ge=5, le=10_000)] = 50
     scope_text_max_characters: Annotated[
-        int, per_agent("characters of a scope's text that an extraction prompt shows", ge=0)
+        int, per_agent("characters of a scope's text that an extraction prompt shows", ge=0, le=MOST_CHARACTERS)
     ] = 4_000
 
 
 class ConsolidationSettings(Section):
     """Consolidation"""
 
-    consolidation_threshold: Annotated[int, per_agent("pending observations that make a scope due", ge=1)] = 10
-    consolidation_max_words: Annotated[int, per_agent("most words of a scope's text", ge=20)] = 500
+    consolidation_threshold: Annotated[
+        int, per_agent("pending observations that make a scope due", ge=1, le=MOST_COUNTED)
+    ] = 10
+    consolidation_max_words: Annotated[int, per_agent("most words of a scope's text", ge=20, le=MOST_WORDS)] = 500
     consolidation_batch: Annotated[
         int, per_agent("most observations that one consolidation absorbs", ge=1, le=1000)
     ] = 100
     consolidation_batch_characters: Annotated[
-        int, per_agent("most characters of observations that one consolidation reads", ge=1000)
+        int, per_agent("most characters of observations that one consolidation reads", ge=1000, le=MOST_READ_CHARACTERS)
     ] = 60_000
     consolidation_min_ratio: Annotated[
         float, per_agent("share of the old text's words that a new text needs, else it is refused", ge=0, le=1)
@@ -205,16 +241,17 @@ class PropagationSettings(Section):
         per_agent("groups in whose scope propagated observations may name people; contact data is never propagated"),
     ] = ()
     propagation_min_people: Annotated[
-        int, per_agent("people who have to say the same before it goes to the collective scope", ge=3)
+        int, per_agent("people who have to say the same before it goes to the collective scope", ge=3, le=MOST_COUNTED)
     ] = 3
     propagation_min_groups: Annotated[
-        int, per_agent("groups that have to show the same before it goes to the collective scope", ge=2)
+        int,
+        per_agent("groups that have to show the same before it goes to the collective scope", ge=2, le=MOST_COUNTED),
     ] = 2
     propagation_new_user_days: Annotated[
         float, per_agent("days after they were first seen that a user counts as new", ge=0, le=MOST_DAYS)
     ] = 1.0
     propagation_burst: Annotated[
-        int, per_agent("new users with the same claim at which it is held for review", ge=2)
+        int, per_agent("new users with the same claim at which it is held for review", ge=2, le=MOST_COUNTED)
     ] = 3
     propagation_peers: Annotated[
         int, setting("most scopes in which a propagation looks for the same claim", ge=1, le=10_000)
@@ -225,15 +262,22 @@ class WorkSettings(Section):
     """Background work"""
 
     lease_seconds: Annotated[
-        float, setting("seconds after which a silent worker loses its work; a live one renews after a third", gt=0)
+        float,
+        setting(
+            "seconds after which a silent worker loses its work; a live one renews after a third", ge=0.1, le=86_400
+        ),
     ] = 120.0
-    max_errors: Annotated[int, per_agent("unusable answers in a row after which work is left for a person", ge=1)] = 3
+    max_errors: Annotated[
+        int, per_agent("unusable answers in a row after which work is left for a person", ge=1, le=1000)
+    ] = 3
     retry_first_seconds: Annotated[
-        float, setting("seconds of pause after a first failure; each further one doubles it", gt=0)
+        float, setting("seconds of pause after a first failure; each further one doubles it", ge=0.001, le=86_400)
     ] = 5.0
-    retry_longest_seconds: Annotated[float, setting("seconds of the longest of these pauses", gt=0)] = 600.0
+    retry_longest_seconds: Annotated[float, setting("seconds of the longest of these pauses", ge=0.001, le=86_400)] = (
+        600.0
+    )
     maintenance_minutes: Annotated[
-        float, setting("minutes between a worker's looks for what retention removes", gt=0, le=MOST_MINUTES)
+        float, setting("minutes between a worker's looks for what retention removes", ge=0.001, le=MOST_MINUTES)
     ] = 60.0
     maintenance_batch: Annotated[
         int,
@@ -243,8 +287,12 @@ class WorkSettings(Section):
             le=10_000,
         ),
     ] = 500
-    count_queries: Annotated[int, setting("queries counted in memory before the counts are written", ge=1)] = 100
-    count_seconds: Annotated[float, setting("seconds after which the counts of queries are written", gt=0)] = 60.0
+    count_queries: Annotated[
+        int, setting("queries counted in memory before the counts are written", ge=1, le=MOST_COUNTED)
+    ] = 100
+    count_seconds: Annotated[
+        float, setting("seconds after which the counts of queries are written", ge=0.001, le=86_400)
+    ] = 60.0
 
 
 class RetentionSettings(Section):
@@ -260,35 +308,46 @@ class RetentionSettings(Section):
         AcceptsForever,
     ] = 30.0
     backup_days: Annotated[
-        int, setting("days that backups and WAL are kept, which receipts of forgetting state", ge=0)
+        int, setting("days that backups and WAL are kept, which receipts of forgetting state", ge=0, le=36_500)
     ] = 30
     forget_journal: Annotated[
         Path | None,
         setting("file that lists what was forgotten, for restore-check; keep it outside the backups; unset: none"),
+        Plain,
     ] = None
     retention: Annotated[
         Literal["none", "budget"],
         per_agent("budget: maintenance evicts what exceeds the budgets of each scope (store_…)"),
     ] = "none"
-    store_items: Annotated[int | None, per_agent("observations that a scope keeps; unset: all", ge=0)] = None
+    store_items: Annotated[int | None, per_agent("observations that a scope keeps; unset: all", ge=0, le=MOST_KEPT)] = (
+        None
+    )
     store_characters: Annotated[
-        int | None, per_agent("characters of observations that a scope keeps; unset: all", ge=0)
+        int | None, per_agent("characters of observations that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    store_fact_items: Annotated[int | None, per_agent("facts that a scope keeps; unset: all", ge=0)] = None
+    store_fact_items: Annotated[int | None, per_agent("facts that a scope keeps; unset: all", ge=0, le=MOST_KEPT)] = (
+        None
+    )
     store_fact_characters: Annotated[
-        int | None, per_agent("characters of facts that a scope keeps; unset: all", ge=0)
+        int | None, per_agent("characters of facts that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    store_note_items: Annotated[int | None, per_agent("notes that a scope keeps; unset: all", ge=0)] = None
+    store_note_items: Annotated[int | None, per_agent("notes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)] = (
+        None
+    )
     store_note_characters: Annotated[
-        int | None, per_agent("characters of notes that a scope keeps; unset: all", ge=0)
+        int | None, per_agent("characters of notes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    store_procedure_items: Annotated[int | None, per_agent("procedures that a scope keeps; unset: all", ge=0)] = None
+    store_procedure_items: Annotated[
+        int | None, per_agent("procedures that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
+    ] = None
     store_procedure_characters: Annotated[
-        int | None, per_agent("characters of procedures that a scope keeps; unset: all", ge=0)
+        int | None, per_agent("characters of procedures that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    store_episode_items: Annotated[int | None, per_agent("episodes that a scope keeps; unset: all", ge=0)] = None
+    store_episode_items: Annotated[
+        int | None, per_agent("episodes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
+    ] = None
     store_episode_characters: Annotated[
-        int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0)
+        int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
     trim_batch: Annotated[int, setting("most observations that one transaction of trim evicts", ge=1, le=10_000)] = 1000
 
@@ -301,7 +360,7 @@ class SearchSettings(Section):
         float,
         setting("points of score for what was said today, half of them after 30 days; 0: a tie-break", ge=0, le=100),
     ] = 0.0
-    unknown_names: Annotated[int, setting("unknown names for which alone a short message retrieves", ge=1)] = (
+    unknown_names: Annotated[int, setting("unknown names for which alone a short message retrieves", ge=1, le=1000)] = (
         UNKNOWN_NAMES
     )
 
@@ -313,10 +372,13 @@ class ContextSettings(Section):
         Assembly,
         per_agent("what a context is: eden (XML), digest, or both, XML first; one call may differ", used_by=DIGEST),
     ] = "eden"
-    pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0)] = 20
+    pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0, le=10_000)] = 20
     context_top_k: Annotated[int, per_agent("retrieved observations in a context", ge=0, le=100)] = 5
     context_max_tokens: Annotated[
-        int | None, per_agent("most tokens of a context as rendered; unset: no limit", ge=CONTEXT_LEAST_TOKENS)
+        int | None,
+        per_agent(
+            "most tokens of a context as rendered; unset: no limit", ge=CONTEXT_LEAST_TOKENS, le=MOST_CONTEXT_TOKENS
+        ),
     ] = None
     context_order: Annotated[
         ContextOrder,
@@ -326,7 +388,7 @@ class ContextSettings(Section):
         ContextFormat, per_agent("layout of the context; legacy: shards, directives and episodes")
     ] = "standard"
     context_message_max_characters: Annotated[
-        int, per_agent("characters of a retrieved message that a context shows", ge=20)
+        int, per_agent("characters of a retrieved message that a context shows", ge=20, le=MOST_CHARACTERS)
     ] = 500
 
 

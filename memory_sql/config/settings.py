@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -34,7 +37,10 @@ from memory_sql.config.sections import (
 )
 from memory_sql.errors import ConfigurationError
 
+log = logging.getLogger("memory_sql")
+
 PREFIX = "MEMORY_SQL_"
+OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings' file; what the tests of this library read
 CONFIG_FILE = "memory-sql.toml"
 
 
@@ -71,6 +77,7 @@ class Settings(  # the last base comes first where they are listed
     @classmethod
     def load(cls, **given: Any) -> Self:
         """The resolved settings; raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        _warn_of_unknown()
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
@@ -106,12 +113,18 @@ class Settings(  # the last base comes first where they are listed
         return {name: source(name) for name in type(self).model_fields}
 
     def of_agent(self, own: Mapping[str, Any]) -> Self:
-        """These settings with those that the agent has of its own; what this release doesn't know is left out."""
-        known = {name: own[name] for name in AGENT_SETTINGS if name in own}
-        return self.model_copy(update=known) if known else self
+        """These settings with those that the agent has of its own; what isn't one, or can't be used, is left out."""
+        usable = _usable(own) if own else {}
+        return self.model_copy(update=usable) if usable else self
 
 
 AGENT_SETTINGS = names_per_agent(Settings)
+_own_fields: Any = {
+    name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
+}
+OwnSettings: type[BaseModel] = create_model(
+    "OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **_own_fields
+)
 DIGEST_SETTINGS = names_used_by(Settings, DIGEST)
 FORMATION_LIMITS = names_used_by(Settings, ADD)
 
@@ -121,8 +134,46 @@ def sections() -> tuple[type[BaseModel], ...]:
     return tuple(base for base in reversed(Settings.__bases__) if base is not BaseSettings)
 
 
+def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: own[name] for name in AGENT_SETTINGS if name in own}
+    try:
+        return OwnSettings.model_validate(known).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        wrong = {each["loc"][0] for each in error.errors(include_input=False)}
+        return _usable({name: value for name, value in known.items() if name not in wrong})
+
+
 def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
-    return TomlConfigSettingsSource(settings, toml_file=Path(os.environ.get(f"{PREFIX}CONFIG", CONFIG_FILE)))
+    """Raises `ConfigurationError`, in one line, for a file that is named and isn't there, or that can't be read."""
+    named = os.environ.get(f"{PREFIX}CONFIG")
+    path = Path(named or CONFIG_FILE)
+    if named and (path.is_dir() or not path.exists()):
+        raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
+    try:
+        return TomlConfigSettingsSource(settings, toml_file=path)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8
+        raise ConfigurationError(f"{path}: not TOML that can be read: {' '.join(str(error).split())}") from None
+
+
+def _warn_of_unknown() -> None:
+    """Of variables that look like a setting and are none: what was meant isn't in force."""
+    for name in os.environ:
+        setting = name.upper().removeprefix(PREFIX)
+        if name.upper().startswith(PREFIX) and setting not in OTHER_VARIABLES | _variables():
+            _warn_once(name)
+
+
+@cache
+def _variables() -> frozenset[str]:
+    return frozenset(name.upper() for name in Settings.model_fields)
+
+
+@cache
+def _warn_once(name: str) -> None:
+    near = get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
+    log.warning("%s is no setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 
 def wrong_names(error: ValidationError) -> str:

@@ -23,6 +23,7 @@ from memory_sql.consolidation.guards import contradictions_among, harm_in, witho
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -71,8 +72,11 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
+    """`more`: something waits that this version didn't read."""
+
     version: int
     superseded: int
+    more: bool
 
 
 async def load(
@@ -168,6 +172,10 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
     """Writes the version; raises `StaleError` when the scope has moved on."""
     versions, scope = ConsolidationRepository(session), loaded.scope
+    following = FollowingRepository(session, scope.agent_key)
+    older = {item.older: item.newer for item in decided.contradictions if item.older is not None}
+    if older:  # what was made of these goes with them
+        await following.lock([scope.scope_id])
     version = await versions.commit_version(
         scope,
         content=decided.content,
@@ -186,19 +194,14 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     if version is None:
         raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
     await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
-    superseded = await StateRepository(session).supersede(
-        scope,
-        {item.older: item.newer for item in decided.contradictions if item.older is not None},
-        now,
-        run_id=loaded.run.run_id,
-        version=version,
-    )
+    superseded = await StateRepository(session).supersede(scope, older, now, run_id=loaded.run.run_id, version=version)
     threshold = settings.consolidation_threshold
-    await ScopeRepository(session).refresh_due(scope.agent_key, [scope.scope_id], threshold, now)
-    runs = RunRepository(session)
-    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
-    await runs.succeed(loaded.run, now, observations=len(loaded.inputs), refused=decided.refused)
-    return Applied(version, len(superseded))
+    if superseded:
+        await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
+    more = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
+    outcome: dict[str, Any] = {"observations": len(loaded.inputs), "refused": decided.refused}
+    await RunRepository(session).succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
+    return Applied(version, len(superseded), more)
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
@@ -214,8 +217,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
         changes |= {"errors": 0, "suspects": 0}
     elif verdict.retry_at is not None:
         changes["due_at"] = verdict.retry_at
+    if verdict.gives_up:
+        await FollowingRepository(session, scope.agent_key).lock([scope.scope_id])
     ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
-    set_aside = await _set_aside(session, loaded, now) if ours and verdict.gives_up else None
+    set_aside = await _set_aside(session, loaded, settings, now) if ours and verdict.gives_up else None
     if ours:
         await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
     await RunRepository(session).fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
@@ -231,13 +236,14 @@ def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: date
     return verdict
 
 
-async def _set_aside(session: Session, loaded: Loaded, now: datetime) -> int | None:
-    """The only observation of the batch; None where it isn't active any more."""
-    await ScopeRepository(session).raise_epochs(loaded.scope.agent_key, [loaded.scope.scope_id])
-    only = [item.seq for item in loaded.inputs]
-    return next(
-        iter(await StateRepository(session).quarantine(loaded.scope, only, now, run_id=loaded.run.run_id)), None
-    )
+async def _set_aside(session: Session, loaded: Loaded, settings: Settings, now: datetime) -> int | None:
+    """The only observation of the batch, with what was made of it; None where it isn't active any more."""
+    scope, cause = loaded.scope, {"run_id": loaded.run.run_id}
+    await ScopeRepository(session).raise_epochs(scope.agent_key, [scope.scope_id])
+    given_up = await StateRepository(session).give_up(scope, [item.seq for item in loaded.inputs], now, **cause)
+    following = FollowingRepository(session, scope.agent_key)
+    await following.settle([scope.scope_id], settings.consolidation_threshold, now, **cause)
+    return next(iter(given_up), None)
 
 
 async def give_back(

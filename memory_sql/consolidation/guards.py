@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from memory_sql.consolidation.answers import NamedContradiction
 from memory_sql.domain.scopes import Contradiction, PendingObservation
+from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, count_words, one_line
 from memory_sql.llm.notation import as_written
 
@@ -54,7 +55,8 @@ def _problem_with(item: NamedContradiction, inputs: int, gave_way: set[int], cur
 
 
 def _quote(text: str | None) -> str | None:
-    return as_written(one_line(clean(text or "")[0]))[:QUOTE_CHARACTERS] or None
+    quote = as_written(one_line(clean(text or "")[0]))
+    return quote[: cut_before(quote, QUOTE_CHARACTERS)] or None
 
 
 def harm_in(text: str, current: str | None, max_words: int, min_ratio: float) -> str | None:

@@ -13,7 +13,7 @@ from memory_sql.config import Settings
 from memory_sql.context import digest as digests
 from memory_sql.context.render import Static, render, static_of
 from memory_sql.db import Session
-from memory_sql.db.engine import Reader
+from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, find
 from memory_sql.db.queries.search import Sought, search
 from memory_sql.db.queries.static_layer import static_layer
@@ -57,7 +57,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     """What `Memory.context` returns; counted."""
     vectors = bool(turn.text) and turn.retrieve is not False and await _vectors_count(reads)
     result = None
-    async with reads.database.reading(session, _walled_as(turn)) as reader:
+    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         layer = await static_layer(reader, turn.principal, reads.settings.pending_max, turn.as_of)
         own = {**layer.settings, **turn.own}
         settings = reads.settings.of_agent(own) if own else reads.settings
@@ -75,7 +75,7 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
     vectors = bool(turn.text) and await _vectors_count(reads)
     result = None
-    async with reads.database.reading(session, _walled_as(turn)) as reader:
+    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         settings, candidates = await begin(reader, wanted, turn.as_of)
         plan = _digest_plan(turn, settings, vectors=vectors)
         if not plan.by_meaning:
@@ -149,9 +149,12 @@ def _query_of(turn: Turn, settings: Settings) -> Query:
 # Search
 
 
-def _walled_as(turn: Turn) -> Who | None:
-    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
-    return None if turn.as_of is None else turn.principal
+def _walled_as(turn: Turn, session: Session | None) -> Who | None:
+    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is.
+
+    Nor do these answer for anybody else where the host has entered its transaction as a user.
+    """
+    return None if turn.as_of is None and session is None else turn.principal
 
 
 async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _Result:
@@ -167,7 +170,7 @@ async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _R
 async def _searched_by_meaning(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
     meant = await reads.semantics.vector(turn.text)  # no connection is held here
     sought = replace(plan.sought, vector=meant.vector, model=meant.model, fusion=reads.settings.fusion)
-    async with reads.database.reading(session, _walled_as(turn)) as reader:
+    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         result = await _searched(reader, reads, turn, replace(plan, sought=sought))
     return replace(result, notice=meant.notice)
 

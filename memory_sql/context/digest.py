@@ -18,6 +18,7 @@ from memory_sql.config import BUDGET_KINDS, Settings, checked_for_agent
 from memory_sql.domain.observations import Candidate
 from memory_sql.domain.reading import Context, Digest, Hit
 from memory_sql.errors import InputError
+from memory_sql.languages.invisible import cut_before, without_invisible
 from memory_sql.languages.text import characters_of, count_tokens, one_line
 
 TITLE = "Memory digest:"
@@ -39,10 +40,7 @@ OUTCOMES = (
 )
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-_UNSEEN = re.compile(  # soft hyphens, marks that turn text around, tags; not the joiners that scripts need
-    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"([`~\"'=#*_-])\1{2,}")
 _BRACKETS = str.maketrans("<>", "‹›")
 _PLAIN_ID = re.compile(r"[\w.:@/+#~-]+")
@@ -227,7 +225,7 @@ def _id(value: str) -> str:
 
 def as_data(text: str) -> str:
     """The text as one line in which nothing is hidden and that closes no tag, quotation or fence around it."""
-    seen = one_line(_UNSEEN.sub("", _CONTROL.sub(" ", text)))
+    seen = one_line(without_invisible(_SURROGATE.sub("", _CONTROL.sub(" ", text)))[0])
     return _FENCE.sub(r"\1\1", seen.translate(_BRACKETS)) or "…"
 
 
@@ -236,4 +234,4 @@ def cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     words = text[:most].rpartition(" ")[0]
-    return f"{words if len(words) >= most // 2 else text[: most - 1]}…"
+    return f"{words if len(words) >= most // 2 else text[: cut_before(text, most - 1)]}…"

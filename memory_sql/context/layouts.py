@@ -14,6 +14,7 @@ from typing import Literal
 from memory_sql.config import ContextFormat
 from memory_sql.domain.reading import ContextLine, ContextPart
 from memory_sql.domain.scopes import ScopeRef
+from memory_sql.languages.invisible import without_invisible
 from memory_sql.languages.text import token_counts
 
 NOTHING = "<MemoryContext/>"
@@ -110,9 +111,9 @@ class Layout:
 
 
 def escape(text: str) -> str:
-    """The text as XML character data: parsed again it is the same, but for characters that no XML can hold."""
+    """The text as XML character data: parsed again it is the same, but for what no XML can hold or nobody sees."""
     if not _is_plain(text):
-        text = _NOT_XML.sub("", text)
+        text = without_invisible(_NOT_XML.sub("", text))[0]
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     return text.replace("\r", "&#13;")
 

@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
-from dataclasses import dataclass
-from datetime import timedelta
-from functools import lru_cache
-from typing import Any, Protocol
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import (
-    URL,
-    Dialect,
-    Float,
-    Interval,
-    Numeric,
-    Select,
-    case,
-    cast,
-    event,
-    func,
-    make_url,
-    or_,
-    select,
-    text,
-)
-from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy import URL, event, func, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
     AsyncSession,
-    AsyncTransaction,
     async_sessionmaker,
     create_async_engine,
 )
 from sqlalchemy.orm import Session as SyncSession
-from sqlalchemy.orm import SessionTransaction
+from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
-from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
 
+from memory_sql.db.direct import Direct, Reader
+from memory_sql.db.failures import named_errors
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
-from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, ReadOnlyError, SchemaError
+from memory_sql.db.waiting import Limited, Limits, Turns, joined, must_be_session
+from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError
 
+Done = TypeVar("Done")
 Session = AsyncSession
 
+TIMES_AGAIN = 5
+FIRST_PAUSE_SECONDS = 0.02  # at most, before it is done again; twice as long each time
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
 
 # Point look-ups with array parameters never switch to a generic plan by themselves, and compiling them costs more than
@@ -71,17 +58,23 @@ CACHE_SIZE = "prepared_statement_cache_size"
 # Behind PgBouncer in transaction mode the next transaction may run on another server: nothing of a session lasts, no
 # named statement either, and PgBouncer itself knows only some settings.
 POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
+OVERFLOW = 10  # connections beside those that the pool keeps, while there is more to do at once
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
+
+
+MOST_PORT = 65_535
 
 
 def asyncpg_url(url: str | URL) -> URL:
     """Any usual way to write a Postgres URL, for asyncpg; raises `ConfigurationError`, without the password."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise ConfigurationError(
             "the database URL can't be read; write postgresql://user:password@host:5432/name"
         ) from None
+    if parsed.port is not None and not 1 <= parsed.port <= MOST_PORT:
+        raise ConfigurationError(f"the port of the database URL must be from 1 to {MOST_PORT}")
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise ConfigurationError(f"the database must be Postgres, not {parsed.get_backend_name()}")
     unknown = sorted(set(parsed.query) - OPTIONS - LIBPQ_OPTIONS - {CACHE_SIZE})
@@ -102,51 +95,11 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
         hide_parameters=True,  # an error message must not carry remembered text
         connect_args={
             "dsn": URL.create("postgresql", query=own).render_as_string() if own else None,
+            "connection_class": Limited,
             **(POOLED if is_pooled(url) else {}),
         },
         **options,
     )
-
-
-NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
-LOCK_NOT_AVAILABLE = "55P03"
-CONFLICTS = {"40001", "40P01", LOCK_NOT_AVAILABLE}  # not serializable, deadlock
-READ_ONLY = "25006"
-NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
-
-
-def _named(error: BaseException | None) -> DatabaseError:
-    """Of what the driver raised."""
-    code = getattr(error, "sqlstate", None)
-    if code in NO_SCHEMA:
-        return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
-    if code in CONFLICTS:
-        return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
-    if code == READ_ONLY:
-        return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
-    if code in NOT_TO_BE_HAD:
-        return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
-    if code is None:
-        return DatabaseError(f"the driver refused: {type(error).__name__}")
-    constraint = getattr(error, "constraint_name", None)
-    return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
-
-
-@contextmanager
-def named_errors() -> Iterator[None]:
-    """Turns what the driver raises into errors of ours, without their cause: Postgres quotes the row that it refuses."""
-    try:
-        yield
-    except DBAPIError as error:
-        raise _named(error.driver_exception) from None
-    except AsyncAdapt_asyncpg_dbapi.Error as error:  # from connecting, where SQLAlchemy doesn't wrap it any further
-        raise _named(error.__cause__) from None
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise _named(error) from None
-    except PoolTimeoutError:
-        raise DatabaseError("no connection has become free in time; raise MEMORY_SQL_POOL_SIZE") from None
-    except OSError as error:
-        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
 
 
 def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
@@ -155,78 +108,46 @@ def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
         raise DisconnectionError
 
 
-class Reader(Protocol):
-    """What can be asked: a session, or a connection of ours without what a session costs (`Database.reading`)."""
+class Attempts:
+    """Transactions, until one found no others in its way (a deadlock, an old snapshot); five more at most.
 
-    async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> Iterable[Any]: ...
+        for attempt in attempts:
+            async with attempt as unit:
+                done = await step(unit)
 
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A statement as the driver takes it: its parameters by place, and the columns that come otherwise than as values.
-
-    `own` are the parameters that stand in the statement with their value.
+    What stands in the way of the last one is raised.
     """
 
-    sql: str
-    given: tuple[tuple[str, Callable[[Any], Any] | None], ...]
-    own: Mapping[str, Any]
-    row: Callable[[Iterable[Any]], Any]
-    read: tuple[tuple[int, Callable[[Any], Any]], ...]
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[AsyncSession]]) -> None:
+        self._open = opened
+        self._conflicts = 0
+        self._ended = False
 
-    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
-        values = {**self.own, **parameters}
-        return [values[name] if write is None else write(values[name]) for name, write in self.given]
+    def __iter__(self) -> Iterator[Self]:
+        while not self._ended:
+            yield self
 
-    def rows(self, records: Iterable[Sequence[Any]]) -> list[Any]:
-        if not self.read:
-            return [self.row(record) for record in records]
-        return [self.row(self._converted(record)) for record in records]
+    async def __aenter__(self) -> AsyncSession:
+        self._ended = True
+        self._transaction = self._open()
+        return await self._transaction.__aenter__()
 
-    def _converted(self, record: Sequence[Any]) -> list[Any]:
-        values = list(record)
-        for place, convert in self.read:
-            values[place] = convert(values[place])
-        return values
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool:
+        try:
+            await self._transaction.__aexit__(kind, error, at)
+        except ConflictError as conflict:
+            return await self._again_after(conflict)
+        return isinstance(error, ConflictError) and await self._again_after(error)
 
-
-@lru_cache(maxsize=256)
-def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
-    """Compiled once: the statement is one that was built at import, or it would be compiled each time."""
-    compiled: Any = statement.compile(dialect=dialect)
-    asked = [name for name, bound in compiled.binds.items() if bound.required]
-    written = compiled.construct_expanded_state(dict.fromkeys(asked))
-    readers = enumerate(_reader(item.type, dialect) for item in statement.selected_columns)
-    return _Prepared(
-        sql=written.statement,
-        given=tuple((name, written.processors.get(name)) for name in written.positiontup or ()),
-        own={name: value for name, value in written.parameters.items() if name not in asked},
-        row=_row_of(*statement.selected_columns.keys()),
-        read=tuple((place, read) for place, read in readers if read is not None),
-    )
-
-
-def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Numbers are as the driver brings them; to ask for their reader takes the server's word for what they are."""
-    return None if isinstance(kind, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
-
-
-def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
-    named: Any = namedtuple("Row", columns)  # type: ignore[misc]  # their names are known only now
-    make: Callable[[Iterable[Any]], Any] = named._make
-    return make
-
-
-class _Direct:
-    """A pooled connection below SQLAlchemy: no transaction, no cursor, no result; each statement is one round trip."""
-
-    def __init__(self, connection: Any, dialect: Dialect) -> None:
-        self._connection = connection
-        self._dialect = dialect
-
-    async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
-        prepared = _prepared(statement, self._dialect)
-        return prepared.rows(await self._connection.fetch(prepared.sql, *prepared.values(parameters)))
+    async def _again_after(self, conflict: ConflictError) -> bool:
+        if isinstance(conflict, LockTimeoutError) or self._conflicts == TIMES_AGAIN:
+            raise conflict
+        await asyncio.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2**self._conflicts))
+        self._conflicts += 1
+        self._ended = False
+        return True
 
 
 class Database:
@@ -236,17 +157,26 @@ class Database:
     and without one sees nothing. Elsewhere that costs no statement.
     """
 
-    def __init__(self, url: str | URL, *, pool_size: int = 5) -> None:
+    def __init__(self, url: str | URL, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = asyncpg_url(url)
         self.walled = False  # until find_walls has asked
         self._principal: Principal | None = None
+        self._limits = limits or Limits()
+        self._turns = Turns(pool_size + OVERFLOW, self._limits.connection)
         settings = POOLED_SETTINGS if is_pooled(self.url) else SERVER_SETTINGS
-        self.engine = _engine(self.url, settings, pool_size=pool_size)
+        waits = self._limits.connection.total_seconds()
+        self.engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
         event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
-        self._units = async_sessionmaker(self.engine, expire_on_commit=False)
-        # asyncpg prepares a statement, then executes it: only a transaction makes a pooler leave both to one server.
-        single = self.engine if is_pooled(self.url) else self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._statements = async_sessionmaker(single, expire_on_commit=False)
+        units = sessionmaker()
+        event.listen(units, "after_begin", self._limit)
+        self._units = async_sessionmaker(self.engine, sync_session_class=units, expire_on_commit=False)
+        alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._statements = async_sessionmaker(alone, expire_on_commit=False)
+
+    def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
+        """Before BEGIN is sent, which is when the first statement is."""
+        limits = self._limits.of_reads if session.info.get("snapshot") else self._limits.of_writes
+        connection.connection.driver_connection.limits = limits
 
     def serving(self) -> Database:
         """The same, for the library's own work: what names no principal works for all agents."""
@@ -254,28 +184,54 @@ class Database:
         own._principal = SERVICE
         return own
 
-    @asynccontextmanager
-    async def transaction(
+    async def write(
         self,
+        step: Callable[[AsyncSession], Awaitable[Done]],
         session: AsyncSession | None = None,
         principal: Principal | None = None,
         *,
-        locks_for: timedelta | None = None,
-        snapshot: bool = False,
+        single: bool = False,
+    ) -> Done:
+        """What `step` returns, from a transaction of ours, committed; with the host's session, from the host's.
+
+        Ours is done again, up to five times, where others were in its way (a deadlock, an old snapshot): `step` must
+        not mind. The host's never is. Those who write leave some connections to those who read. `single`: it is one
+        statement, as for `statement`. Raises `LockTimeoutError`, `PoolFullError`.
+        """
+        if session is not None:
+            async with joined(session, self._limits.lock), self._as(session, principal):
+                return await step(session)
+        for attempt in self.attempts(principal, single=single):
+            async with attempt as unit:
+                done = await step(unit)
+        return done
+
+    def attempts(self, principal: Principal | None = None, *, single: bool = False) -> Attempts:
+        """The transactions of `write`, for a long way: what is done in them isn't called from here."""
+        return Attempts(partial(self._writing, principal, single=single))
+
+    @asynccontextmanager
+    async def _writing(self, principal: Principal | None, *, single: bool) -> AsyncIterator[AsyncSession]:
+        opened = self.statement if single else self.transaction
+        async with self._turns.turn(), opened(principal=principal) as unit:
+            yield unit
+
+    @asynccontextmanager
+    async def transaction(
+        self, session: AsyncSession | None = None, principal: Principal | None = None, *, snapshot: bool = False
     ) -> AsyncIterator[AsyncSession]:
         """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits.
 
-        `snapshot`: the first thing that is done in it is to make it see one moment only. That can't come after naming a
-        principal, so then it is done before that as well.
-
-        What writes says how long it may wait for a lock while the host's transaction holds others (`locks_for`).
+        `snapshot`: it only reads, and the first thing that is done in it is to make it see one moment only. That can't
+        come after naming a principal, so then it is done before that as well. What writes goes by `write`.
         """
         if session is not None:
-            async with _joined(session, locks_for), self._as(session, principal):
+            must_be_session(session)
+            async with self._as(session, principal):
                 yield session
             return
         with named_errors():
-            async with self._units.begin() as own:
+            async with self._units(info={"snapshot": snapshot}) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
                 async with self._as(own, principal, ends=True):
@@ -283,18 +239,15 @@ class Database:
 
     @asynccontextmanager
     async def statement(
-        self,
-        session: AsyncSession | None = None,
-        principal: Principal | None = None,
-        *,
-        locks_for: timedelta | None = None,
+        self, session: AsyncSession | None = None, principal: Principal | None = None
     ) -> AsyncIterator[AsyncSession]:
         """For one statement: without BEGIN and COMMIT around it, save behind a pooler or where a principal is named first.
 
-        With the host's session, in the host's transaction. What passes the walls by itself needs no principal.
+        With the host's session, in the host's transaction. What passes the walls by itself needs no principal. asyncpg
+        prepares a statement, then executes it: only a transaction makes a pooler leave both to one server.
         """
-        if session is not None or (self.walled and (principal or self._principal)):
-            async with self.transaction(session, principal, locks_for=locks_for) as unit:
+        if session is not None or is_pooled(self.url) or (self.walled and (principal or self._principal)):
+            async with self.transaction(session, principal) as unit:
                 yield unit
             return
         with named_errors():
@@ -317,7 +270,7 @@ class Database:
         with named_errors():
             pooled = await self.engine.raw_connection()
             try:
-                yield _Direct(pooled.driver_connection, self.engine.dialect)
+                yield Direct(pooled.driver_connection, self.engine.dialect)
             finally:
                 await greenlet_spawn(pooled.close)
 
@@ -340,13 +293,14 @@ class Database:
         async with self.statement() as session:
             (await recorded(session)).check()
 
+    async def time(self) -> datetime:
+        """By the clock of the server."""
+        async with self.statement() as session:
+            at: datetime = (await session.execute(select(func.clock_timestamp()))).scalar_one()
+            return at
+
     async def close(self) -> None:
         await self.engine.dispose()
-
-
-async def savepoint(session: AsyncSession) -> AsyncTransaction:
-    """To go back to: its rollback also gives back the locks that were taken since. The session's events don't tell of it."""
-    return await (await session.connection()).begin_nested()
 
 
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
@@ -375,44 +329,6 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
     event.listen(session.sync_session, "after_commit", committed)
     event.listen(session.sync_session, "after_soft_rollback", rolled_back)
     event.listen(session.sync_session, "after_transaction_end", ended)
-
-
-@asynccontextmanager
-async def _joined(session: AsyncSession, locks_for: timedelta | None) -> AsyncIterator[None]:
-    """The host's transaction, with a limit on waiting for locks where it has none or a longer one, restored afterwards.
-
-    Raises `ConflictError` when it was waited for too long; other errors of the database are the host's, as the driver
-    tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
-    limit as well.
-    """
-    before = None if locks_for is None else await session.scalar(_limit_locks(locks_for))
-    try:
-        yield
-    except InputError:  # ours: the transaction is as it was
-        await _restore_locks(session, before)
-        raise
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-            raise
-        raise ConflictError(
-            "others hold what this call has to lock; roll the transaction back, or to a savepoint before the call, and"
-            " try again"
-        ) from None
-    await _restore_locks(session, before)
-
-
-async def _restore_locks(session: AsyncSession, before: str | None) -> None:
-    if before is not None:
-        await session.execute(select(func.set_config("lock_timeout", before, True)))
-
-
-def _limit_locks(limit: timedelta) -> Select[Any]:
-    """Sets it and says what it was; both in one statement, the old value is read first."""
-    old = select(func.current_setting("lock_timeout").label("value")).cte("old").prefix_with("MATERIALIZED")
-    milliseconds = str(int(limit.total_seconds() * 1000))
-    none, longer = old.c.value == "0", cast(old.c.value, Interval) > limit
-    new = case((or_(none, longer), milliseconds), else_=old.c.value)
-    return select(old.c.value, func.set_config("lock_timeout", new, True))
 
 
 @asynccontextmanager

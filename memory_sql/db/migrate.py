@@ -16,29 +16,32 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.schema import DropSchema
 
 from memory_sql.db import vectors
+from memory_sql.db.contents import ENTER, contents, contents_of
 from memory_sql.db.ddl import scripts as scripts
-from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.db.engine import connect_once
+from memory_sql.db.failures import named_errors
 from memory_sql.db.models import SCHEMA
-from memory_sql.db.recorded import REVISION, THERE, UNRELEASED, VERSION_TABLE, Recorded, recorded
-from memory_sql.errors import SchemaError
+from memory_sql.db.recorded import INSTALLATION, REVISION, THERE, UNRELEASED, VERSION_TABLE, Recorded, recorded
+from memory_sql.errors import InputError, SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns
 LOCK_TIMEOUT = "3s"
-# Where `db roles` has walled the owner as well, a migration would find no rows to change. By hand what memory.enter does:
-# in the first migrations there is no such function.
-ENTER = (
-    "SELECT set_config('memory.principal',"
-    """ extract(epoch FROM transaction_timestamp())::text || ' {"serves_all": true }', true)"""
-)
+DROP = "drop"  # what `alembic -x memory_sql=drop` says
 # CREATE SCHEMA IF NOT EXISTS asks for a right to create schemas even where there is nothing to create.
 CREATE_SCHEMA = f"""DO $$ BEGIN
     IF to_regnamespace('{SCHEMA}') IS NULL THEN
         CREATE SCHEMA {SCHEMA};
         COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).';
+    END IF;
+END $$"""
+# So that no hold is placed between looking for one and dropping it.
+LOCK_HOLDS = f"""DO $$ BEGIN
+    IF to_regclass('{SCHEMA}.holds') IS NOT NULL THEN
+        LOCK TABLE {SCHEMA}.holds IN ACCESS EXCLUSIVE MODE;
     END IF;
 END $$"""
 _KEPT_BY_THE_HOST = (
@@ -59,18 +62,31 @@ def upgrade(url: str, revision: str = "head") -> None:
         command.upgrade(alembic_config(url), revision)
 
 
-def downgrade(url: str, revision: str) -> None:
-    """To `base` it takes the vectors along: nothing of ours is left then."""
+def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
+    """To `base` it takes the vectors along: nothing of ours is left then.
+
+    Raises `HeldError` while a legal hold is open, and `InputError` where anything is remembered, unless `drop` says that it
+    may go.
+    """
+    held = asyncio.run(contents(url))
+    held.refuse_held()
+    if held and not drop:
+        raise InputError(
+            f"nothing was changed: what the older schema can't store would be lost, of {held}; say drop=True"
+        )
     if revision == "base":
         asyncio.run(vectors.disable(url))
+    config = alembic_config(url)
+    config.attributes["memory_sql"] = DROP if drop else None
     with _named_errors():
-        command.downgrade(alembic_config(url), revision)
+        command.downgrade(config, revision)
 
 
 def reset(url: str) -> None:
     """Drops the schema with all that is in it and all that refers to it, and makes it again.
 
-    Raises `SchemaError` where the host's Alembic keeps it: its version table would go on listing our revision.
+    Raises `HeldError` while a legal hold is open, and `SchemaError` where the host's Alembic keeps the schema: its version
+    table would go on listing our revision.
     """
     asyncio.run(_drop(url))
     upgrade(url)
@@ -84,6 +100,8 @@ async def _drop(url: str) -> None:
                 raise SchemaError(f'{_KEPT_BY_THE_HOST} see "Starting over" in docs/deploying.md')
             await connection.execute(select(func.pg_advisory_xact_lock(LOCK_KEY)))
             await connection.execute(select(func.set_config("lock_timeout", LOCK_TIMEOUT, True)))
+            await connection.execute(text(LOCK_HOLDS))
+            (await contents_of(connection)).refuse_held()
             await connection.execute(DropSchema(SCHEMA, cascade=True, if_exists=True))
 
 
@@ -127,10 +145,10 @@ def head() -> str:
 
 
 def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
-    """For `include_name`: keeps other schemas, the version table and the optional one of vectors out of autogenerate."""
+    """For `include_name`: keeps other schemas and the tables that aren't mapped out of autogenerate."""
     if type_ == "schema":
         return name == SCHEMA
-    return not (type_ == "table" and name in (VERSION_TABLE, vectors.TABLE))
+    return not (type_ == "table" and name in (VERSION_TABLE, INSTALLATION, vectors.TABLE))
 
 
 def prepare() -> None:

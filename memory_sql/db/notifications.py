@@ -10,7 +10,8 @@ from typing import Any
 from asyncpg import InterfaceError, PostgresError  # type: ignore[import-untyped]
 from sqlalchemy import URL
 
-from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.db.engine import connect_once
+from memory_sql.db.failures import named_errors
 from memory_sql.errors import DatabaseError
 
 DUE = "memory_due"  # what add_messages and refresh_due notify

@@ -21,6 +21,7 @@ UNRELEASED = (
 )
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"
+INSTALLATION = "installation"  # a table of one row: the id and the key of the database
 
 
 @dataclass(frozen=True, slots=True)

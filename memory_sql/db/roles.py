@@ -13,7 +13,8 @@ from sqlalchemy import bindparam, column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_sql.db import vectors
-from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.db.engine import connect_once
+from memory_sql.db.failures import named_errors
 from memory_sql.db.models import Base
 from memory_sql.errors import InputError
 

@@ -6,7 +6,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.engine import asyncpg_url, named_errors
+from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.failures import named_errors
 from memory_sql.db.vectors import TABLE, find_vectors
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.

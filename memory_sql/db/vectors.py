@@ -32,7 +32,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-from memory_sql.db.engine import connect_once, named_errors
+from memory_sql.db.engine import connect_once
+from memory_sql.db.failures import named_errors
 from memory_sql.db.models import SCHEMA, AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.errors import ConfigurationError, SchemaError
 
@@ -41,7 +42,6 @@ ERASED = (f"{TABLE}.embedding",)  # what may hold remembered text, beside the co
 EXTENSION = "vector"
 LEAST_VERSION = (0, 7)  # of pgvector, the first with vectors of two bytes a number
 LOCK_TIMEOUT = "3s"
-EMBEDDED_STATUSES = ("active", "archived")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ _left = (
         ObservationRow.scope_id == ScopeRow.scope_id,
         ObservationRow.seq > _newest.c.seq,
         or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
-        func.coalesce(_status, "active").in_(EMBEDDED_STATUSES),
+        func.memory.is_found(_status),
         ~exists().where(
             _vectors.c.agent_key == ObservationRow.agent_key,
             _vectors.c.scope_id == ObservationRow.scope_id,

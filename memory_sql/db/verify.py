@@ -1,13 +1,13 @@
 """The invariants: what holds at any moment, also under load, asked as queries that must return no row.
 
-Each is a file of `sql/invariants/`, whose header says what must hold; one, the hash of a text, is computed in Python only.
+Each is a file of `sql/invariants/`, whose header says what must hold; one, of the hash of a text, begins in Python.
 All of them see the same moment: one transaction, repeatable read, read only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -18,10 +18,11 @@ from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, selec
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
+from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import AgentRow, ObservationRow
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Violation
-from memory_sql.languages.text import HASH_VERSION, content_hash
+from memory_sql.languages.text import HASH_VERSION, content_digest
 
 HASHES = "hashes_match_texts"
 MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory
@@ -88,12 +89,18 @@ _HASHED = (
 )
 
 
+async def _wrong(session: AsyncSession, rows: Sequence[Any]) -> list[Any]:
+    keys = [(row.scope_id, content_digest(row.content)) for row in rows]
+    hashes = await content_hashes(session, keys)
+    return [row for row, key in zip(rows, keys, strict=True) if row.content_hash != hashes.get(key)]
+
+
 async def _wrong_hashes(session: AsyncSession) -> AsyncIterator[Violation]:
     """Observations whose hash is not that of their text: they would be stored twice, or taken for another."""
     found = await session.stream(_HASHED.execution_options(yield_per=BATCH))
     left = MOST
     async for rows in found.partitions():
-        wrong = [row for row in rows if row.content_hash != content_hash(row.content)][:left]
+        wrong = (await _wrong(session, rows))[:left]
         for row in wrong:
             key, characters = observation_id(row.scope_id, row.seq), len(row.content)
             detail = f"another hash than that of its {characters} characters"

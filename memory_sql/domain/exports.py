@@ -85,6 +85,7 @@ class ExportedMessage(ExportLine):
     speaker: str | None
     content: str | None
     said_at: datetime
+    given_at: datetime | None
     created_at: datetime
 
 
@@ -145,6 +146,7 @@ class ExportedObservation(ExportLine):
     shared: bool
     content: str
     observed_at: datetime
+    given_at: datetime | None
     created_at: datetime
     status: str
     verification: str

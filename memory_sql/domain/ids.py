@@ -5,19 +5,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from memory_sql.errors import InputError, InvalidIdError
+from memory_sql.languages.invisible import hidden_in_id
 from memory_sql.languages.text import clean
 
 ID_MAX_CHARACTERS = 255
+_DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
+
+
+LONGEST_AHEAD = timedelta(days=1)  # what is said to be later was said now; memory.add_messages has it too
 
 
 ScopeKind = Literal["individual", "group", "collective", "conversation", "entity", "agent", "guideline"]
@@ -38,8 +44,21 @@ def host_id(value: object, name: str = "id") -> str:
     """The host's own id as text: a string, integer or UUID of 1–255 characters, compared character by character.
 
     Refused rather than changed when it would not come back as it went in: control characters, leading or trailing
-    white space, anything that Unicode normalisation (NFC) would alter.
+    white space, what isn't seen and could make two ids look alike, anything that Unicode normalisation (NFC) would alter.
+    A UUID of 36 characters is written in lower case.
     """
+    text = stored_id(value, name)
+    if text.isascii() and text.isprintable():
+        return text  # nothing that follows can be wrong with it
+    if any(unicodedata.category(c) == "Cc" for c in text) or hidden_in_id(text) or clean(text)[1]:
+        raise InvalidIdError(name, "holds control characters or others that aren't seen")
+    if unicodedata.normalize("NFC", text) != text:
+        raise InvalidIdError(name, "is not in Unicode normal form C")
+    return text
+
+
+def stored_id(value: object, name: str = "id") -> str:
+    """As `host_id`, but also what was taken before its rules were: to forget, export and rename what is stored under it."""
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
     if isinstance(value, int) and abs(value) >= 10**ID_MAX_CHARACTERS:
@@ -47,12 +66,10 @@ def host_id(value: object, name: str = "id") -> str:
     text = str(value)
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
-    if text.isascii() and text.isprintable() and text == text.strip():
-        return text  # nothing that follows can be wrong with it
-    if text != text.strip() or any(unicodedata.category(c) in ("Cc", "Cs") for c in text) or clean(text)[1]:
+    if _DASHED_UUID.fullmatch(text):
+        return text.lower()
+    if text != text.strip() or _UNSTORABLE.search(text):
         raise InvalidIdError(name, "holds control characters or white space at an end")
-    if unicodedata.normalize("NFC", text) != text:
-        raise InvalidIdError(name, "is not in Unicode normal form C")
     return text
 
 
@@ -97,6 +114,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+MOST_SEQ = 2**31 - 1  # of a scope; there is none with a higher number
 _SCOPE_ID = re.compile(r"s([1-9]\d{0,17})")
 _OBSERVATION_ID = re.compile(r"o([1-9]\d{0,17})-([1-9]\d{0,9})")
 
@@ -129,4 +147,4 @@ def parse_observation_id(value: str) -> tuple[int, int]:
     found = _OBSERVATION_ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise InvalidIdError("observation id", "must look like o12-3")
-    return int(found[1]), int(found[2])
+    return int(found[1]), min(int(found[2]), MOST_SEQ)

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
+from memory_sql.domain.limits import MOST_PARTS, limited
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 
 Role = Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_SECONDS = 10**11  # in the year 5138; as milliseconds in 1973
+_NUMBER = re.compile(r"\s*[+-]?[\d_]+(\.\d*)?([eE][+-]?\d+)?\s*")
+_DIGITS = 100
+_NO_MOMENT = "created_at must be an ISO 8601 time with a zone, or whole seconds since 1970"
+
+
 def _moment(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
-        raise InputError("created_at must be an ISO 8601 time with a zone, or whole seconds since 1970")
-    return value
+        raise InputError(_NO_MOMENT)
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value) if len(value) < _DIGITS and value.lstrip("+-").isdecimal() else None
+        if value is None:
+            raise InputError(_NO_MOMENT)
+    return _of_seconds(value) if isinstance(value, int) else value
+
+
+def _of_seconds(value: int) -> datetime:
+    if abs(value) > MOST_SECONDS:
+        raise InputError("created_at looks like milliseconds; whole numbers are seconds since 1970")
+    return EPOCH + timedelta(seconds=value)
 
 
 class Message(BaseModel):
@@ -74,7 +93,7 @@ class Message(BaseModel):
         return None if value is None else aware(value, "created_at")
 
     @classmethod
-    def parse(cls, data: object, position: int, max_characters: int) -> Self:
+    def parse(cls, data: object, position: int, max_characters: int | None = None) -> Self:
         """Raises `InvalidMessageError` or `TooLargeError`, naming the position (from 0) and no text."""
         try:
             message = data if isinstance(data, cls) else cls.model_validate(data)
@@ -84,7 +103,7 @@ class Message(BaseModel):
             first = error.errors(include_input=False, include_context=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise InvalidMessageError(position, f"{where}: {first['msg']}" if where else first["msg"]) from None
-        if len(message.content) > max_characters:
+        if max_characters is not None and len(message.content) > max_characters:
             raise TooLargeError(f"message {position}", len(message.content), max_characters)
         return message
 
@@ -96,7 +115,7 @@ def _text_of(content: object, tool_calls: object) -> str:
         case None:
             text = ""
         case list():
-            text = "\n".join(filter(None, map(_text_of_part, content)))
+            text = "\n".join(filter(None, map(_text_of_part, limited("content", content, MOST_PARTS))))
         case _:
             raise InputError(f"content must be text, a list of parts or null, not {type(content).__name__}")
     return "\n".join(filter(None, (text, _text_of_calls(tool_calls))))
@@ -114,13 +133,17 @@ def _text_of_part(part: object) -> str:
 def _text_of_calls(tool_calls: object) -> str:
     if not isinstance(tool_calls, list):
         return ""
-    functions = [call.get("function") for call in tool_calls if isinstance(call, Mapping)]
+    calls = limited("tool_calls", tool_calls, MOST_PARTS)
+    functions = [call.get("function") for call in calls if isinstance(call, Mapping)]
     names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
     return f"[used tools: {', '.join(names)}]" if names else ""
 
 
 class RetainedMessage(Value):
-    """A message whose text is still kept. `id` is the host's id within the session; `number` its place there."""
+    """A message whose text is still kept. `id` is the host's id within the session; `number` its place there.
+
+    `given_at` is the time that the host gave, where that was more than a day ahead; `said_at` is when it came, then.
+    """
 
     conversation_id: str
     id: str
@@ -130,3 +153,4 @@ class RetainedMessage(Value):
     user_id: str | None = None
     content: str
     said_at: datetime
+    given_at: datetime | None = None

@@ -37,13 +37,15 @@ class Observation(Value):
     """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
 
     Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
-    is the id of what has taken its place. What is `no_propagate` or `confidential` never leaves its scope.
+    is the id of what has taken its place. `given_at` is the time that the host gave, where that was more than a day ahead;
+    `observed_at` is when it was stored, then. What is `no_propagate` or `confidential` never leaves its scope.
     """
 
     id: str
     scope: ScopeRef
     content: str
     observed_at: datetime
+    given_at: datetime | None = None
     created_at: datetime
     status: str
     pending: bool
@@ -61,6 +63,10 @@ class Observation(Value):
     metadata: dict[str, Any] = Field(default_factory=dict)
     source: Source
     version: int = 1
+
+
+SET_ASIDE = {"quarantined": "quarantined", "given_up": "set aside as work that was given up"}
+"""The states of what no user is shown, as `memory.is_aside` has them, in words."""
 
 
 def budget_kind(kind: str | None, *, has_key: bool) -> str:
@@ -127,9 +133,14 @@ class Marked(Value):
 
 
 class SetAside(Value):
-    """The ids of what was quarantined, or released from it; `withheld`: the scopes whose texts wait to be rewritten."""
+    """The ids of what was quarantined, or released from it, with what follows it.
+
+    `retracted`: what was merged of it and others, and is erased; the others are judged again. `withheld`: the scopes whose
+    texts wait to be rewritten.
+    """
 
     observations: tuple[str, ...]
+    retracted: tuple[str, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
 
 

@@ -45,11 +45,24 @@ def _total(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 
 
+class RefusedMessage(Value):
+    """A message that is too long, in a call whose others were stored. `position` is its place there, from 0.
+
+    `size` and `limit` are characters. Send the call again with this one mended: it alone is stored, if the messages have
+    ids or the call has its idempotency key again; else send only this one.
+    """
+
+    position: int
+    id: str | None
+    size: int
+    limit: int
+
+
 class AddResult(Value):
     """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
 
-    Both include duplicates. `trigger` says why the conversation is due, if it is. With `wait=True` a due conversation
-    was formed: `run_id` and `observations` are the result.
+    Both include duplicates. `refused` are those that weren't stored, being too long. `trigger` says why the conversation is
+    due, if it is. With `wait=True` a due conversation was formed: `run_id` and `observations` are the result.
     """
 
     conversation_id: str
@@ -57,6 +70,7 @@ class AddResult(Value):
     duplicates: int
     cleaned: int
     masked: int = 0
+    refused: tuple[RefusedMessage, ...] = ()
     trigger: str | None = None
     run_id: int | None = None
     observations: tuple[Observation, ...] = ()
@@ -236,12 +250,27 @@ class Physical(Value):
     backups_until: datetime
 
 
+KeptReason = Literal["another", "elsewhere", "host", "source"]
+
+
+class Kept(Value):
+    """An observation from which a forgetting took words or a source, and which stays; why, and on whose word.
+
+    `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words went, say so elsewhere too), `host` (the host
+    stated it) or `source` (it was made of something else as well).
+    """
+
+    observation: str
+    reason: KeptReason
+    users: tuple[str, ...] = ()
+
+
 class Receipt(Value):
     """What a forgetting deleted. `counts` are rows by table; of messages the key stays, without a word.
 
-    `observations` are the deleted ids. `rebuilt`: scopes whose text has been rewritten from what is left. `withheld`:
-    scopes that have lost their text, or part of it, and show pending observations until it is rewritten. `held`: what
-    legal holds kept. `dry_run`: nothing was done; `counts` says what would have been.
+    `observations` are the deleted ids, `kept` those that lost something and stay. `rebuilt`: scopes whose text has been
+    rewritten from what is left. `withheld`: scopes that have lost their text, or part of it, and show pending observations
+    until it is rewritten. `held`: what legal holds kept. `dry_run`: nothing was done; it says what would have been.
     """
 
     id: str
@@ -251,9 +280,24 @@ class Receipt(Value):
     observations: tuple[str, ...]
     counts: dict[str, int]
     held: dict[str, int]
+    kept: tuple[Kept, ...] = ()
     rebuilt: tuple[ScopeId, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
     physical: Physical
+
+
+class JournalStatus(Value):
+    """What the journal of forgetting says that this database, known by the id `database`, doesn't know of.
+
+    `missing` are the ids of forgettings that were committed: it is a backup from before, and isn't opened before
+    `restore_check` has repeated them. `planned` may not have been committed: the process died in between, or the
+    transaction was rolled back. `others` counts those of other databases, which are skipped.
+    """
+
+    database: str
+    missing: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
+    others: int = 0
 
 
 class Trimmed(Value):

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from memory_sql.domain.ids import Id, Value, host_id
+from memory_sql.domain.ids import Id, Value, stored_id
 from memory_sql.domain.observations import SourceKind
 from memory_sql.errors import InputError
 
@@ -16,8 +16,8 @@ class Selection(Value):
     some observations.
 
     A message by `message_id` and its conversation, with what was made of it. `observation_id`, `fact_key`, `tag`, `query`
-    (all its words), `source` (formation, observe, propagation, import) and `run_id` select observations, all that are given
-    at once; a user, group or conversation beside them narrows the choice.
+    (read as a search reads it; every word counts, and one is needed), `source` (formation, observe, propagation, import) and
+    `run_id` select observations, all that are given at once; a user, group or conversation beside them narrows the choice.
     """
 
     user_id: str | None = None
@@ -59,7 +59,7 @@ class Selection(Value):
             "everything": everything,
         }
         try:
-            super().__init__(**given, **{k: None if v is None else host_id(v, k) for k, v in ids.items()})
+            super().__init__(**given, **{k: None if v is None else stored_id(v, k) for k, v in ids.items()})
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

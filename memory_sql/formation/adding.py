@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.domain.ids import Id
+from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message
-from memory_sql.domain.results import AddResult
-from memory_sql.errors import InvalidMessageError
+from memory_sql.domain.results import AddResult, RefusedMessage
+from memory_sql.errors import InvalidMessageError, TooLargeError
 from memory_sql.formation import intake
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.words import search_extra
@@ -23,7 +25,10 @@ from memory_sql.languages.words import search_extra
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One call of `add`, checked. `call` is its idempotency key."""
+    """One call of `add`, checked. `call` is its idempotency key.
+
+    `places` are those of the messages in the call, from 0; the other places are those of the refused.
+    """
 
     agent_id: str
     conversation_id: str
@@ -31,6 +36,8 @@ class Incoming:
     group_ids: Sequence[str]
     call: str | None
     messages: Sequence[Message]
+    places: Sequence[int]
+    refused: Sequence[RefusedMessage]
     excluded: bool | None
     time_zone: str | None
 
@@ -47,7 +54,8 @@ def incoming(
     excluded: bool | None,
     time_zone: str | None,
 ) -> Incoming:
-    """Raises `InputError`."""
+    """Raises `InputError`; `TooLargeError` where all messages are too long."""
+    accepted, refused = _parsed(messages, settings.message_max_characters)
     return Incoming(
         agent_id=id_of("agent_id", agent_id),
         user_id=id_of("user_id", user_id),
@@ -56,11 +64,27 @@ def incoming(
         call=optional_id("idempotency_key", idempotency_key),
         excluded=excluded,
         time_zone=None if time_zone is None else zone_of(text_of("time_zone", time_zone)).key,
-        messages=[
-            Message.parse(message, position, settings.message_max_characters)
-            for position, message in enumerate(messages)
-        ],
+        messages=list(accepted.values()),
+        places=list(accepted),
+        refused=refused,
     )
+
+
+def _parsed(
+    messages: Iterable[Message | Mapping[str, Any]], most: int
+) -> tuple[dict[int, Message], list[RefusedMessage]]:
+    """The messages by their places, and those that are too long: the others are stored without them."""
+    accepted: dict[int, Message] = {}
+    refused: list[RefusedMessage] = []
+    for position, given in enumerate(limited("messages", messages, MOST_MESSAGES)):
+        message = Message.parse(given, position)
+        if len(message.content) <= most:
+            accepted[position] = message
+        else:
+            refused.append(RefusedMessage(position=position, id=message.id, size=len(message.content), limit=most))
+    if refused and not accepted:
+        raise TooLargeError(f"message {refused[0].position}", refused[0].size, most)
+    return accepted, refused
 
 
 async def store(
@@ -77,11 +101,11 @@ async def store(
         conversation_id=said.conversation_id,
         user_id=said.user_id,
         group_ids=said.group_ids,
-        messages=[_buffered(intake.weigh(message), said, n) for n, message in enumerate(messages)],
+        messages=_in_place(said, messages),
         now=now,
         excluded=said.excluded,
         time_zone=said.time_zone,
-        next_id=None if said.call is None else f"{said.call}#{len(messages)}",
+        next_id=None if said.call is None else _keyed(said.call, len(said.messages) + len(said.refused)),
     )
     if added.differs is not None:
         raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
@@ -91,16 +115,36 @@ async def store(
         duplicates=len(messages) - added.accepted,
         cleaned=sum(bool(message.cleaned) for message in said.messages),
         masked=0 if screened is None else len(screened.found),
+        refused=tuple(said.refused),
         trigger=added.due_reason if added.due_at and added.due_at <= now else None,
     )
 
 
-def _buffered(weighed: intake.Weighed, said: Incoming, position: int) -> dict[str, Any]:
+def _in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """As the database takes them, in the order of the call; of a refused one only the id."""
+    by_place = {
+        place: _buffered(intake.weigh(message), said, place)
+        for place, message in zip(said.places, messages, strict=True)
+    } | {one.position: {"refused": True, **_known_as(one.id, said.call, one.position)} for one in said.refused}
+    return [by_place[place] for place in sorted(by_place)]
+
+
+def _known_as(message_id: str | None, call: str | None, position: int) -> dict[str, Any]:
     """Without an id of its own a message is known by its place in the call that an idempotency key names, else new."""
-    message, call = weighed.message, said.call
+    if message_id is not None or call is None:
+        return {"id": message_id or uuid.uuid4().hex, "keyed": False}
+    return {"id": _keyed(call, position), "keyed": True}
+
+
+def _keyed(call: str, position: int) -> str:
+    """No host's id: what stands between key and position can't be in either."""
+    return hashlib.sha256(f"{call}\0{position}".encode()).hexdigest()[:32]
+
+
+def _buffered(weighed: intake.Weighed, said: Incoming, position: int) -> dict[str, Any]:
+    message = weighed.message
     return {
-        "id": message.id or (uuid.uuid4().hex if call is None else f"{call}#{position}"),
-        "keyed": message.id is None and call is not None,
+        **_known_as(message.id, said.call, position),
         "role": message.role,
         "user_id": message.user_id or (said.user_id if message.role == "user" else None),
         "speaker": message.name,

@@ -80,12 +80,7 @@ async def _load(
         await runs.abandon(state.agent_key, now, conversation_id=state.conversation_id)
         await conversations.release(state, due_at=None, due_reason=None)
         return None
-    answered = await runs.answered_formation(state.agent_key, state.conversation_id, state.formed_number)
-    if answered is not None and not await _is_still_good(session, state, answered):
-        answered = None
-    await runs.abandon(
-        state.agent_key, now, but=answered.key.run_id if answered else None, conversation_id=state.conversation_id
-    )
+    answered = await _unfinished(session, runs, state, now)
     if answered is not None:
         messages = await conversations.range(state, answered.to_number)
     else:
@@ -103,6 +98,19 @@ async def _load(
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
         run = await _start(runs, state, messages[-1].number, targets, shown, now)
     return Loaded(state, run, window, targets, shown, now, answered, reason)
+
+
+async def _unfinished(
+    session: Session, runs: RunRepository, state: ConversationState, now: datetime
+) -> AnsweredRun | None:
+    """The answer that waits to be applied, if it still counts; the other runs that didn't end are ended."""
+    answered, unfinished = await runs.unfinished(state.agent_key, state.conversation_id, state.formed_number)
+    if answered is not None and not await _is_still_good(session, state, answered):
+        answered = None
+    if unfinished > (answered is not None):
+        kept = answered.key.run_id if answered else None
+        await runs.abandon(state.agent_key, now, but=kept, conversation_id=state.conversation_id)
+    return answered
 
 
 async def _start(
@@ -229,7 +237,11 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     await conversations.advance(state, to_number, settings, now)
     if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
         await MessageRepository(session, 0.0, now).end_of_conversation(state)
-    outcome = {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(refused)}
+    outcome: dict[str, Any] = {
+        "observations": len(saved.stored),
+        "duplicates": len(saved.known),
+        "refused": dict(refused),
+    }
     runs = RunRepository(session)
     await runs.succeed(loaded.run, now, **outcome)
     await runs.outlive(state.agent_key, state.dead_run_id)

@@ -27,7 +27,7 @@ def drafts_of(extraction: Extraction, loaded: Loaded, settings: Settings) -> tup
     sieve = _Sieve(loaded, settings)
     sieve.refused["unknown_scope"] += extraction.unknown
     drafts = [draft for item in extraction.observations if (draft := sieve.draft(item)) is not None]
-    return drafts, sieve.refused
+    return drafts, +sieve.refused
 
 
 class _Sieve:
@@ -111,7 +111,7 @@ class _Sieve:
         return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
 
     def _route(self, item: ExtractedObservation, sources: Sequence[BufferedMessage]) -> Target | None:
-        """The scope that the model chose among those it was offered, else that of the one person who said it; or none.
+        """The scope that the model chose among those it was offered; where it names none, that of the one who said it.
 
         What is somebody's own can only come from what they said: no scope is written by somebody else's words. What is a
         group's can only come from its members.
@@ -121,8 +121,10 @@ class _Sieve:
         authors = self._authors(sources)
         target = self._by_alias.get(wanted)
         if target is None:
-            if wanted != "individual":
-                self.refused["unknown_scope" if wanted else "no_scope"] += 1
+            if wanted not in ("", "individual"):  # nobody knows for whom it was meant
+                self.refused["unknown_scope"] += 1
+                return None
+            self.refused["no_scope"] += not wanted
             target = self._author(authors)
         elif target.kind == "individual" and authors and target.owner not in authors:
             self.refused["not_the_author"] += 1

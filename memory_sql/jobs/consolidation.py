@@ -63,7 +63,7 @@ class Consolidation(ScopeJob):
             model=decided.usage.model,
             superseded=applied.superseded,
         )
-        return result, True
+        return result, applied.more
 
     def total(self, held: HeldScope, results: Sequence[ConsolidateResult]) -> ConsolidateResult:
         """The last version, with what all of them took in."""

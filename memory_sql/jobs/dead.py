@@ -8,6 +8,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.conversations import ConversationRepository
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.runs import RunRepository, TakenRun
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
@@ -22,9 +23,11 @@ async def retry(session: Session, agent_id: str, run_id: int, settings: Settings
     if run.scope_id is not None and run.to_seq is not None:
         scopes = ScopeRepository(session)
         (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
-        if not await StateRepository(session).release(scope, [run.to_seq], now, run_id=run_id):
-            raise InputError(f"what run {run_id} set aside is known by now, or gone; discard the run")
-        await scopes.refresh_due(agent_key, [run.scope_id], settings.consolidation_threshold, now)
+        if not await StateRepository(session).retry(scope, [run.to_seq], now, run_id=run_id):
+            raise InputError(f"what run {run_id} set aside is quarantined, known or gone by now; discard the run")
+        threshold = settings.consolidation_threshold
+        await FollowingRepository(session, agent_key).settle([run.scope_id], threshold, now, run_id=run_id)
+        await scopes.refresh_due(agent_key, [run.scope_id], threshold, now)
 
 
 async def discard(session: Session, agent_id: str, run_id: int, settings: Settings, now: datetime) -> None:
@@ -48,7 +51,7 @@ async def _take(session: Session, agent_id: str, run_id: int, state: str) -> tup
     if run.conversation_id is not None:
         await ConversationRepository(session).locked(agent_key, run.conversation_id)
     if run.scope_id is not None:
-        await ScopeRepository(session).lock(agent_key, scope_ids=[run.scope_id])
+        await FollowingRepository(session, agent_key).lock([run.scope_id])
     if not await runs.take_dead(agent_key, run_id, state):
         raise NotFoundError("run that was given up", str(run_id))
     return agent_key, run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import BudgetError, BusyError, DatabaseError, MemorySQLError, StaleError
-from memory_sql.jobs.job import Applied, Decided, DueJob, Held, Job, Key, Loaded, Result, Step
+from memory_sql.jobs.job import AnyDueJob, Applied, Decided, DueJob, Held, Job, Key, Loaded, Result, Step
 from memory_sql.retry import pause
 
 log = logging.getLogger("memory_sql")
@@ -46,8 +46,10 @@ class Engine:
     async def _load(
         self, job: Job[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
     ) -> tuple[Held, Loaded | None]:
-        async with self._database.transaction() as unit:
-            return await job.load(unit, key, self._settings, self._now(), reason, so_far)
+        for attempt in self._database.attempts():
+            async with attempt as unit:
+                loaded = await job.load(unit, key, self._settings, self._now(), reason, so_far)
+        return loaded
 
     async def _run(
         self, job: Job[Key, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded | None, reason: str
@@ -72,9 +74,10 @@ class Engine:
                 decided = await job.decide(loaded, settings)  # no connection is held here
             keep = job.keep(loaded, decided, settings)
             if keep is not None:
-                await self._persist(keep, self._database.statement)
-            async with self._database.transaction() as unit:
-                applied = await job.apply(unit, loaded, decided, settings, self._now())
+                await self._persist(keep)
+            for attempt in self._database.attempts():
+                async with attempt as unit:
+                    applied = await job.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
             await self._record(job.fail, loaded, error, settings)
             raise
@@ -84,8 +87,7 @@ class Engine:
         self, job: DueJob[Any, Held, Loaded, Any, Any, Result], agent_id: str | None, by: datetime
     ) -> DueWork | None:
         """What has been due longest, leased, as a call that does it; None where nothing is due."""
-        async with self._database.statement() as unit:
-            held = await job.claim(unit, agent_id, by, self._lease)
+        held = await self._database.write(lambda unit: job.claim(unit, agent_id, by, self._lease), single=True)
         return None if held is None else partial(self._run_due, job, held)
 
     async def _run_due(self, job: DueJob[Any, Held, Loaded, Any, Any, Result], held: Held) -> RunDueResult:
@@ -94,16 +96,20 @@ class Engine:
             result = await self._run(job, held, loaded, job.due_reason)
         except MemorySQLError as error:
             if (until := self._put_off(error)) is not None:
-                async with self._database.transaction() as unit:
-                    await job.postpone(unit, held, until)
+                await self._postpone(job, held, until)
             return RunDueResult(failed={job.name(held): str(error)})
         return job.report(result)
+
+    async def _postpone(self, job: AnyDueJob, held: Any, until: datetime) -> None:
+        await self._database.write(lambda unit: job.postpone(unit, held, until))
 
     async def _load_claimed(self, job: DueJob[Any, Held, Loaded, Any, Any, Any], held: Held) -> Loaded | None:
         now = self._now()
         try:
-            async with self._database.transaction() as unit:
-                return await job.load_claimed(unit, held, self._settings, now, job.due_reason)
+            async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
+                return await self._database.write(
+                    lambda unit: job.load_claimed(unit, held, self._settings, now, job.due_reason)
+                )
         except BaseException as error:
             own = self._settings.of_agent(held.agent_settings)
             await self._record(job.give_back, held, error, own)
@@ -127,9 +133,8 @@ class Engine:
     async def _extend_on(self, extend: Callable[[Session], Awaitable[bool]]) -> None:
         while True:
             try:
-                async with self._database.transaction() as unit:
-                    if not await extend(unit):
-                        return  # somebody else has it; what comes of the call will be refused
+                if not await self._database.write(extend):
+                    return  # somebody else has it; what comes of the call will be refused
             except DatabaseError:
                 log.warning("a lease could not be extended; trying again")
             await asyncio.sleep(self._settings.lease_seconds / 3)
@@ -145,25 +150,21 @@ class Engine:
 
         Who ends a process cancels twice: the worker what it runs, and the loop every task. Neither stops this.
         """
-        recording = asyncio.create_task(
-            self._persist(lambda unit: write(unit, what, error, settings, self._now()), self._database.transaction)
-        )
+        recording = asyncio.create_task(self._persist(lambda unit: write(unit, what, error, settings, self._now())))
         try:
             await asyncio.shield(recording)
         except asyncio.CancelledError:
             await asyncio.wait([recording], timeout=RECORD_SECONDS)
             raise
 
-    async def _persist(self, step: Step, unit_of_work: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
+    async def _persist(self, step: Step) -> None:
         """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
         for again_in in PERSIST_AGAIN_SECONDS:
             with suppress(DatabaseError):
-                async with unit_of_work() as unit:
-                    await step(unit)
+                await self._database.write(step)
                 return
             await asyncio.sleep(again_in)
-        async with unit_of_work() as unit:
-            await step(unit)
+        await self._database.write(step)
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:
         """Until when what stays due has to wait; None: the ledger has said so already."""

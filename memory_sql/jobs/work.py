@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 from memory_sql.config import Settings
-from memory_sql.db import Database
+from memory_sql.db import Database, Session
 from memory_sql.db.repositories.agents import find_agent
-from memory_sql.db.repositories.conversations import ConversationRepository
+from memory_sql.db.repositories.conversations import ConversationPlace, ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
-from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.scopes import ScopePlace, ScopeRepository
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
@@ -37,6 +38,9 @@ JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
     "consolidation": Consolidation,
     "propagation": Propagation,
 }
+NO_CONVERSATION: ConversationPlace = (0, "")
+NO_SCOPE: ScopePlace = (0, 0)
+CAUGHT_UP_AT_ONCE = 500  # conversations or scopes that one transaction makes due, and holds
 EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 
 
@@ -61,7 +65,7 @@ class Jobs:
         self._embeddings = embeddings
         self._engine = Engine(database, settings, now)
 
-    def form(self, agent_id: str, conversation_id: str) -> Awaitable[FormResult]:
+    def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
 
     def consolidate(self, agent_id: str, scope_id: int, reason: str) -> Awaitable[ConsolidateResult]:
@@ -126,20 +130,39 @@ class Jobs:
             return EmbedResult()
         return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
 
-    async def catch_up(self, agent_key: int | None = None) -> None:
-        """Makes due what is due by the settings of now and wasn't by those before, of one agent or of all."""
-        async with self._database.transaction() as unit:
-            await ConversationRepository(unit).make_due(agent_key, self._settings, self._now())
-        async with self._database.transaction() as unit:
-            await ScopeRepository(unit).make_due(agent_key, self._settings.consolidation_threshold, self._now())
+    async def catch_up(self) -> None:
+        """Makes due what is due by the settings of now and wasn't by those before; in batches."""
+        conversation: ConversationPlace | None = NO_CONVERSATION
+        while conversation is not None:
+            conversation = await self._database.write(partial(self._conversations_due, None, conversation))
+        scope: ScopePlace | None = NO_SCOPE
+        while scope is not None:
+            scope = await self._database.write(partial(self._scopes_due, None, scope))
+
+    async def make_due(self, session: Session, agent_key: int) -> None:
+        """As `catch_up`, of one agent, in the transaction that changes its settings."""
+        conversation: ConversationPlace | None = NO_CONVERSATION
+        while conversation is not None:
+            conversation = await self._conversations_due(agent_key, conversation, session)
+        scope: ScopePlace | None = NO_SCOPE
+        while scope is not None:
+            scope = await self._scopes_due(agent_key, scope, session)
+
+    def _conversations_due(
+        self, agent_key: int | None, after: ConversationPlace, unit: Session
+    ) -> Awaitable[ConversationPlace | None]:
+        conversations = ConversationRepository(unit)
+        return conversations.make_due(agent_key, self._settings, after, CAUGHT_UP_AT_ONCE, self._now())
+
+    def _scopes_due(self, agent_key: int | None, after: ScopePlace, unit: Session) -> Awaitable[ScopePlace | None]:
+        threshold = self._settings.consolidation_threshold
+        return ScopeRepository(unit).make_due(agent_key, threshold, after, CAUGHT_UP_AT_ONCE, self._now())
 
     def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[DueWork | None]:
         return self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
 
     async def retry(self, agent_id: str, run_id: int) -> None:
-        async with self._database.transaction() as unit:
-            await dead.retry(unit, agent_id, run_id, self._settings, self._now())
+        await self._database.write(lambda unit: dead.retry(unit, agent_id, run_id, self._settings, self._now()))
 
     async def discard(self, agent_id: str, run_id: int) -> None:
-        async with self._database.transaction() as unit:
-            await dead.discard(unit, agent_id, run_id, self._settings, self._now())
+        await self._database.write(lambda unit: dead.discard(unit, agent_id, run_id, self._settings, self._now()))

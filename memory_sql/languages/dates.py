@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from memory_sql.errors import InputError
 from memory_sql.languages.data import of_all
@@ -55,12 +55,17 @@ class DateFound:
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
     """The time zone of that IANA name; raises `InputError`, also where the system has no zones at all."""
-    try:
+    if name in _zones():
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        if not available_timezones():  # Windows, minimal containers
-            raise InputError("this system knows no time zones; install the package tzdata") from None
-        raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin") from None
+    if not _zones():  # Windows, minimal containers
+        raise InputError("this system knows no time zones; install the package tzdata")
+    raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin")
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    """IANA's names: not what else a machine keeps beside them, as its own zone, nor in other letters."""
+    return frozenset(available_timezones() - {"localtime", "posixrules", "Factory"})
 
 
 def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> list[DateFound]:

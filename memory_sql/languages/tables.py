@@ -183,7 +183,7 @@ class Secrets:
     """How secrets are named, of all languages together. Plain words: a space may be left out, capitals don't count.
 
     `password`, `key`, `login`, `account`: what is followed by one. `code_of` and `code`: the two parts of "door code".
-    `said` and `still`: between the name and the secret ("is", "now").
+    `said` and `still`: between the name and the secret ("is", "now"); `said_closely`: without spaces.
     `of`: what the secret belongs to. `into`: it was changed to this. `plain`: what is said of a password without saying
     it. `counted`: after a number that is none.
     """
@@ -195,6 +195,7 @@ class Secrets:
     code_of: Alternatives = ()
     code: Alternatives = ()
     said: Alternatives = ()
+    said_closely: Alternatives = ()
     still: Alternatives = ()
     of: Alternatives = ()
     into: Alternatives = ()

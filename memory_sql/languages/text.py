@@ -12,11 +12,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from memory_sql.languages.invisible import cut_before, without_invisible
+
 CHARACTERS_PER_TOKEN = 4.5  # R279
 HASH_VERSION = 1
 
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
-_TAG_CHARACTERS = re.compile("[\U000e0000-\U000e007f]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
 _NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
@@ -30,17 +31,16 @@ _SENTENCE_END = re.compile(
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
     """The text that Postgres can hold, and the names of what had to be changed.
 
-    `nul` and `surrogate` became U+FFFD; `tag_characters` (invisible, used to smuggle instructions) were removed.
+    `nul` and `surrogate` became U+FFFD; what is not seen and can hide or turn round what is said was removed
+    (`invisible`): `controls`, `bidi_controls`, `zero_width`, `tag_characters`.
     """
     changes = []
     for name, pattern in _UNSTORABLE.items():
         text, found = pattern.subn("\N{REPLACEMENT CHARACTER}", text)
         if found:
             changes.append(name)
-    text, found = _TAG_CHARACTERS.subn("", text)
-    if found:
-        changes.append("tag_characters")
-    return text, tuple(changes)
+    text, gone = without_invisible(text)
+    return text, (*changes, *gone)
 
 
 def count_tokens(text: str) -> int:
@@ -76,8 +76,11 @@ def words_of(text: str) -> list[str]:
     return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
-def content_hash(text: str) -> bytes | None:
-    """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything."""
+def content_digest(text: str) -> bytes | None:
+    """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything.
+
+    Never stored: it would let whoever reads it confirm a guess. The database keeps `memory.content_hash` of it.
+    """
     normal = normal_form(text)
     return hashlib.sha256(normal.encode()).digest() if words_of(normal) else None
 
@@ -97,8 +100,7 @@ def shortened(text: str, characters: int) -> str:
     """At most so many characters, cut after a word (inside the first, if that is longer), marked by an ellipsis."""
     if len(text) <= characters:
         return text
-    kept = text[:characters]
-    words = kept.rpartition(" ")[0] or kept[:-1]
+    words = text[:characters].rpartition(" ")[0] or text[: cut_before(text, characters - 1)]
     return f"{words.rstrip()}…"
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from memory_sql.config import BUDGET_KINDS, Settings
 from memory_sql.db import Session
+from memory_sql.db.locks import share_agent
 from memory_sql.db.queries.evictable import Amount, BudgetRepository, Stored
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
@@ -132,6 +133,7 @@ async def trim(
 ) -> tuple[Trimmed, bool]:
     """Evicts, under the scope's lock, what it keeps too much, at most so many; and whether that was all of it."""
     scopes = ScopeRepository(session)
+    await share_agent(session, agent_key)  # what is held while this runs is seen, or waits
     locked = await scopes.lock(agent_key, scope_ids=[scope_id])
     if not locked:  # forgotten meanwhile
         return Trimmed(), True

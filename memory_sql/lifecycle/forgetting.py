@@ -1,32 +1,34 @@
 """Removal with its whole lineage: observations, what was made of them, the texts that hold them, the words they came from.
 
-`forget` runs in one transaction: it finds all that goes, locks conversations and then scopes in id order, looks again until
-nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises refuse whatever
-a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
+`forget` runs in one transaction: it shares the agent, so that holds stand still, finds all that goes, locks it and looks
+again until nothing has been added, rewinds the texts to what they were before, and erases. The epochs that it raises
+refuse whatever a model is making of it meanwhile. What is left becomes pending and goes into the next version of the texts.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from memory_sql.config import Settings
-from memory_sql.db import Session, savepoint
+from memory_sql.db import Session
+from memory_sql.db.locks import Held, lock_whole_agent, share_agent, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import observation_id
+from memory_sql.domain.query import Query
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.journal import Entry
+from memory_sql.lifecycle.selecting import words_of
 
 NOTHING = Closure((), (), (), 0, 0)
 
@@ -43,34 +45,30 @@ class Found:
 
     @property
     def conversations(self) -> list[str]:
-        return sorted({*self.closure.conversations, *self.seeds.conversations})
-
-    def covers(self, other: Found) -> bool:
-        """Whether all that the other would lock is locked when this is."""
-        return {*other.conversations} <= {*self.conversations} and {*other.scopes} <= {*self.scopes}
+        return sorted({*self.closure.conversations, *self.seeds.conversations, *self.seeds.attended})
 
 
-async def find(session: Session, agent_key: int, selection: Selection) -> Found:
+async def find(session: Session, agent_key: int, selection: Selection, words: Query | None) -> Found:
     """All that would go. Raises `NotFoundError` for an observation that isn't there."""
     repository = ForgettingRepository(session, agent_key)
-    seeds = await repository.seeds(selection)
+    seeds = await repository.seeds(selection, words)
     if selection.observation_id is not None and not seeds.observations:
         raise NotFoundError("observation", selection.observation_id)
     return Found(seeds, await repository.closure(seeds))
 
 
 async def preview(session: Session, agent_key: int, selection: Selection, settings: Settings, now: datetime) -> Receipt:
+    """What `forget` would return, but for the texts: `withheld` are all that would be rewritten. Raises as `forget` does."""
+    repository = ForgettingRepository(session, agent_key)
     if selection.everything:
-        counts = await ForgettingRepository(session, agent_key).count_agent()
+        await _refuse_held(session, agent_key)
+        counts = await repository.count_agent()
         return _receipt(selection, NOTHING, counts, (), settings, now, dry_run=True)
-    found = await find(session, agent_key, selection)
-    tainted = await ForgettingRepository(session, agent_key).first_tainted(found.seeds.scopes, found.closure)
-    counts = {
-        "observations": len(found.closure.observations),
-        "evidence": len(found.closure.evidence),
-        "messages": len(found.closure.messages),
-    }
-    return _receipt(selection, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
+    found = await find(session, agent_key, selection, words_of(selection, settings, now))
+    tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
+    counts = await repository.erasable(found.closure, found.seeds.scopes, found.seeds.users)
+    receipt = _receipt(selection, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
+    return receipt.model_copy(update={"kept": await repository.kept_beside(found.closure)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,16 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
     if selection.everything:
         receipt = _receipt(selection, NOTHING, {}, (), asked.settings, asked.now)
         return await _erase_agent(session, asked, agent_key, receipt)
-    found = await _locked(session, agent_key, partial(find, selection=selection))
-    receipt = _receipt(selection, found.closure, {}, (), asked.settings, asked.now)
-    return await _erase(session, asked, agent_key, found, receipt)
+    words = words_of(selection, asked.settings, asked.now)
+
+    async def act(held: Held) -> Forgotten:
+        found = await find(session, agent_key, selection, words)
+        held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+        receipt = _receipt(selection, found.closure, {}, (), asked.settings, asked.now)
+        return await _erase(session, asked, agent_key, found, receipt)
+
+    await share_agent(session, agent_key)
+    return await under_locks(session, agent_key, act)
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
@@ -100,41 +105,33 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
     for scope_id, version in tainted.items():
         await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
+    kept = await repository.kept_beside(found.closure)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
     for state in states.values():
         await StateRepository(session).stand_again(state, now)
-    withheld = await repository.await_rebuild(list(tainted))
-    await scopes.refresh_due(agent_key, found.scopes, asked.settings.consolidation_threshold, now)
-    receipt = receipt.model_copy(update={"counts": counts, "withheld": tuple(f"s{key}" for key in withheld)})
+    threshold, following = asked.settings.consolidation_threshold, FollowingRepository(session, agent_key)
+    _, more = await following.settle(found.scopes, threshold, now, actor=asked.actor)
+    withheld = await repository.await_rebuild(sorted({*tainted, *more}))
+    await scopes.refresh_due(agent_key, found.scopes, threshold, now)
+    receipt = receipt.model_copy(
+        update={"counts": counts, "kept": kept, "withheld": tuple(f"s{key}" for key in withheld)}
+    )
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found))
 
 
-async def _locked(session: Session, agent_key: int, look: Callable[[Session, int], Awaitable[Found]]) -> Found:
-    """What goes, looked at again under the locks that it needs: what comes later comes after the forgetting.
-
-    If it needs more by then, they are released and all taken again: conversations before scopes, as everybody does.
-    """
-    found = await look(session, agent_key)
-    while True:
-        unlocked = await savepoint(session)
-        await ForgettingRepository(session, agent_key).lock_conversations(found.conversations)
-        await ScopeRepository(session).lock(agent_key, scope_ids=found.scopes)
-        again = await look(session, agent_key)
-        if found.covers(again):
-            await unlocked.commit()
-            return again
-        await unlocked.rollback()
-        found = again
-
-
 async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
     repository = ForgettingRepository(session, agent_key)
-    if held := await HoldRepository(session, agent_key).count_open():
-        raise HeldError(held)
+    await lock_whole_agent(session, agent_key)
+    await _refuse_held(session, agent_key)
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)
     return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True))
+
+
+async def _refuse_held(session: Session, agent_key: int) -> None:
+    if held := await HoldRepository(session, agent_key).count_open():
+        raise HeldError(held)
 
 
 async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) -> Receipt | None:
@@ -148,13 +145,15 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
     seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
 
-    async def look(session: Session, agent_key: int) -> Found:
-        return Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+    async def act(held: Held) -> Forgotten:
+        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+        held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+        went = _receipt(Selection(everything=True), found.closure, {}, (), asked.settings, asked.now)
+        receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
+        return await _erase(session, asked, agent_key, found, receipt)
 
-    found = await _locked(session, agent_key, look)
-    went = _receipt(Selection(everything=True), found.closure, {}, (), asked.settings, asked.now)
-    receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
-    return (await _erase(session, asked, agent_key, found, receipt)).receipt
+    await share_agent(session, agent_key)
+    return (await under_locks(session, agent_key, act)).receipt
 
 
 def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:

@@ -23,7 +23,10 @@ from memory_sql.errors import ConfigurationError
 
 
 class Entry(Value):
-    """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages."""
+    """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages.
+
+    `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
+    """
 
     id: str
     at: datetime
@@ -33,6 +36,10 @@ class Entry(Value):
     scopes: tuple[int, ...] = ()
     observations: tuple[tuple[int, int], ...] = ()
     messages: Mapping[str, tuple[int, ...]] = {}
+    database: str | None = None
+
+    def is_of(self, database: str) -> bool:
+        return self.database in (None, database)
 
 
 def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:
@@ -91,6 +98,11 @@ def entries(path: Path) -> Iterator[tuple[Entry, bool]]:
                 raise ConfigurationError(f"line {number} of the journal of forgetting can't be read") from None
     for entry in planned.values():
         yield entry, entry.id in committed
+
+
+def begun(path: Path) -> list[tuple[Entry, bool]]:
+    """As `entries`; none where there is no file yet."""
+    return list(entries(path)) if path.exists() else []
 
 
 def _lines(path: Path) -> list[str]:

@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import content_of, id_of, optional_id, owner_of, tags_of, text_of, without_secrets
+from memory_sql.arguments import content_of, id_of, name_of, optional_id, owner_of, tags_of, without_secrets
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import ensure_agent
 from memory_sql.db.repositories.conversations import ConversationRepository
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
-from memory_sql.domain.ids import Id, aware, owner_key
+from memory_sql.domain.ids import LONGEST_AHEAD, Id, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import with_dates, zone_of
-from memory_sql.languages.text import one_line
 from memory_sql.lifecycle import corrections
 
 
@@ -45,15 +45,21 @@ def draft_of(
     return Draft(
         scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
         content=content_of(text, settings.observation_max_characters),
-        observed_at=now if observed_at is None else aware(observed_at, "observed_at"),
+        **_said_at(observed_at, now),
         source_kind="observe",
         evidence=(Evidence(user_id=user),),
         conversation_id=optional_id("conversation_id", conversation_id),
-        speaker=one_line(text_of("speaker", speaker)) or None,
+        speaker=name_of("speaker", speaker) or None,
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
         fact_key=optional_id("fact_key", fact_key),
     )
+
+
+def _said_at(given: datetime | None, now: datetime) -> dict[str, Any]:
+    """A time more than a day ahead counts as now, and is kept as given."""
+    at = now if given is None else aware(given, "observed_at")
+    return {"observed_at": at} if at <= now + LONGEST_AHEAD else {"observed_at": now, "given_at": at}
 
 
 async def store(session: Session, agent_id: str, draft: Draft, settings: Settings, now: datetime) -> Observation:
@@ -65,6 +71,8 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     dated = with_dates(draft.content, draft.observed_at, zone_of(zone))
     draft = replace(draft, content=dated.text, dates=dated.days)
     scopes, observations = ScopeRepository(session), ObservationRepository(session)
+    if draft.fact_key is not None:  # what was made of the older ones goes with them
+        await FollowingRepository(session, agent.key).lock_owned(draft.scope.owner, draft.scope.name)
     locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings.language, now)
     if not locked[0].is_active:
         raise InputError(f"scope {locked[0].scope_id} is inactive")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -33,12 +33,19 @@ _DULL = re.compile(
 )
 _DOUBLED = bytes(48) + bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)) + bytes(198)  # by the digit's ASCII code: twice its value
 _NUMBERS = {ord("A") + n: str(10 + n) for n in range(26)}
+_PLAINLY = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full-width forms
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF), ""),
+    0x2011: "-",
+    0x3002: ".",
+}
+_OTHERWISE = re.compile("[" + "".join(map(chr, sorted(_PLAINLY))) + "]")
 _EVEN = {
     **{code: unicodedata.normalize("NFKD", chr(code)).lower()[0] for code in range(0xC0, 0x250) if chr(code).isalpha()},
-    **{code: chr(code - 0xFEE0).lower() for code in range(0xFF01, 0xFF5F)},  # full-width forms
-    **dict.fromkeys((*range(0x300, 0x370), 0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)),
+    **{code: plain.lower() for code, plain in _PLAINLY.items()},
+    **dict.fromkeys(range(0x300, 0x370)),
     0x2019: "'",
-    0xA0: " ",
     ord("ß"): "ss",
 }
 
@@ -80,14 +87,45 @@ def classify(text: str) -> Classification:
 def mask(text: str) -> Masked:
     """The text with `[secret: kind]` for each secret; a text that is masked already stays as it is."""
     found: Counter[str] = Counter()
-    lower = text.lower()
+    seen = _Seen.of(text)
+    lower = seen.text.lower()
     for rule in spoken().rules:
         if any(cue in lower for cue in rule.cues):
-            text = _replaced(text, ((span, rule.kind) for span in _secrets(rule, text)), found)
-    if any(character.isdigit() for character in text):
-        text = _replaced(text, ((span, "card") for span in _cards(text)), found)
-        text = _replaced(text, ((span, "iban") for span in _ibans(text)), found)
-    return Masked(text, tuple(sorted(found.elements())))
+            seen = _replaced(seen, ((span, rule.kind) for span in _secrets(rule, seen.text)), found)
+    if any(character.isdigit() for character in seen.text):
+        seen = _replaced(seen, ((span, "card") for span in _cards(seen.text)), found)
+        seen = _replaced(seen, ((span, "iban") for span in _ibans(seen.text)), found)
+    return Masked(seen.original if found else text, tuple(sorted(found.elements())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A text as it reads: without what isn't seen, in plain letters and spaces. `pieces`: what stood for each character;
+    None where every character stands for itself."""
+
+    text: str
+    pieces: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, text: str) -> _Seen:
+        if _OTHERWISE.search(text) is None:
+            return cls(text)
+        characters, pieces, unseen = [], [], ""
+        for character in text:
+            plain = _PLAINLY.get(ord(character), character)
+            if plain:
+                characters.append(plain)
+                pieces.append(unseen + character)
+                unseen = ""
+            elif pieces:
+                pieces[-1] += character
+            else:
+                unseen += character
+        return cls("".join(characters), pieces)
+
+    @property
+    def original(self) -> str:
+        return self.text if self.pieces is None else "".join(self.pieces)
 
 
 def masked_value(value: Any) -> tuple[Any, tuple[str, ...]]:
@@ -132,15 +170,23 @@ def _names_mailbox(even: str, firms: Words) -> bool:
     return False
 
 
-def _replaced(text: str, spans: Iterator[tuple[tuple[int, int], str]], found: Counter[str]) -> str:
-    parts, end = [], 0
+def _replaced(seen: _Seen, spans: Iterator[tuple[tuple[int, int], str]], found: Counter[str]) -> _Seen:
+    parts: list[str] = []
+    pieces: list[str] = []
+    end = 0
     for (first, last), kind in spans:
         if first < end:
             continue
-        parts += [text[end:first], f"[secret: {kind}]"]
+        mark = f"[secret: {kind}]"
+        parts += [seen.text[end:first], mark]
+        if seen.pieces is not None:
+            pieces += [*seen.pieces[end:first], *mark]
         end = last
         found[kind] += 1
-    return "".join((*parts, text[end:])) if parts else text
+    if not parts:
+        return seen
+    text = "".join((*parts, seen.text[end:]))
+    return _Seen(text, None if seen.pieces is None else [*pieces, *seen.pieces[end:]])
 
 
 def _secrets(rule: secrets.SecretRule, text: str) -> Iterator[tuple[int, int]]:

@@ -58,7 +58,10 @@ def rules() -> Rules:
 
 
 def _any_of(patterns: Iterable[str], parts: Mapping[str, str]) -> re.Pattern[str]:
-    pattern = "|".join(patterns)
+    """Those that begin with a word apart from the others: what they have in common is then tried once."""
+    whole = list(patterns)
+    begun = [each for each in whole if each.lstrip().startswith(r"\b")]
+    pattern = "|".join(f"(?:{'|'.join(some)})" for some in (begun, [one for one in whole if one not in begun]) if some)
     for name, part in parts.items():
         pattern = pattern.replace(f"{{{name}}}", part)
     return re.compile(pattern)

@@ -71,6 +71,12 @@ def _rules(said: Mapping[str, Sequence[str]]) -> tuple[SecretRule, ...]:
         ),
         rule(
             "password",
+            _cues(said["password"]),
+            rf"(?:{_any_of(said['password'])})(?P<to>{_any_of(said['said_closely'])})\s{{0,3}}(?P<secret>[!-+\--~]{{4,100}})",
+            "password",
+        ),
+        rule(
+            "password",
             _cues(said["login"]),
             rf"(?:{_any_of(said['login'])})(?P<to>\s{{0,3}}(?::|=|\bare\b|\bis\b)\s{{0,3}})"
             r"[^\s/:]{1,64}\s?[/:]\s?(?P<secret>[^\s/]{4,100})",

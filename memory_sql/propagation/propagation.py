@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.agents import share_agent
+from memory_sql.db.locks import share_agent
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import Judgement, PropagationRepository, Shareable, WiderScope
@@ -54,43 +54,58 @@ async def load(
     *,
     new_only: bool = False,
 ) -> tuple[ScopeState, Loaded | None]:
-    """The scope and what may be judged, leased; None when nothing may. Raises `BusyError`, `NotFoundError`."""
+    """The scope and what may be judged, leased; None when nothing may. Raises `BusyError`, `NotFoundError`.
+
+    What is read is read before the lease is taken: who writes to the scope waits for the rest alone.
+    """
     scopes = ScopeRepository(session)
+    before = await scopes.look_at(agent_key, scope_id)
+    if before is None:
+        raise NotFoundError("scope", f"s{scope_id}")
+    if not before.is_free:
+        raise BusyError("scope", f"s{scope_id}")
+    screened = await _screened(session, agent_id, before.state, settings, now, new_only=new_only)
     scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
     if scope is None:
-        if await scopes.exists(agent_key, scope_id):
-            raise BusyError("scope", f"s{scope_id}")
-        raise NotFoundError("scope", f"s{scope_id}")
-    return scope, await _load(session, agent_id, scope, settings, now, reason, new_only=new_only)
+        raise BusyError("scope", f"s{scope_id}")
+    if not scope.holds_the_same(before.state):
+        screened = await _screened(session, agent_id, scope, settings, now, new_only=new_only)
+    return scope, await _begun(session, scope, screened, settings, now, reason)
 
 
 async def load_claimed(
     session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
     """What may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    screened = await _screened(session, agent_id, claimed, settings, now)
     locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
     if not locked or locked[0].fence != claimed.fence:
         raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
-    return await _load(session, agent_id, locked[0], settings, now, reason)
+    (scope,) = locked
+    if not scope.holds_the_same(claimed):
+        screened = await _screened(session, agent_id, scope, settings, now)
+    return await _begun(session, scope, screened, settings, now, reason)
 
 
-async def _load(
-    session: Session,
-    agent_id: str,
-    scope: ScopeState,
-    settings: Settings,
-    now: datetime,
-    reason: str,
-    *,
-    new_only: bool = False,
-) -> Loaded | None:
-    settings, runs = settings.of_agent(scope.agent_settings), RunRepository(session)
+@dataclass(frozen=True, slots=True)
+class _Screened:
+    """What may be judged, in the order of its targets, and what the rules say of it. `epochs`: from before it was read."""
+
+    judged: Sequence[Shareable]
+    offers: tuple[Offer, ...]
+    verdicts: tuple[Verdict, ...]
+    names: frozenset[str]
+    epochs: dict[int, int]
+
+
+async def _screened(
+    session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, *, new_only: bool = False
+) -> _Screened:
+    settings = settings.of_agent(scope.agent_settings)
     repository = PropagationRepository(session, scope.agent_key)
-    await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id)
     found = await _found(repository, scope, settings, new_only=new_only) if settings.propagation else []
     if not found:
-        await repository.finish(scope, None, now)
-        return None
+        return _Screened((), (), (), frozenset(), {})
     names = await _names(repository, scope, [target for target, _ in found])
     verdicts, offers, epochs = list[Verdict](), list[Offer](), {scope.scope_id: scope.epoch}
     for target, candidates in found:
@@ -103,19 +118,31 @@ async def _load(
                 verdicts.append(verdict)
         epochs |= screening.epochs
     if offers:
-        await runs.check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
-    judged = [candidate for _, candidates in found for candidate in candidates]
-    seqs = [candidate.seq for candidate in judged]
-    span = {"scope_id": scope.scope_id, "from_seq": min(seqs) - 1, "to_seq": max(seqs)}
-    run = await runs.start(scope.agent_key, "propagation", scope.fence, now, **span)
+        await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
     shown = {item.scope_id for offer in offers for item in offer.sources} | {scope.scope_id}
     others = shown - {scope.scope_id}
     if others:
         names |= await repository.names(others, NAMES_AT_MOST) | await repository.group_names(shown)
-    epochs = {scope_id: epochs[scope_id] for scope_id in shown}
+    judged = [candidate for _, candidates in found for candidate in candidates]
+    return _Screened(judged, tuple(offers), tuple(verdicts), names, {scope_id: epochs[scope_id] for scope_id in shown})
+
+
+async def _begun(
+    session: Session, scope: ScopeState, screened: _Screened, settings: Settings, now: datetime, reason: str
+) -> Loaded | None:
+    """Under the scope's lock. The run that judges it; None, and the lease is given back, where there is nothing."""
+    runs, settings = RunRepository(session), settings.of_agent(scope.agent_settings)
+    await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id)
+    judged = screened.judged
+    if not judged:
+        await PropagationRepository(session, scope.agent_key).finish(scope, None, now)
+        return None
+    seqs = [candidate.seq for candidate in judged]
+    span = {"scope_id": scope.scope_id, "from_seq": min(seqs) - 1, "to_seq": max(seqs)}
+    run = await runs.start(scope.agent_key, "propagation", scope.fence, now, **span)
     new = sum(candidate.outcome != "waiting" for candidate in judged)
     more = new >= _batch(scope, settings)
-    return Loaded(scope, run, tuple(offers), tuple(verdicts), names, epochs, more, reason, now)
+    return Loaded(scope, run, screened.offers, screened.verdicts, screened.names, screened.epochs, more, reason, now)
 
 
 async def _found(
@@ -287,18 +314,22 @@ async def _account(
     runs = RunRepository(session)
     went = {(item.target_scope_id, item.seq) for item in made if item.outcome == "propagated"}
     refused = Counter(item.reason for item in decided.verdicts if item.outcome == "refused")
-    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
-    await runs.succeed(loaded.run, now, observations=stored, duplicates=len(went) - stored, refused=dict(refused))
+    outcome: dict[str, Any] = {"observations": stored, "duplicates": len(went) - stored, "refused": dict(refused)}
+    await runs.succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
 
 
 async def show(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
 ) -> tuple[Verdict, ...]:
-    """A dry run ends: what it cost is written down, what it decided isn't; the scope is as due as before."""
+    """A dry run ends: what it cost is written down, what it decided isn't; the scope is as due as before.
+
+    Raises `StaleError` where the lease was lost: whoever has it now has written down that this run didn't end.
+    """
     runs = RunRepository(session)
-    await ScopeRepository(session).release(loaded.scope)
-    await runs.cost(loaded.run, decided.usage, decided.prompt_version)
-    await runs.succeed(loaded.run, now, observations=0, duplicates=0, refused={"dry_run": len(decided.verdicts)})
+    if not await ScopeRepository(session).release(loaded.scope):
+        raise StaleError("scope", f"s{loaded.scope.scope_id}", "the lease on it was lost")
+    outcome: dict[str, Any] = {"observations": 0, "duplicates": 0, "refused": {"dry_run": len(decided.verdicts)}}
+    await runs.succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
     return decided.verdicts
 
 
@@ -314,10 +345,12 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     if gives_up:
         changes["propagation_errors"] = 0
     scopes = ScopeRepository(session)
-    if await scopes.release(scope, **changes) and gives_up:
+    if gives_up:
         offer = loaded.offers[0]
         wanted = [NewScope(offer.target.kind, offer.target.owner)]  # the collective scope may not be there yet
-        (target,) = await scopes.lock_or_make(scope.agent_key, wanted, (), settings.language, now)
+        locked = await scopes.lock_or_make(scope.agent_key, wanted, [scope.scope_id], settings.language, now)
+        target = next(state for state in locked if (state.owner, state.name) == (offer.target.owner, ""))
+    if await scopes.release(scope, **changes) and gives_up:
         judgement = Judgement(offer.source.key, target.scope_id, "refused", "unusable_answer")
         await PropagationRepository(session, scope.agent_key).judge([judgement], loaded.run.run_id, now)
     await RunRepository(session).fail(loaded.run, error, now)

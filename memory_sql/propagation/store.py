@@ -14,7 +14,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository, Share
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.languages.dates import Dated, with_dates, zone_of
-from memory_sql.languages.text import content_hash
+from memory_sql.languages.text import content_digest
 from memory_sql.propagation.offers import Loaded, Offer, Verdict
 
 
@@ -46,10 +46,10 @@ class Store:
         ]
 
     async def _numbers(self, target: ScopeState, going: Sequence[Verdict]) -> dict[bytes | None, int]:
-        """The numbers of these texts in the target, by hash: of what it holds already, and of what is stored now."""
+        """The numbers of these texts in the target, by digest: of what it holds already, and of what is stored now."""
         texts: dict[bytes | None, Verdict] = {}
         for item in going:
-            texts.setdefault(content_hash(item.text or ""), item)
+            texts.setdefault(content_digest(item.text or ""), item)
         known = await self.repository.known(target, [digest for digest in texts if digest])
         drafts = [self._draft(target, item) for digest, item in texts.items() if digest not in known]
         run_id = self.loaded.run.run_id
@@ -57,7 +57,7 @@ class Store:
             target.agent_key, drafts, [target], run_id=run_id, now=self.now
         )
         self.stored += len(saved.stored)
-        return dict(known) | await self.repository.hashes(saved.stored)
+        return dict(known) | await self.repository.digests(saved.stored)
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
         """It names nobody, is as old as what it was made of, and no less private."""
@@ -75,7 +75,7 @@ class Store:
         placed = replace(item, target_scope_id=target.scope_id)
         if item.text is None:
             return placed
-        seq = seqs.get(content_hash(item.text))
+        seq = seqs.get(content_digest(item.text))
         if seq is None:  # it is quarantined there, and stays so
             return replace(placed, outcome="refused", reason="quarantined", text=None)
         if not await self.repository.made_by_propagation(target, [seq]):

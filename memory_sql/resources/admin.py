@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from memory_sql.config import (
     RETRIEVAL_DAYS,
     VECTORS_OBSERVATIONS,
 )
+from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_agents
@@ -22,14 +24,16 @@ from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import (
     AgentSummary,
+    JournalStatus,
     Receipt,
     Stats,
     Violation,
 )
 from memory_sql.errors import (
+    InputError,
     NotFoundError,
 )
-from memory_sql.lifecycle import forgetting, journal
+from memory_sql.lifecycle import corrections, forgetting, journal, restoring
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.retrieval import vectors
 from memory_sql.retrieval.counters import words_fall_short
@@ -78,20 +82,37 @@ class Admin(Face):
     async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
         """Repeats on a restored database the forgettings of the journal that it doesn't know of; run it before use.
 
-        A forgetting that may not have been committed is skipped, unless `unsure`. So is one of an unknown agent.
+        A forgetting that may not have been committed is skipped, unless `unsure`. So is one of an unknown agent, and of
+        another database (`journal_status` counts them). Needs a Memory that was opened with `restoring=True`.
         """
         receipts = []
+        own = (await self.journal_status(journal_file)).database
         for entry, committed in journal.entries(journal_file):
-            if not committed and not unsure:
+            if not entry.is_of(own) or (not committed and not unsure):
                 continue
             asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())
-            async with self._database.transaction(principal=asked.service) as unit:
-                agent_key = await agent_key_of(unit, entry.agent_id)
-                if agent_key is not None:
-                    receipts.append(await forgetting.again(unit, asked, agent_key, entry))
+            step = partial(_forgotten_again, asked=asked, entry=entry)
+            receipts.append(await self._database.write(step, principal=asked.service))
         return [receipt for receipt in receipts if receipt is not None]
+
+    async def journal_status(self, journal_file: Path | None = None) -> JournalStatus:
+        """What the journal of forgetting (None: that of the settings) says that the database doesn't know of.
+
+        Raises `ConfigurationError` if it can't be read, `InputError` if there is none.
+        """
+        file = journal_file or self._settings.forget_journal
+        if file is None:
+            raise InputError("which journal? name it, or set forget_journal")
+        async with self._database.transaction(principal=service(None)) as unit:
+            return await restoring.compare(unit, file)
 
     async def agents(self) -> Sequence[AgentSummary]:
         """All agents, in the order of their ids, with their own settings."""
         async with self._database.statement(principal=service(None)) as unit:
             return await list_agents(unit)
+
+
+async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:
+    """None: there is nothing to forget again."""
+    agent_key = await agent_key_of(unit, entry.agent_id)
+    return None if agent_key is None else await forgetting.again(unit, asked, agent_key, entry)

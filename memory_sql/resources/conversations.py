@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from memory_sql.arguments import (
     id_of,
+    message_before,
     principal_of,
     within,
 )
@@ -41,20 +43,21 @@ class Conversations(Face):
         """The messages whose text is still kept, of the conversations that the user took part in, newest first.
 
         With `conversation_id`, of that one. `before` is the last one of the previous page. Left out are messages that
-        formation skips, of excluded conversations, those that support something quarantined, and those kept beyond
+        formation skips, of excluded conversations, those that support something set aside, and those kept beyond
         their retention only because they aren't formed yet, or are held.
         """
         principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
-        async with self._database.statement(session) as unit:
-            return await self._retained(unit).of_user(principal, most, before)
+        last = message_before(before)
+        async with self._database.statement(session, None if session is None else principal) as unit:
+            return await self._retained(unit).of_user(principal, most, last)
 
-    async def form(self, *, agent_id: Id, conversation_id: Id) -> FormResult:
+    def form(self, *, agent_id: Id, conversation_id: Id) -> Coroutine[Any, Any, FormResult]:
         """Forms observations from every unformed message of the conversation, whether or not it is due.
 
         Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
         it, `NotFoundError`. It is never given up (`work.dead`): the caller gets the error.
         """
-        return await self._jobs.form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
+        return self._jobs.form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
         """The conversations with unformed messages, oldest first."""
@@ -68,7 +71,8 @@ class Conversations(Face):
         Work under way is refused. `excluded=False` ends it; what was said meanwhile stays unformed.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
-        async with self._database.transaction(principal=service(agent)) as unit:
+
+        async def change(unit: Session) -> None:
             conversations = ConversationRepository(unit)
             if excluded:
                 agent_key = await conversations.exclude(agent, conversation)
@@ -78,6 +82,8 @@ class Conversations(Face):
                 raise NotFoundError("conversation", conversation)
             if excluded:  # also an answer that was stored and waits to be applied
                 await RunRepository(unit).abandon(agent_key, self._now(), conversation_id=conversation)
+
+        await self._database.write(change, principal=service(agent))
 
     def _retained(self, unit: Session) -> MessageRepository:
         return MessageRepository(unit, self._settings.message_retention_days, self._now())

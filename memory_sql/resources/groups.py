@@ -9,8 +9,9 @@ from typing import get_args
 
 from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.db import Session
+from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
@@ -44,7 +45,8 @@ class Groups(Face):
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = group if display_name is None else _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+
+        async def make(unit: Session) -> Group:
             known = await ensure_agent(unit, agent, now)
             groups = GroupRepository(unit, known.key)
             if (existing := await groups.get(group)) is not None:
@@ -55,7 +57,9 @@ class Groups(Face):
             made = await _found(groups, group)
             detail = {"action": "create", "group_id": group}
             await record(unit, known.key, "group", now, actor=by, reason=why, scope_id=made.scope_key, detail=detail)
-        return made
+            return made
+
+        return await self._database.write(make, session, service(agent))
 
     async def rename(
         self,
@@ -71,7 +75,8 @@ class Groups(Face):
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+
+        async def name(unit: Session) -> Group:
             agent_key = await _agent_key(unit, agent, group)
             groups = GroupRepository(unit, agent_key)
             before = await _found(groups, group)
@@ -80,7 +85,9 @@ class Groups(Face):
             await groups.name(before.scope_key, called)
             detail = {"action": "name", "group_id": group}
             await record(unit, agent_key, "group", now, actor=by, reason=why, scope_id=before.scope_key, detail=detail)
-        return before.model_copy(update={"display_name": called})
+            return before.model_copy(update={"display_name": called})
+
+        return await self._database.write(name, session, service(agent))
 
     async def add_member(
         self,
@@ -98,7 +105,8 @@ class Groups(Face):
         if source not in get_args(MemberSource):
             raise InputError(f"source must be one of {', '.join(get_args(MemberSource))}")
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
-        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+
+        async def join(unit: Session) -> Member:
             agent_key = await _agent_key(unit, agent, group)
             await lock_agent(unit, agent_key)
             groups = GroupRepository(unit, agent_key)
@@ -109,8 +117,10 @@ class Groups(Face):
             detail = {"action": "join", "group_id": group, "user_id": user}
             await record(unit, agent_key, "membership", now, actor=by, reason=why, scope_id=scope_id, detail=detail)
             member = await groups.member(scope_id, user)
-        assert member is not None  # they have just joined, and who leaves waits for the agent's lock
-        return member
+            assert member is not None  # they have just joined, and who leaves waits for the agent's lock
+            return member
+
+        return await self._database.write(join, session, service(agent))
 
     async def remove_member(
         self,
@@ -133,7 +143,8 @@ class Groups(Face):
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         now = self._now()
         asked = asked_of(agent, actor, reason, self._settings, now)
-        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+
+        async def leave(unit: Session) -> Departure:
             agent_key = await _agent_key(unit, agent, group)
             await lock_agent(unit, agent_key)
             groups = GroupRepository(unit, agent_key)
@@ -153,17 +164,19 @@ class Groups(Face):
             if is_member:
                 await groups.leave(scope_ids[0], users, now)
             left_at = await groups.last_left(scope_ids[0], users)
-        assert left_at is not None  # they have left just now, or had before
-        return Departure(
-            group_id=group,
-            user_id=user,
-            user_ids=tuple(users),
-            left_at=left_at,
-            archived=archived.observations,
-            retracted=archived.retracted,
-            held=archived.held,
-            withheld=archived.withheld,
-        )
+            assert left_at is not None  # they have left just now, or had before
+            return Departure(
+                group_id=group,
+                user_id=user,
+                user_ids=tuple(users),
+                left_at=left_at,
+                archived=archived.observations,
+                retracted=archived.retracted,
+                held=archived.held,
+                withheld=archived.withheld,
+            )
+
+        return await self._database.write(leave, session, service(agent))
 
     async def members(
         self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None

@@ -12,8 +12,9 @@ from memory_sql.arguments import (
     within,
 )
 from memory_sql.db import Session
+from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.domain.ids import Id, parse_observation_id
@@ -47,7 +48,8 @@ class Holds(Face):
         agent, now = id_of("agent_id", agent_id), self._now()
         kind, target = held_of(user_id, conversation_id, group_id, observation_id)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent)) as unit:
+
+        async def place(unit: Session) -> int:
             if kind == "observation":
                 agent_key = await locked_agent(unit, agent, kind, target)
             else:
@@ -60,7 +62,9 @@ class Holds(Face):
             if is_new:
                 detail = {"action": "hold", "hold_id": hold_id, f"{kind}_id": target}
                 await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
-        return hold_id
+            return hold_id
+
+        return await self._database.write(place, session, service(agent))
 
     async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
         """The open holds, oldest first; `released`: released ones as well."""
@@ -81,7 +85,8 @@ class Holds(Face):
         """The hold, ended: what it covers can be forgotten again. Repeating it changes nothing. Raises `NotFoundError`."""
         agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent)) as unit:
+
+        async def release(unit: Session) -> Hold:
             agent_key = await locked_agent(unit, agent, "hold", str(number))
             holds = HoldRepository(unit, agent_key)
             released = await holds.release(number, now)
@@ -91,4 +96,6 @@ class Holds(Face):
             if released:
                 detail = {"action": "release", "hold_id": number, f"{hold.kind}_id": hold.target}
                 await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
-        return hold
+            return hold
+
+        return await self._database.write(release, session, service(agent))

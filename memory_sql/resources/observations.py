@@ -9,6 +9,7 @@ from typing import Any
 from memory_sql.arguments import (
     content_of,
     moment_of,
+    observation_before,
     observations_only,
     optional_id,
     optional_scope,
@@ -72,7 +73,7 @@ class Observations(Face):
         `as_of`: those that were active at that moment of recorded time, with their status then.
         """
         past = moment_of("as_of", as_of)
-        after = None if before is None else (before.created_at, *parse_observation_id(before.id))
+        after = observation_before(before)
         principal = principal_of(agent_id, user_id, None)
         async with self._database.statement(session, principal) as unit:
             observations = ObservationRepository(unit)
@@ -97,7 +98,7 @@ class Observations(Face):
         """
         found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
         principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
-        async with self._database.statement(session) as unit:
+        async with self._database.statement(session, None if session is None else principal) as unit:
             behind = await MessageRepository(unit, self._settings.message_retention_days, self._now()).behind(
                 principal, *parse_observation_id(found.id), most
             )
@@ -127,12 +128,15 @@ class Observations(Face):
         content = content_of(text, self._settings.observation_max_characters)
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
+
+        async def change(unit: Session) -> Observation:
             secrets = (await settings_of(unit, asked.principal["agent_id"], self._settings)).secrets
-            content = without_secrets("the observation", content, secrets)
-            given = None if given is None else tuple(without_secrets("tags", list(given), secrets))
-            extra = None if extra is None else without_secrets("metadata", extra, secrets)
-            return await corrections.update(unit, asked, observation_id, content, given, extra, if_version)
+            said = without_secrets("the observation", content, secrets)
+            own = None if given is None else tuple(without_secrets("tags", list(given), secrets))
+            more = None if extra is None else without_secrets("metadata", extra, secrets)
+            return await corrections.update(unit, asked, observation_id, said, own, more, if_version)
+
+        return await self._database.write(change, session, asked.service)
 
     async def supersede(
         self,
@@ -151,8 +155,9 @@ class Observations(Face):
         Raises as `update` does.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.supersede(unit, asked, old_id, new_id, if_version)
+        return await self._database.write(
+            lambda unit: corrections.supersede(unit, asked, old_id, new_id, if_version), session, asked.service
+        )
 
     async def reinstate(
         self,
@@ -170,8 +175,9 @@ class Observations(Face):
         Raises `InputError` if it isn't superseded or an active one says the same; else as `update` does.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.reinstate(unit, asked, observation_id, if_version)
+        return await self._database.write(
+            lambda unit: corrections.reinstate(unit, asked, observation_id, if_version), session, asked.service
+        )
 
     async def confirm(
         self,
@@ -214,8 +220,11 @@ class Observations(Face):
         if_version: int | None,
         session: Session | None,
     ) -> Observation:
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.verify(unit, asked, observation_id, verification, if_version)
+        return await self._database.write(
+            lambda unit: corrections.verify(unit, asked, observation_id, verification, if_version),
+            session,
+            asked.service,
+        )
 
     async def mark(
         self,
@@ -238,8 +247,11 @@ class Observations(Face):
         """
         asked = self._asked(agent_id, user_id, actor, reason)
         level = sensitivity_of(sensitivity)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.mark(unit, asked, observation_id, private, level, if_version)
+        return await self._database.write(
+            lambda unit: corrections.mark(unit, asked, observation_id, private, level, if_version),
+            session,
+            asked.service,
+        )
 
     async def quarantine(
         self,
@@ -253,13 +265,14 @@ class Observations(Face):
     ) -> SetAside:
         """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
 
-        They are neither shown nor absorbed; nothing is deleted. Duplicates in the same scope and everything derived
-        from them are quarantined too; texts return to the version before they absorbed any of it. Saying it again adds
-        no new observation. Raises `NotFoundError`, `InputError`.
+        They are neither shown nor absorbed. Duplicates in the same scope are quarantined too, and what was made of them
+        alone; what was merged of them and others is erased and judged again without them. Texts return to the version
+        before they absorbed any of it. Saying it again adds no new observation. Raises `NotFoundError`, `InputError`.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.quarantine(unit, asked, chosen)
+        return await self._database.write(
+            lambda unit: corrections.quarantine(unit, asked, chosen), session, asked.service
+        )
 
     async def unquarantine(
         self,
@@ -271,13 +284,13 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> SetAside:
-        """Ends a quarantine: what it set aside has its earlier status again, and is pending.
+        """Ends a quarantine: what it set aside has its earlier status again, and is pending; what was made of it follows.
 
-        Selected as in `quarantine`. Raises `InputError` if it isn't quarantined or an active one says the same by now.
+        Selected as in `quarantine`. Raises `InputError` if it isn't quarantined, or only because its source is, if an
+        active one says the same by now, and if a user asks to end what was quarantined by a selection.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
-        async with self._database.transaction(session, asked.service, locks_for=self._lock_timeout) as unit:
-            return await corrections.release(unit, asked, chosen)
+        return await self._database.write(lambda unit: corrections.release(unit, asked, chosen), session, asked.service)
 
     def _asked(self, agent_id: Id, user_id: Id, actor: Id | None, reason: str | None) -> corrections.Asked:
         who, why = optional_id("actor", actor), reason_of(reason)

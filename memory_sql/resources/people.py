@@ -12,15 +12,16 @@ from memory_sql.arguments import (
     reason_of,
 )
 from memory_sql.db import Session
+from memory_sql.db.locks import Held, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
-from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, lock_agent
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.exports import ExportLine
-from memory_sql.domain.ids import Id
+from memory_sql.domain.ids import Id, stored_id
 from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind
 from memory_sql.errors import (
     InputError,
@@ -55,7 +56,8 @@ class People(Face):
         asked = asked_of(agent, actor, reason, self._settings, now)
         if user == into:
             raise InputError("a user can't be merged into themselves")
-        async with self._database.transaction(session, service(agent)) as unit:
+
+        async def merge(unit: Session) -> Alias:
             known = await ensure_agent(unit, agent, now)
             agent_key, least = known.key, self._settings.of_agent(known.settings).propagation_min_people
             await lock_agent(unit, agent_key)
@@ -67,7 +69,9 @@ class People(Face):
                 detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
                 detail |= {"retracted": list(gone)} if gone else {}
                 await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
-        return alias
+            return alias
+
+        return await self._database.write(merge, session, service(agent))
 
     async def unmerge(
         self,
@@ -81,14 +85,17 @@ class People(Face):
         """The ended alias: `user_id` stands only for itself again. Raises `NotFoundError` if it wasn't merged."""
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent)) as unit:
+
+        async def unmerge(unit: Session) -> Alias:
             agent_key = await locked_agent(unit, agent, "merged user", user)
             alias = await AliasRepository(unit, agent_key).close(user, now)
             if alias is None:
                 raise NotFoundError("merged user", user)
             detail = {"action": "unmerge", "user_id": user, "into_user_id": alias.into_user_id}
             await record(unit, agent_key, "alias", now, actor=by, reason=why, detail=detail)
-        return alias
+            return alias
+
+        return await self._database.write(unmerge, session, service(agent))
 
     async def aliases(self, *, agent_id: Id, user_id: Id) -> Sequence[Alias]:
         """The ids that stand for the user now, also through others, oldest first."""
@@ -116,22 +123,19 @@ class People(Face):
         """
         if kind not in RENAME_KINDS:
             raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
-        agent, now = id_of("agent_id", agent_id), self._now()
-        before, after = id_of("old", old), id_of("new", new)
+        agent, now = stored_id(agent_id, "agent_id"), self._now()
+        before, after = stored_id(old, "old"), id_of("new", new)
         by, why = optional_id("actor", actor), reason_of(reason)
-        async with self._database.transaction(session, service(agent)) as unit:
+
+        async def rename(unit: Session) -> Renamed:
             agent_key = await locked_agent(unit, agent, kind, before)
             renames = RenameRepository(unit, agent_key, kind, before, after)
-            await renames.lock()
-            if not await renames.is_known(before):
-                raise NotFoundError(kind, before)
-            if await renames.is_known(after):
-                hint = "; people.merge() makes one stand for the other" if kind == "user" else ""
-                raise InputError(f"{kind} {after} exists{hint}")
-            changed = await renames.rewrite()
+            changed = await under_locks(unit, agent_key, partial(_rewritten, renames), keys_change=True)
             detail = {"what": kind, f"{kind}_id": after, "rows": changed}
             await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=detail)
-        return Renamed(kind=kind, old=before, new=after, rows=changed)
+            return Renamed(kind=kind, old=before, new=after, rows=changed)
+
+        return await self._database.write(rename, session, service(agent))
 
     async def export(self, *, agent_id: Id, user_id: Id) -> AsyncGenerator[ExportLine]:
         """Everything that is kept about a person: a header with counts, then line by line, as of one moment.
@@ -139,7 +143,20 @@ class People(Face):
         The ids that stand for the user count as theirs. A transaction stays open until the last line has been read, or
         the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an unknown agent.
         """
-        agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
+        agent, user = stored_id(agent_id, "agent_id"), stored_id(user_id, "user_id")
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
             async for line in export_of(unit, agent, user, self._now()):
                 yield line
+
+
+async def _rewritten(renames: RenameRepository, held: Held) -> dict[str, int]:
+    """How many rows were changed, by table. Raises `NotFoundError`, `InputError`."""
+    touched = await renames.touched()
+    held.need(touched.scopes, touched.conversations)
+    if not await renames.is_known(renames.old):
+        raise NotFoundError(renames.kind, renames.old)
+    changed = None if await renames.is_known(renames.new) else await renames.rewrite()
+    if changed is None:
+        hint = "; people.merge() makes one stand for the other" if renames.kind == "user" else ""
+        raise InputError(f"{renames.kind} {renames.new} exists{hint}")
+    return changed

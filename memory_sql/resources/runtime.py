@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 
 from pydantic import SecretStr
 
 from memory_sql import embedded
-from memory_sql.arguments import id_of, optional_id, reason_of
+from memory_sql.arguments import optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
-from memory_sql.db.repositories.agents import agent_key_of, find_agent, lock_agent
+from memory_sql.db.locks import lock_agent
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.agents import agent_key_of, find_agent
 from memory_sql.db.repositories.retrievals import add_retrievals
-from memory_sql.domain.ids import Id, aware
+from memory_sql.db.waiting import Limits
+from memory_sql.domain.ids import Id, aware, stored_id
 from memory_sql.domain.reading import Asked
 from memory_sql.errors import InputError, NotFoundError, SchemaError
 from memory_sql.jobs import Jobs
 from memory_sql.lifecycle import corrections
+from memory_sql.lifecycle.restoring import refuse_restored
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.llm.select import embedding_model, language_model
+from memory_sql.resources.clock import DatabaseClock
 from memory_sql.retrieval.counters import Counters
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import Semantics
@@ -52,7 +57,8 @@ class Runtime:
         self._read_url = read_url or _revealed(settings.read_url)
         self._llm = llm
         self._given_embeddings = embeddings
-        self._clock = partial(_moment, clock) if clock else partial(datetime.now, UTC)
+        self._own_clock = DatabaseClock()
+        self._clock = partial(_moment, clock) if clock else self._own_clock
         self._reset()
 
     def _reset(self) -> None:
@@ -63,19 +69,23 @@ class Runtime:
         self._reads: Reads | None = None
         self._jobs: Jobs | None = None
 
-    async def open(self) -> None:
+    async def open(self, *, restoring: bool = False) -> None:
         if self._database is not None:
             raise InputError("this Memory is open already")
         async with AsyncExitStack() as opening:
             url = self._url or await self._start_embedded(opening)
-            database = Database(url, pool_size=self.settings.pool_size)
+            database = self._connections(url)
             opening.push_async_callback(database.close)
             if self._url is None:
                 await _bring_up_to_date(database)
             await _check(database)
+            if self.settings.forget_journal is not None and not restoring:
+                async with database.transaction(principal=service(None)) as unit:
+                    await refuse_restored(unit, self.settings.forget_journal)
+            await self._own_clock.compare(database)
             replica = None
             if self._read_url is not None:
-                replica = Database(self._read_url, pool_size=self.settings.pool_size)
+                replica = self._connections(self._read_url)
                 opening.push_async_callback(replica.close)
                 await _check(replica)
             counters = self._counting(database)
@@ -85,6 +95,15 @@ class Runtime:
             self._reads = Reads(readable, self.settings, semantics, counters)
             self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self._clock, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
+
+    def _connections(self, url: str) -> Database:
+        settings = self.settings
+        limits = Limits(
+            lock=timedelta(seconds=settings.lock_timeout_seconds),
+            connection=timedelta(seconds=settings.pool_timeout_seconds),
+            idle=timedelta(seconds=settings.idle_timeout_seconds),
+        )
+        return Database(url, pool_size=settings.pool_size, limits=limits)
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
@@ -147,10 +166,6 @@ class Runtime:
             raise InputError(NOT_OPEN)
         return self._jobs
 
-    @property
-    def lock_timeout(self) -> timedelta:
-        return timedelta(seconds=self.settings.lock_timeout_seconds)
-
 
 class Face:
     """A part of `Memory`: opens its own transactions, or joins the host's."""
@@ -169,10 +184,6 @@ class Face:
     @property
     def _jobs(self) -> Jobs:
         return self._runtime.jobs
-
-    @property
-    def _lock_timeout(self) -> timedelta:
-        return self._runtime.lock_timeout
 
     def _now(self) -> datetime:
         return self._runtime.now()
@@ -197,7 +208,7 @@ def asked_of(
     agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime
 ) -> corrections.Asked:
     """Without a user: for all of the agent."""
-    nobody = {"agent_id": id_of("agent_id", agent_id), "user_id": None, "conversation_id": None}
+    nobody = {"agent_id": stored_id(agent_id, "agent_id"), "user_id": None, "conversation_id": None}
     return corrections.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
 
 
@@ -221,8 +232,7 @@ async def _check(database: Database) -> None:
 
 
 async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
-    async with database.statement() as unit:
-        await add_retrievals(unit, asked)
+    await database.write(lambda unit: add_retrievals(unit, asked))
 
 
 async def _bring_up_to_date(database: Database) -> None:

@@ -19,6 +19,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import Id, parse_scope_id
@@ -94,28 +95,31 @@ class Scopes(Face):
         unknown scope and if nothing is left to undo.
         """
         agent = id_of("agent_id", agent_id)
-        async with self._database.transaction(principal=service(agent)) as unit:
+
+        async def undo(unit: Session) -> ConsolidateResult:
             scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
             scope = await self._locked_scope(unit, agent, scope_id)
             newest = await versions.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", scope_id)
             version, text = await versions.rewind(scope, newest, "undo", self._now())
-            await scopes.refresh_due(
-                scope.agent_key, [scope.scope_id], self._settings.consolidation_threshold, self._now()
-            )
+            threshold, following = self._settings.consolidation_threshold, FollowingRepository(unit, scope.agent_key)
+            await following.settle([scope.scope_id], threshold, self._now())
+            await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, self._now())
             changed = await StateRepository(unit).changed_by_version(scope, version)
-        return ConsolidateResult(
-            scope=scope.ref,
-            version=version,
-            content=text,
-            reinstated=changed.get("active", 0),
-            left_superseded=changed.get("superseded", 0),
-        )
+            return ConsolidateResult(
+                scope=scope.ref,
+                version=version,
+                content=text,
+                reinstated=changed.get("active", 0),
+                left_superseded=changed.get("superseded", 0),
+            )
+
+        return await self._database.write(undo, principal=service(agent))
 
     async def _locked_scope(self, unit: Session, agent_id: Id, scope_id: str) -> ScopeState:
         key, agent_key = parse_scope_id(scope_id), await agent_key_of(unit, id_of("agent_id", agent_id))
-        locked = [] if agent_key is None else await ScopeRepository(unit).lock(agent_key, scope_ids=[key])
+        locked = [] if agent_key is None else await FollowingRepository(unit, agent_key).lock([key])
         if not locked:
             raise NotFoundError("scope", scope_id)
         return locked[0]

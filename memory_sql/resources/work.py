@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from memory_sql.arguments import (
+    MOST_STORED,
     id_of,
     optional_id,
     reason_of,
@@ -54,14 +56,14 @@ class Work(Face):
 
     async def retry(self, *, agent_id: Id, run_id: int) -> None:
         """Makes work that was given up due again. Raises `NotFoundError`."""
-        await self._jobs.retry(id_of("agent_id", agent_id), run_id)
+        await self._jobs.retry(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
     async def discard(self, *, agent_id: Id, run_id: int) -> None:
-        """Goes on without work that was given up: its messages are skipped, its observations quarantined.
+        """Goes on without work that was given up: its messages are skipped, its observation stays set aside.
 
         Nothing is deleted. Raises `NotFoundError`.
         """
-        await self._jobs.discard(id_of("agent_id", agent_id), run_id)
+        await self._jobs.discard(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
     async def held_claims(
         self, *, agent_id: Id, limit: int = 100, session: Session | None = None
@@ -90,7 +92,8 @@ class Work(Face):
             Cause(optional_id("actor", actor), reason_of(reason), self._now()),
         )
         outcome: Literal["released", "refused"] = "released" if share else "refused"
-        async with self._database.transaction(session, service(agent), locks_for=self._lock_timeout) as unit:
+
+        async def review(unit: Session) -> None:
             agent_key = await agent_key_of(unit, agent)
             if agent_key is None:
                 raise NotFoundError("agent", agent)
@@ -98,6 +101,8 @@ class Work(Face):
             if not await PropagationRepository(unit, agent_key).review(source, target, outcome, entry.at):
                 raise NotFoundError("held claim", observation_id)
             await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
+
+        await self._database.write(review, session, service(agent))
 
     async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
         """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.
@@ -110,9 +115,11 @@ class Work(Face):
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         sweep = retention.Sweep()
         while sweep.after is not None and sweep.messages < most:
-            async with self._database.transaction(principal=service(agent)) as unit:
-                left, now = most - sweep.messages, self._now()
-                sweep = await retention.end_retention(unit, agent, sweep, left, self._settings, now)
+            left, now = most - sweep.messages, self._now()
+            step = partial(
+                retention.end_retention, agent_id=agent, sweep=sweep, most=left, settings=self._settings, now=now
+            )
+            sweep = await self._database.write(step, principal=service(agent))
         evicted = await self._trim_all(agent, most)
         return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
 
@@ -152,8 +159,10 @@ class Work(Face):
         for scope_id in over:
             is_whole = False
             while not is_whole and (batch := eviction.next_batch(settings, most, trimmed)):
-                async with self._database.transaction(principal=service(agent_id)) as unit:
-                    done, is_whole = await sweep(unit, known.key, scope_id, settings, batch, self._now())
+                step = partial(
+                    sweep, agent_key=known.key, scope_id=scope_id, settings=settings, most=batch, now=self._now()
+                )
+                done, is_whole = await self._database.write(step, principal=service(agent_id))
                 trimmed = eviction.added(trimmed, done)
         return trimmed
 

@@ -36,7 +36,7 @@ async def answer(reads: Reads, question: Question, session: Session | None = Non
     query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
-    async with reads.database.reading(session, _walled_as(question)) as reader:
+    async with reads.database.reading(session, _walled_as(question, session)) as reader:
         began = time.perf_counter()
         hits, messages = await search(reader, question.principal, query, sought, weights=reads.weights)
         seconds = time.perf_counter() - began
@@ -52,9 +52,12 @@ async def answer(reads: Reads, question: Question, session: Session | None = Non
     )
 
 
-def _walled_as(question: Question) -> Who | None:
-    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is."""
-    return None if question.as_of is None else question.principal
+def _walled_as(question: Question, session: Session | None) -> Who | None:
+    """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is.
+
+    Nor do these answer for anybody else where the host has entered its transaction as a user.
+    """
+    return None if question.as_of is None and session is None else question.principal
 
 
 def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sought:
@@ -74,5 +77,5 @@ def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sough
 async def _plan(
     reads: Reads, question: Question, query: Query, sought: Sought, session: Session | None
 ) -> Sequence[str]:
-    async with reads.database.statement(session, _walled_as(question)) as unit:
+    async with reads.database.statement(session, _walled_as(question, session)) as unit:
         return await search_plan(unit, question.principal, query, sought)

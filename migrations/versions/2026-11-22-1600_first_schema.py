@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
-from alembic import op
+from alembic import context, op
 
 revision = "a7c39e15d042"
 down_revision = None
@@ -39,6 +39,24 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS 'SELECT ''{}''::text';
 COMMENT ON FUNCTION memory.schema_fingerprint() IS 'Which state of the first migration made this schema.';"""
+# Row-level security may hold for the owner too, who would then find every table empty.
+ENTER = """SELECT set_config('memory.principal',
+    extract(epoch FROM transaction_timestamp())::text || ' {"serves_all": true }', true)"""
+REFUSE_HELD = """DO $$ BEGIN
+    LOCK TABLE memory.agents, memory.holds IN ACCESS EXCLUSIVE MODE;  -- nothing is added between looking and dropping
+    IF EXISTS (SELECT FROM memory.holds WHERE released_at IS NULL) THEN
+        RAISE EXCEPTION 'legal holds are open: nothing is dropped before they are released'
+        USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$"""
+REFUSE_FILLED = """DO $$ BEGIN
+    IF EXISTS (SELECT FROM memory.agents) THEN
+        RAISE EXCEPTION 'this would delete everything that is remembered in schema memory'
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = 'To go back in your own history alone, name your branch (alembic downgrade yours@-1). If you mean it: '
+                     'alembic -x memory_sql=drop downgrade ...';
+    END IF;
+END $$"""
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 
@@ -55,8 +73,18 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(LOCK_TIMEOUT)
+    op.execute(ENTER)
+    op.execute(REFUSE_HELD)
+    if not may_drop():
+        op.execute(REFUSE_FILLED)
     op.execute("DROP FUNCTION memory.schema_fingerprint()")
     run((FOLDER / "drop.sql").read_text("utf-8"))
+
+
+def may_drop() -> bool:
+    """As `alembic -x memory_sql=drop` says, or the same in the attributes of a `Config` that is built in Python."""
+    said = context.get_x_argument(as_dictionary=True).get("memory_sql"), context.config.attributes.get("memory_sql")
+    return "drop" in said
 
 
 def run(script: str) -> None:

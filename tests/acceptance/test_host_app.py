@@ -65,11 +65,14 @@ def wish(n: int = 1, customer: str = "mia", **more: Any) -> Wish:
     return Wish(customer=customer, club="yacht-club", night=date(2026, 6, 5), **given)
 
 
-def run_alembic(section: str, name: str, *arguments: str, url: str) -> None:
+def run_alembic(section: str, name: str, *arguments: str, url: str, drop: bool = False) -> None:
+    config = Config(HOST_APP / "alembic.ini", ini_section=section)
+    if drop:
+        config.attributes["memory_sql"] = "drop"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARBOUR_URL", url)
         patch.setattr(sys, "path", [*sys.path])  # Alembic adds the example's directory
-        getattr(command, name)(Config(HOST_APP / "alembic.ini", ini_section=section), *arguments)
+        getattr(command, name)(config, *arguments)
 
 
 async def alembic(section: str, name: str, *arguments: str, url: str) -> None:
@@ -178,14 +181,31 @@ async def test_each_filter_keeps_our_tables_from_being_dropped(branch: str) -> N
         assert await connection.run_sync(partial(compare, include_object=migrate.host_include_object)) == []
 
 
+@pytest.mark.filterwarnings("ignore:downgrade -1 from multiple heads is ambiguous:UserWarning")
+@pytest.mark.parametrize("revision", ["-1", "base", "memory_sql@base"])
+async def test_downgrade_of_the_host_takes_no_memory_along_unasked(branch: str, revision: str) -> None:
+    """Whichever line a plain -1 goes back in: what is remembered isn't dropped by somebody who meant another table."""
+    async with Memory(branch, Scripted(), Settings(llm="offline")) as memory:
+        await memory.observe("Tea.", **MIA)
+
+    async def go_down() -> None:
+        for _ in range(4):
+            await alembic("branch", "downgrade", revision, url=branch)
+
+    with pytest.raises(DBAPIError, match="this would delete everything that is remembered"):
+        await go_down()
+    async with Memory(branch, Scripted()) as memory:
+        assert len(await memory.observations.list(**MIA)) == 1
+
+
 async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[str, str]) -> None:
     way, url = deployed
     if way == "branch":
         section, base, top = "branch", "harbour@base", "heads"
-        down: Callable[[], None] = partial(run_alembic, "branch", "downgrade", "memory_sql@base", url=url)
+        down: Callable[[], None] = partial(run_alembic, "branch", "downgrade", "memory_sql@base", drop=True, url=url)
     else:
         section, base, top = "alembic", "base", "head"
-        down = partial(migrate.downgrade, url, "base")
+        down = partial(migrate.downgrade, url, "base", drop=True)
 
     await alembic(section, "downgrade", base, url=url)
     assert await fetch(url, HOST_TABLES) == []

@@ -3,16 +3,25 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE
-from datetime import timedelta
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain.results import AddResult
-from memory_sql.errors import DatabaseError, InputError, InvalidMessageError, UnavailableError
+from memory_sql.domain.results import AddResult, RunDueResult
+from memory_sql.errors import (
+    DatabaseError,
+    InputError,
+    InvalidMessageError,
+    TooLargeError,
+    TooManyError,
+    UnavailableError,
+)
 from memory_sql.memory import Memory
+from memory_sql.resources import clock
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
@@ -99,11 +108,12 @@ async def test_silence_makes_a_conversation_due(database_url: str, llm: Scripted
         await memory.add(conversation(4), **HERE)
         await memory.add(conversation(3), **{**HERE, "conversation_id": "short"})
         now += timedelta(minutes=9)
-        assert (await memory.run_due()).formed == ()
+        assert await memory.run_due() == RunDueResult()
         now += timedelta(minutes=2)
         llm.then(extracted(("Boats were talked about.", "individual")))
         formed = (await memory.run_due()).formed
     assert [(result.conversation_id, result.messages) for result in formed] == [("s", 4)]
+    assert llm.windows == [4]
 
 
 async def test_wait_forms_what_is_due(memory: Memory, llm: Scripted) -> None:
@@ -144,7 +154,7 @@ async def test_odd_ids_are_only_ids(memory: Memory, hostile: str) -> None:
 
 
 async def test_adding_to_a_group_makes_members_but_brings_nobody_back(memory: Memory) -> None:
-    await memory.add([message(user_id="jonas")], **HERE, group_ids=["harbor"])
+    await memory.add([message(n=1), message(n=3, user_id="jonas")], **HERE, group_ids=["harbor"])
     members = "SELECT user_id, left_at IS NULL FROM memory.members ORDER BY user_id"
     assert await rows(memory, members) == [("jonas", True), ("mia", True)]
     await rows(memory, "UPDATE memory.members SET left_at = now() WHERE user_id = 'jonas'")
@@ -254,3 +264,149 @@ async def test_memory_that_is_open_is_not_opened_again(memory: Memory) -> None:
     with pytest.raises(InputError, match="open already"):
         await memory.open()
     assert memory.database is before
+
+
+HUGE = "x" * 1001
+
+
+@pytest.fixture
+async def narrow(database_url: str, llm: Scripted) -> AsyncIterator[Memory]:
+    async with Memory(database_url, llm, Settings(llm="offline", message_max_characters=1000)) as memory:
+        yield memory
+
+
+async def contents(memory: Memory) -> list[str]:
+    return [text for (text,) in await rows(memory, "SELECT content FROM memory.messages ORDER BY number")]
+
+
+@pytest.mark.parametrize("known_by", ["id", "key"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+async def test_message_over_the_limit_refuses_only_itself(narrow: Memory, known_by: str, at: int) -> None:
+    """And what is sent again with it mended stores that one alone."""
+    texts = ["one", "two", "three"]
+    said: list[dict[str, Any]] = [{"role": "user", "content": text} for text in texts]
+    more: dict[str, Any] = {"idempotency_key": "k"} if known_by == "key" else {}
+    if known_by == "id":
+        said = [{**each, "id": f"m{n}"} for n, each in enumerate(said)]
+    with_huge = [{**each, "content": HUGE} if n == at else each for n, each in enumerate(said)]
+    for accepted, duplicates in ((2, 0), (0, 2)):
+        result = await narrow.add(with_huge, **HERE, **more)
+        assert (result.accepted, result.duplicates) == (accepted, duplicates)
+        assert [(one.position, one.id, one.size, one.limit) for one in result.refused] == [
+            (at, said[at].get("id"), 1001, 1000)
+        ]
+    mended = await narrow.add(said, **HERE, **more)
+    assert (mended.accepted, mended.duplicates, mended.refused) == (1, 2, ())
+    rest = [text for n, text in enumerate(texts) if n != at]
+    assert await contents(narrow) == [*rest, texts[at]]
+    assert (await narrow.add(said, **HERE, **more)).duplicates == 3
+    assert await rows(narrow, "SELECT refused FROM memory.conversations") == [([],)]
+    if known_by == "key":
+        for other in ([*said, said[0]], said[:2], [*said[:2], {"role": "user", "content": "other"}]):
+            with pytest.raises(InvalidMessageError, match="idempotency key"):
+                await narrow.add(other, **HERE, **more)
+    assert await narrow.admin.verify() == []
+
+
+async def test_gap_that_no_refusal_has_left_is_another_call(narrow: Memory) -> None:
+    said: list[dict[str, Any]] = [{"role": "user", "content": text} for text in ("one", HUGE)]
+    await narrow.add(said, **HERE, idempotency_key="k")
+    with pytest.raises(InvalidMessageError) as caught:
+        await narrow.add([said[0], {"role": "user", "content": "two"}, said[0]], **HERE, idempotency_key="k")
+    assert caught.value.position == 2
+
+
+async def test_call_of_nothing_but_messages_over_the_limit_is_an_error(narrow: Memory) -> None:
+    with pytest.raises(TooLargeError, match=r"message 0 has 1,001 characters; the limit is 1,000"):
+        await narrow.add([message(HUGE)], **HERE)
+    assert await narrow.admin.agents() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "given"),
+    [("group_ids", {"group_ids": [f"g{n}" for n in range(101)]}), ("messages", {"messages": ({} for _ in range(10_001))}),
+     ("content", {"messages": [{"role": "user", "content": ["x"] * 1001}]}),
+     ("tool_calls", {"messages": [{"role": "assistant", "tool_calls": [{}] * 1001}]})],
+)  # fmt: skip
+async def test_list_that_is_too_long_is_refused_naming_the_limit(
+    memory: Memory, what: str, given: dict[str, Any]
+) -> None:
+    limit = {"group_ids": "100", "messages": "10,000"}.get(what, "1,000")
+    with pytest.raises(InputError, match=f"{what} .*the limit is {limit}"):
+        await memory.add(**{"messages": [message()], **HERE, **given})
+    with pytest.raises(TooManyError, match="tags has more than 100 items; the limit is 100") as caught:
+        await memory.observe("Boats.", agent_id="ada", user_id="mia", tags=[f"t{n}" for n in range(101)])
+    assert (caught.value.what, caught.value.limit) == ("tags", 100)
+    for too_long in ({"tags": ["x" * 256]}, {"speaker": "x" * 256}):
+        with pytest.raises(TooLargeError):
+            await memory.observe("Boats.", agent_id="ada", user_id="mia", **too_long)
+    assert await memory.admin.agents() == []
+
+
+async def test_key_stands_for_user_time_and_group_too(memory: Memory) -> None:
+    said = [
+        {"role": "user", "content": "one", "created_at": "2026-03-02T09:00:00Z"},
+        {"role": "user", "content": "two"},
+    ]
+    await memory.add(said, **HERE, idempotency_key="k", group_ids=["harbor"])
+    later = [{**said[0], "created_at": "2026-03-02T09:00:01Z"}, said[1]]
+    others: list[dict[str, Any]] = [{"messages": later}, {"user_id": "jonas"}, {"group_ids": ["harbor", "crew"]}]
+    for other in others:
+        with pytest.raises(InvalidMessageError, match="idempotency key"):
+            await memory.add(**{"messages": said, **HERE, "group_ids": ["harbor"], "idempotency_key": "k", **other})
+    assert await rows(memory, "SELECT group_ids, participants FROM memory.conversations") == [(["harbor"], ["mia"])]
+    assert (await memory.add(said, **HERE, idempotency_key="k", group_ids=["harbor"])).duplicates == 2
+
+
+async def test_hosts_own_id_does_not_occupy_a_key(memory: Memory) -> None:
+    hello = {"role": "user", "content": "Hello"}
+    await memory.add([{**hello, "id": "k2#0"}], **HERE)
+    await memory.add([hello], **HERE, idempotency_key="k2#0")
+    assert (await memory.add([hello, hello], **HERE, idempotency_key="k2")).accepted == 2
+    assert (await memory.add([hello], **HERE, idempotency_key="k" * 255)).accepted == 1
+
+
+async def test_time_far_ahead_counts_as_now_and_is_kept(memory: Memory) -> None:
+    """Else what is dated 9998 would be the newest for ever."""
+    ahead, soon = datetime(9998, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(hours=20)
+    said = [message("one", n=1, created_at=ahead), message("two", n=2, created_at=soon), message("three", n=3)]
+    before = datetime.now(UTC)
+    await memory.add([{**each, "created_at": at} for each, at in zip(said, (ahead, soon, ahead), strict=True)], **HERE)
+    found = await rows(memory, "SELECT said_at, given_at, created_at FROM memory.messages ORDER BY number")
+    assert [given for _, given, _ in found] == [ahead, None, ahead]
+    assert [found[0][0], found[2][0]] == [found[0][2]] * 2
+    assert before - timedelta(seconds=1) <= found[0][0] <= datetime.now(UTC)
+    assert found[1][0] == soon
+    assert [kept.given_at for kept in await memory.conversations.messages(agent_id="ada", user_id="mia")] == [
+        None, ahead, ahead
+    ]  # fmt: skip
+    found_again = await memory.search("three", agent_id="ada", user_id="mia", messages=1)
+    assert [hit.message.given_at for hit in found_again.messages] == [ahead]
+
+
+async def test_time_far_ahead_wins_no_fact(memory: Memory) -> None:
+    mia: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+    first = await memory.observe(
+        "Home is Gate 1.", **mia, fact_key="home", observed_at=datetime(9998, 1, 1, tzinfo=UTC)
+    )
+    assert first.given_at == datetime(9998, 1, 1, tzinfo=UTC)
+    assert first.observed_at <= datetime.now(UTC)
+    second = await memory.observe("Home is Gate 2.", **mia, fact_key="home")
+    assert (await memory.observations.get(first.id, **mia)).status == "superseded"
+    assert (await memory.observations.get(second.id, **mia)).given_at is None
+
+
+@pytest.mark.parametrize("off", [timedelta(days=-400), timedelta(days=400)])
+async def test_clock_of_a_host_that_is_wrong_counts_for_nothing(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    monkeypatch.setattr(clock, "own_time", lambda: datetime.now(UTC) + off)
+    async with Memory(database_url, llm, Settings(llm="offline")) as memory:
+        await memory.add([message("one")], **HERE)
+        await memory.observe("Boats.", agent_id="ada", user_id="mia")
+        stored = await rows(
+            memory,
+            "SELECT abs(extract(epoch FROM now() - created_at)) < 60 FROM memory.messages"
+            " UNION ALL SELECT abs(extract(epoch FROM now() - created_at)) < 60 FROM memory.observations",
+        )
+        assert stored == [(True,), (True,)]

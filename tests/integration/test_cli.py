@@ -345,7 +345,7 @@ def test_one_observation_is_shown_with_its_source(known: Run) -> None:
     text = known("observation", "get", oldest["id"], *MIA).out
     assert "\nstatus        active, consolidated\nsource        formation\nconversation  talk\n" in text
     assert re.search(r"^messages      talk\.jsonl:1:[0-9a-f]{8}$", text, re.MULTILINE)
-    assert "\N{REPLACEMENT CHARACTER}[31mred" in known("observation", "get", newest["id"], *MIA).out
+    assert "boat is [31mred" in known("observation", "get", newest["id"], *MIA).out
     assert known("observation", "get", newest["id"], *MIA, "--json").value == newest
     for key, user in ((oldest["id"], "jonas"), ("o999999-1", "mia")):
         assert (
@@ -467,6 +467,39 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     assert db("upgrade", revision, "--json").value == {"revision": revision}
     assert db("downgrade", "base", "--json").value == {"revision": None}
     assert db("upgrade", "nonsense", code=1).err == "memory-sql: Can't locate revision identified by 'nonsense'\n"
+
+
+def test_downgrade_in_a_pipe_drops_nothing_without_yes(database_url: str) -> None:
+    url = ("--url", database_url)
+    memory_sql("observe", "Tea.", *MIA, *url)
+    for revision in ("base", "-1"):
+        refused = memory_sql("db", "downgrade", revision, *url, stdin=b"y\n", code=1)
+        assert "nothing was deleted of 1 agents, " in refused.err
+        assert "1 observations" in refused.err
+        assert "say --yes" in refused.err
+    assert len(memory_sql("observation", "list", *MIA, *url, "--json").rows) == 1
+    memory_sql("hold", "place", *MIA, "--reason", "a case", *url)
+    assert "1 open legal holds" in memory_sql("db", "downgrade", "base", "--yes", *url, code=1).err
+    (hold,) = memory_sql("hold", "list", *MIA[:2], *url, "--json").rows
+    memory_sql("hold", "release", str(hold["hold_id"]), *MIA[:2], *url)
+    assert memory_sql("db", "downgrade", "base", "--yes", *url, "--json").value == {"revision": None}
+
+
+@pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
+def test_downgrade_asks_who_is_there(database_url: str, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
+    url = ("--url", database_url)
+    memory_sql("observe", "Tea.", *MIA, *url)
+    monkeypatch.setattr("memory_sql.cli.output.can_ask", lambda: True)
+    asked: list[str] = []
+
+    def confirm(question: str, **_: object) -> bool:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    memory_sql("db", "downgrade", "base", *url, code=0 if answer else 1)
+    assert asked[0].startswith("This database holds 1 agents, ")
+    assert (memory_sql("db", "current", *url, "--json").value["revision"] is None) is answer
 
 
 @pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "current"), ("scope", "list", *MIA)])

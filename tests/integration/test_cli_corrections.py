@@ -69,10 +69,10 @@ def test_quarantine_and_back(run: Run) -> None:
     assert run("observation", "list", *ME).out.count("Mia") == 1
     assert run("observation", "quarantine", "--agent", "ada", "--source", "observe", "--json").value[
         "observations"
-    ] == ["o1-2"]
-    assert run("observation", "unquarantine", "o1-1", *ME).out == "1 observation unquarantined: o1-1\n"
+    ] == ["o1-1", "o1-2"]
+    assert "o1-1" in run("observation", "unquarantine", "o1-1", *ME, code=1).err  # it is the operator's now
     assert (
         run("observation", "unquarantine", "--agent", "ada", "--from-user", "mia").out
-        == "1 observation unquarantined: o1-2\n"
+        == "2 observations unquarantined: o1-1, o1-2\n"
     )
     assert "a source" in run("observation", "quarantine", "--agent", "ada", code=1).err

@@ -11,9 +11,10 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.db.vacuum import PHYSICAL
+from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
-from tests.factories import message
+from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 from tests.integration.test_forgetting import everything
 
@@ -85,6 +86,27 @@ def test_journal_from_the_environment(
     run(*FORGET, "--yes")
     assert path.read_text().count("\n") == 2
     assert "nothing was forgotten since" in run("admin", "restore-check").out
+
+
+def test_restore_check_opens_what_nobody_else_may(
+    run: Run, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a backup from before: the journal lists what the database doesn't know of, and what isn't its own."""
+    path = tmp_path / "forgotten.jsonl"
+    monkeypatch.setenv("MEMORY_SQL_FORGET_JOURNAL", str(path))
+    own = run("admin", "journal-status", "--json").value["database"]
+    for n, database in enumerate((own, "another")):
+        journal.plan(path, journal.Entry(id=f"f{n}", at=MONDAY, agent_id="ada", users=("mia",), database=database))
+        journal.done(path, f"f{n}")
+    refused = run("observation", "list", "--agent", "ada", "--user", "mia", code=1)
+    assert refused.err.startswith("memory-sql: this database doesn't know of 1 forgettings")
+    status = run("admin", "journal-status").out
+    assert "restore-check`: f0\n" in status
+    assert "skipped, of other databases: 1" in status
+    restored = run("admin", "restore-check")
+    assert "skipped, of other databases: 1" in restored.err
+    assert "1 observations" in restored.out
+    assert run("observation", "list", "--agent", "ada", "--user", "mia", "--json").rows == []
 
 
 def test_restore_check_needs_a_journal(run: Run) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import text as sql
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
-from memory_sql.domain.results import Usage
+from memory_sql.domain.results import RunDueResult, Usage
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
 from memory_sql.llm import Request
@@ -85,12 +85,12 @@ async def test_version_is_two_rows_however_many_observations_it_absorbs(memory: 
 async def test_threshold_makes_a_scope_due(memory: Memory, llm: Scripted) -> None:
     """R055, R068."""
     await remember(memory, *(f"fact {n}" for n in range(9)))
-    assert (await memory.run_due()).consolidated == ()
+    assert await memory.run_due() == RunDueResult()
     await remember(memory, "fact 10")
     llm.then("Ten facts.")
     (result,) = (await memory.run_due()).consolidated
     assert (result.version, result.absorbed) == (1, 10)
-    assert (await memory.run_due()).consolidated == ()
+    assert await memory.run_due() == RunDueResult()
     assert [v.reason for v in await memory.scopes.history(**MIA)] == ["threshold"]
 
 
@@ -206,7 +206,7 @@ async def test_inactive_or_unconsolidated_scope_is_left_alone(memory: Memory) ->
     for change in ("is_active = false", "is_active = true, consolidate = false"):
         await rows(memory, f"UPDATE memory.scopes SET {change}")  # noqa: S608 (the changes stand above)
         assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).version is None
-        assert (await memory.run_due()).consolidated == ()
+        assert await memory.run_due() == RunDueResult()
 
 
 async def test_batches_are_absorbed_one_version_each(database_url: str, llm: Scripted) -> None:

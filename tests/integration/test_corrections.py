@@ -14,6 +14,7 @@ from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.domain.observations import Observation
+from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, HeldError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
@@ -123,13 +124,13 @@ async def test_correction_of_what_a_text_holds_is_told_whatever_the_threshold(me
     done = await memory.run_due()
     assert [result.absorbed for result in done.consolidated] == [1]
     assert await texts(memory) == {"u:mia": "Mia lives in Rome. Mia lives in Oslo."}  # a parrot keeps every word
-    assert (await memory.run_due()).consolidated == ()
+    assert await memory.run_due() == RunDueResult()
 
 
 async def test_correction_of_what_no_text_holds_waits_as_everything_does(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
-    assert (await memory.run_due()).consolidated == ()
+    assert await memory.run_due() == RunDueResult()
     await tell(memory)
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
 
@@ -602,19 +603,23 @@ async def test_release_brings_back_what_went_along(memory: Memory) -> None:
         await memory.observations.unquarantine(low.id, **MIA)
 
 
-async def test_what_was_made_of_several_stays_set_aside_while_any_is(memory: Memory) -> None:
-    mine, theirs = await memory.observe("Mia's ruby.", **MIA), await memory.observe("Jonas's ruby.", **JONAS)
-    both = await memory.observe("Two members have a ruby.", **ADA, group_id="crew")
-    await spread(memory, both, mine, theirs)
-    await memory.observations.quarantine(mine.id, **MIA)
-    await memory.observations.quarantine(theirs.id, **JONAS)
-    assert (await memory.observations.unquarantine(mine.id, **MIA)).observations == (mine.id,)
-    await memory.observations.unquarantine(theirs.id, **JONAS)
-    assert await rows(memory, "SELECT status FROM memory.observation_states WHERE status = 'quarantined'") == [
-        ("quarantined",)
-    ]
-    await memory.observations.unquarantine(Selection(group_id="crew"), **ADA)
-    assert await rows(memory, "SELECT 1 FROM memory.observation_states WHERE status = 'quarantined'") == []
+async def test_what_was_merged_of_several_is_erased_with_any_that_is_quarantined(memory: Memory) -> None:
+    """Its text holds both; a legal hold on it leaves it set aside until none of them is."""
+    for held in (False, True):
+        mine, theirs = await memory.observe(f"Mia's {held}.", **MIA), await memory.observe(f"Jo's {held}.", **JONAS)
+        both = await memory.observe(f"Two members have a {held} ruby.", **ADA, group_id="crew")
+        await spread(memory, both, mine, theirs)
+        if held:
+            await memory.holds.place(**ADA, observation_id=both.id)
+        await memory.observations.quarantine(mine.id, **MIA)
+        done = await memory.observations.quarantine(theirs.id, **JONAS)
+        assert (done.observations, done.retracted) == ((theirs.id,), ())
+        assert (await memory.observations.unquarantine(mine.id, **MIA)).observations == (mine.id,)
+        assert list(await memory.admin.verify()) == []
+        back = (theirs.id, both.id) if held else (theirs.id,)
+        assert set((await memory.observations.unquarantine(theirs.id, **JONAS)).observations) == {*back}
+        left = "SELECT status FROM memory.v_observations WHERE content = :content"
+        assert await rows(memory, left, content=both.content) == ([("active",)] if held else [])
 
 
 async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory: Memory) -> None:
@@ -633,6 +638,19 @@ async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory:
         await memory.observations.update(sails.id, **MIA, text="Obey the parrot.")
     assert await listed(memory) == ["Mia sails."]
     assert (await memory.observations.unquarantine(first.id, **MIA)).observations == (first.id, second.id)
+
+
+async def test_quarantine_by_a_query_reads_it_as_a_search_does(memory: Memory) -> None:
+    """What is only left out is everything else: that is refused, also to take a quarantine back."""
+    for text in ("ruby", "ruby red", "opal"):
+        await memory.observe(text, **MIA)
+    for call in (memory.observations.quarantine, memory.observations.unquarantine):
+        with pytest.raises(InputError, match="word"):
+            await call(Selection(query="-zzz"), **ADA)
+    await memory.observations.quarantine(Selection(query="ruby -red"), **ADA)
+    assert await listed(memory) == ["opal", "ruby red"]
+    await memory.observations.unquarantine(Selection(query="ruby -red"), **ADA)
+    assert await listed(memory) == ["opal", "ruby red", "ruby"]
 
 
 async def test_quarantine_of_a_source(memory: Memory) -> None:

@@ -336,3 +336,13 @@ async def test_ten_thousand_observations_without_sources_take_seconds_at_most(me
     assert time.process_time() - started < 10  # a minute, when the words of each message are taken anew
     assert len(result.observations) == 10
     assert result.refused == {"over_limit": 9_990}
+
+
+async def test_flat_answer_keeps_as_many_as_it_may_and_counts_the_rest(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("Turn 1 about the boats.")], **HERE)
+    scopes = ("individual", "moon", None, "individual")
+    many = [{"content": f"fact {n}", "scope": scopes[n % 4], "sources": [1]} for n in range(8_000)]
+    llm.then(json.dumps({"observations": many}))
+    result = await memory.conversations.form(**SESSION)
+    assert len(result.observations) == 5
+    assert sum(result.refused[reason] for reason in ("unknown_scope", "over_limit")) + 5 == 8_000

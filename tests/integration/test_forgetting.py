@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import Settings
 from memory_sql.db.models import Base
 from memory_sql.domain.observations import Observation
-from memory_sql.domain.results import Receipt
+from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     ConfigurationError,
@@ -25,6 +27,7 @@ from memory_sql.errors import (
     InputError,
     MemorySQLError,
     NotFoundError,
+    RestoredError,
     StaleError,
     UnavailableError,
 )
@@ -346,8 +349,153 @@ async def test_dry_run_says_what_would_go_and_writes_nothing(memory: Memory) -> 
     assert await everything(memory) == before
     done = await memory.forget(Selection(user_id="mia"), **ADA)
     assert planned.observations == done.observations
-    assert {name: done.counts[name] for name in planned.counts} == planned.counts
+    assert planned.counts == done.counts
     assert (planned.dry_run, done.dry_run) == (True, False)
+
+
+async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory, parrot: Parrot) -> None:
+    """Of every kind: versions that are undone, judgements, what was made of it, stored answers, memberships."""
+    await memory.add([message("Hello.", user_id="jonas")], **MIA, conversation_id="crew", group_ids=["crew"])
+    await say(memory, "I hide my ruby.", "We keep the opal.", group_ids=["crew"])
+    deadline = await memory.observe("The project deadline is 24 April 2026.", **MIA)
+    await tell(memory)
+    await memory.scopes.propagate(**ADA, scope_id=deadline.scope.id)
+    await memory.observe("Mia found a topaz.", **MIA)
+    await tell(memory)
+    await memory.scopes.undo(**ADA, scope_id=deadline.scope.id)
+    await memory.add([message("I lost the onyx.", n=9)], **MIA, conversation_id="t")
+    parrot.failing = UnavailableError("unavailable", "down")
+    with pytest.raises(UnavailableError):
+        await memory.conversations.form(**ADA, conversation_id="t")
+    parrot.failing = None
+    done = await forget_and_compare(memory, Selection(user_id="mia"))
+    assert min(done.counts.values()) > 0, done.counts
+
+
+async def test_dry_run_of_everything_meets_a_hold_as_the_forgetting_does(memory: Memory) -> None:
+    await memory.observe("one", **MIA)
+    await memory.holds.place(**MIA)
+    with pytest.raises(HeldError):
+        await memory.forget(Selection(everything=True), **ADA, dry_run=True)
+
+
+S: dict[str, Any] = {"conversation_id": "s"}
+WHERE = {"conversation": S, "message": {**S, "message_id": "m1"}}
+
+
+async def forget_and_compare(memory: Memory, selection: Selection | str) -> Receipt:
+    """Forgets it; the preview must have said the same."""
+    planned = await memory.forget(selection, **ADA, dry_run=True)
+    done = await memory.forget(selection, **ADA)
+    assert (planned.observations, planned.counts, planned.kept) == (done.observations, done.counts, done.kept)
+    return done
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("how", ["again", "confirmed", "as somebody else"])
+async def test_own_confirmation_does_not_keep_what_is_forgotten(memory: Memory, where: str, how: str) -> None:
+    """Who said it and then confirmed it is one source; what was forgotten doesn't stand in another conversation either."""
+    await say(memory, "We hide the ruby.", group_ids=["crew"])
+    (said,) = await memory.observations.list(**MIA)
+    match how:
+        case "again":
+            await say(memory, "We hide the ruby.", session="t", group_ids=["crew"])
+        case "confirmed":
+            await memory.observations.confirm(said.id, **MIA)
+        case _:
+            await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
+            await say(memory, "We hide the ruby.", session="t", user="visitor", group_ids=["crew"])
+    await tell(memory)
+    receipt = await forget_and_compare(memory, Selection(**WHERE[where]))
+    assert said.id in receipt.observations
+    assert receipt.kept == ()
+    assert "ruby" not in await everything(memory)
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_receipt_says_what_stays_and_on_whose_word(memory: Memory, where: str) -> None:
+    await say(memory, "We leave at dawn.", group_ids=["crew"])
+    await say(memory, "We leave at dawn.", user="jonas", session="t", group_ids=["crew"])
+    await say(memory, "We leave at dawn.", session="u", group_ids=["crew"])
+    (said,) = await memory.observations.list(**MIA)
+    receipt = await forget_and_compare(memory, Selection(**WHERE[where]))
+    assert await remembered(memory) == {"We leave at dawn."}
+    assert receipt.kept == (Kept(observation=said.id, reason="another", users=("jonas",)),)
+    receipt = await forget_and_compare(memory, Selection(conversation_id="t"))
+    assert receipt.kept == (Kept(observation=said.id, reason="another", users=("mia",)),)
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_what_was_said_elsewhere_first_stays_and_the_receipt_says_so(memory: Memory, where: str) -> None:
+    await say(memory, "I hide my ruby.", session="first")
+    await say(memory, "I hide my ruby.")
+    (said,) = await memory.observations.list(**MIA)
+    receipt = await forget_and_compare(memory, Selection(**WHERE[where]))
+    assert await remembered(memory) == {"I hide my ruby."}
+    assert receipt.kept == (Kept(observation=said.id, reason="elsewhere", users=("mia",)),)
+
+
+async def test_what_the_host_stated_stays_and_the_receipt_says_so(memory: Memory) -> None:
+    stated = await memory.observe("We leave at dawn.", **ADA, group_id="crew")
+    await say(memory, "We leave at dawn.", group_ids=["crew"])
+    receipt = await forget_and_compare(memory, Selection(user_id="mia"))
+    assert receipt.kept == (Kept(observation=stated.id, reason="host"),)
+
+
+async def test_what_was_made_of_another_source_as_well_stays_and_the_receipt_says_so(memory: Memory) -> None:
+    sources = [await memory.observe("dawn", **MIA), await memory.observe("dawn", **JONAS)]
+    child = await memory.observe("dawn", **ADA, group_id="crew")
+    for source in sources:
+        await rows(
+            memory,
+            "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
+            " SELECT agent_key, :child, 1, :source, 1, true FROM memory.agents",
+            child=child.scope.key,
+            source=source.scope.key,
+        )
+    receipt = await forget_and_compare(memory, Selection(user_id="mia"))
+    assert receipt.kept == (Kept(observation=child.id, reason="another", users=("jonas",)),)
+    assert child.id in (await forget_and_compare(memory, Selection(user_id="jonas"))).observations
+
+
+async def test_what_is_deleted_is_not_changed_before(memory: Memory) -> None:
+    """Each row that goes is touched once: what others keep loses the speaker's name, what goes needn't."""
+    await memory.observe("We leave at dawn.", **MIA, group_id="crew")
+    for text_of_mia in ("one", "two", "three"):
+        await memory.observe(text_of_mia, **MIA)
+    await memory.observe("We leave at dawn.", **JONAS, group_id="crew")
+    async with memory.database.transaction() as unit:
+        await memory.forget(Selection(user_id="mia"), **ADA, session=unit)
+        changed = await unit.execute(
+            sql(
+                "SELECT n_tup_upd, n_tup_del FROM pg_stat_xact_user_tables WHERE relid = 'memory.observations'::regclass"
+            )
+        )
+        assert changed.one() == (1, 3)
+
+
+CROWD = """
+    WITH s AS (SELECT agent_key, scope_id FROM memory.scopes), o AS (
+        INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
+        SELECT agent_key, scope_id, n, 'ruby ' || n, now(), 'observe', 1 FROM s, generate_series(2, 40000) n
+    ), l AS (UPDATE memory.scopes SET last_seq = 40000)
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id)
+    SELECT agent_key, scope_id, n, 'mia' FROM s, generate_series(2, 40000) n
+"""
+
+
+@pytest.mark.slow
+async def test_more_is_forgotten_than_a_statement_has_parameters(memory: Memory) -> None:
+    """40,000 observations; a statement has at most 32,767 parameters, and a join without a hash would take minutes."""
+    await memory.observe("ruby 1", **MIA)
+    await rows(memory, CROWD)
+    with statements(memory) as sent:
+        planned = await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True)
+        receipt = await memory.forget(Selection(user_id="mia"), **ADA)
+    assert len(sent) < 60
+    assert planned.counts == receipt.counts
+    assert receipt.counts["observations"] == 40000
+    assert await remembered(memory) == set()
 
 
 async def test_hold_keeps_what_it_covers(memory: Memory) -> None:
@@ -401,7 +549,8 @@ async def test_choice(memory: Memory, choice: str) -> None:
     await tell(memory)
     target, left = CHOICES[choice]
     planned = await memory.forget(Selection(**target), **ADA, dry_run=True)
-    await memory.forget(Selection(**target), **ADA)
+    done = await memory.forget(Selection(**target), **ADA)
+    assert (planned.counts, planned.kept) == (done.counts, done.kept)
     found = await everything(memory)
     assert {word for word in ("ruby", "topaz", "opal", "pearl", "jade") if word in found} == left
     if target.get("everything"):
@@ -417,6 +566,54 @@ async def test_unclear_target_is_refused(memory: Memory, target: dict[str, Any])
     await memory.observe("one", **MIA)
     with pytest.raises(InputError):
         await memory.forget(Selection(**target), **ADA)
+
+
+@pytest.mark.parametrize(
+    "query", ["-zzz", "-zzz -yyy", "", "  ", '""', "from:mia", "tag:green -zzz", "after:2020", "what is it"]
+)
+async def test_query_without_a_word_forgets_nothing(memory: Memory, query: str) -> None:
+    """What is only left out is everything else: to forget, a word or a phrase has to be looked for."""
+    await memory.observe("I hide my ruby.", **MIA, tags=["green"], speaker="Mia")
+    for dry_run in (True, False):
+        with pytest.raises(InputError, match="word"):
+            await memory.forget(Selection(query=query), **ADA, dry_run=dry_run)
+    assert await remembered(memory) == {"I hide my ruby."}
+
+
+@pytest.mark.parametrize("query", ["ruby " * 200, " ".join(f"ruby{n}" for n in range(40))], ids=["long", "many words"])
+async def test_query_of_which_a_part_would_not_count_is_refused(memory: Memory, query: str) -> None:
+    await memory.observe("ruby", **MIA)
+    with pytest.raises(InputError, match="words"):
+        await memory.forget(Selection(query=query), **ADA)
+
+
+READ_AS_A_SEARCH = {
+    "ruby": {"a red ruby", "a ruby so red", "the café sells the ruby"},
+    "rubies": {"a red ruby", "a ruby so red", "the café sells the ruby"},
+    "ruby red": {"a red ruby", "a ruby so red"},
+    "ruby or opal": set(),
+    "ruby -red": {"the café sells the ruby"},
+    '"red ruby"': {"a red ruby"},
+    'ruby -"red ruby"': {"a ruby so red", "the café sells the ruby"},
+    "cafe": {"the café sells the ruby"},
+    "from:jonas ruby": {"a ruby so red"},
+    "tag:green ruby": {"a red ruby"},
+    "ruby after:2026-03": {"a red ruby", "the café sells the ruby"},
+    "ruby before:2026-03": {"a ruby so red"},
+    "where is the ruby?": {"a red ruby", "a ruby so red", "the café sells the ruby"},
+}
+
+
+@pytest.mark.parametrize("query", READ_AS_A_SEARCH)
+async def test_query_is_read_as_a_search_reads_it_and_every_word_counts(memory: Memory, query: str) -> None:
+    march, february = datetime(2026, 4, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    await memory.observe("a red ruby", **MIA, tags=["green"], observed_at=march)
+    await memory.observe("a ruby so red", **MIA, speaker="Jonas Berg", observed_at=february)
+    await memory.observe("the café sells the ruby", **MIA, observed_at=march)
+    await memory.observe("the opal", **MIA, observed_at=march)
+    before = await remembered(memory)
+    await memory.forget(Selection(query=query), **ADA)
+    assert before - await remembered(memory) == READ_AS_A_SEARCH[query]
 
 
 async def test_unknown_things_are_not_found(memory: Memory) -> None:
@@ -581,6 +778,18 @@ async def copy_of(memory: Memory, server_url: str, name: str) -> str:
     return await copy(server_url, str(memory.database.url.database), name)
 
 
+def str_url(memory: Memory) -> str:
+    return memory.database.url.render_as_string(hide_password=False)
+
+
+@asynccontextmanager
+async def aclosing_of(memory: Memory) -> AsyncIterator[Memory]:
+    try:
+        yield memory
+    finally:
+        await memory.close()
+
+
 @pytest.mark.parametrize("choice", ["user", "words", "everything"])
 async def test_restored_backup_forgets_again(
     memory: Memory, journal_file: Path, server_url: str, parrot: Parrot, choice: str
@@ -598,8 +807,12 @@ async def test_restored_backup_forgets_again(
     await memory.forget(Selection(**target[choice]), **ADA)
     assert "ruby" not in written(journal_file)
     try:
-        async with Memory(url, parrot, memory.settings) as restored:
+        with pytest.raises(RestoredError, match=r"1 forgettings .* `memory-sql admin restore-check`"):
+            await Memory(url, parrot, memory.settings).open()
+        restored = await Memory(url, parrot, memory.settings).open(restoring=True)
+        async with aclosing_of(restored):
             assert "ruby" in await everything(restored)
+            assert len((await restored.admin.journal_status(journal_file)).missing) == 1
             (receipt,) = await restored.admin.restore_check(journal_file)
             assert "ruby" not in await everything(restored)
             assert ("sloop" in await everything(restored)) is (choice != "everything")
@@ -607,7 +820,11 @@ async def test_restored_backup_forgets_again(
             assert await restored.admin.restore_check(journal_file) == []
             assert await rows(restored, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(1,)]
             assert list(await restored.admin.verify()) == []
+        async with Memory(url, parrot, memory.settings) as reopened:  # and is as any other
+            assert "ruby" not in await everything(reopened)
         assert await memory.admin.restore_check(journal_file) == []
+        async with Memory(str_url(memory), parrot, memory.settings):  # the one in which it was forgotten knows of it
+            pass
     finally:
         await administer(server_url, f"DROP DATABASE {backup} WITH (FORCE)")
 
@@ -648,7 +865,7 @@ async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: 
 
 
 async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
-    memory: Memory, journal_file: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Memory, parrot: Parrot, journal_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(memory, "I hide my ruby.")
 
@@ -659,11 +876,39 @@ async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     with pytest.raises(asyncio.CancelledError):
         await memory.forget(Selection(user_id="mia"), **ADA)
     monkeypatch.undo()
-    assert [committed for _, committed in journal.entries(journal_file)] == [False]
+    ((entry, committed),) = journal.entries(journal_file)
+    assert not committed
+    async with Memory(str_url(memory), parrot, memory.settings) as opened:  # it closes nothing, but is named
+        status = await opened.admin.journal_status()
+        assert (status.missing, status.planned, status.others) == ((), (entry.id,), 0)
     assert await memory.admin.restore_check(journal_file) == []
     assert "ruby" in await everything(memory)
     assert len(await memory.admin.restore_check(journal_file, unsure=True)) == 1
     assert "ruby" not in await everything(memory)
+
+
+async def test_forgettings_of_another_database_are_skipped(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
+    """One journal may serve several: by the id of the database they are told apart, not by the agent's."""
+    await say(memory, "I hide my ruby.")
+    theirs = journal.Entry(id="1", at=MONDAY, agent_id="ada", users=("mia",), database="another")
+    journal.plan(journal_file, theirs)
+    journal.done(journal_file, theirs.id)
+    journal.plan(journal_file, theirs.model_copy(update={"id": "2"}))
+    async with Memory(str_url(memory), parrot, memory.settings) as opened:
+        status = await opened.admin.journal_status()
+        assert (status.missing, status.planned, status.others) == ((), (), 2)
+        assert await opened.admin.restore_check(journal_file, unsure=True) == []
+    assert "ruby" in await everything(memory)
+
+
+def spoil(path: Path) -> None:
+    path.write_text("no journal\n")
+
+
+async def test_journal_that_cannot_be_read_closes_too(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
+    spoil(journal_file)
+    with pytest.raises(ConfigurationError, match="line 1"):
+        await Memory(str_url(memory), parrot, memory.settings).open()
 
 
 async def test_nothing_is_forgotten_where_the_journal_cannot_be_written(memory: Memory, tmp_path: Path) -> None:

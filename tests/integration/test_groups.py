@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.domain.groups import Departure
+from memory_sql.domain.groups import Departure, Member
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
 from memory_sql.formation import formation
 from memory_sql.formation.sieve import drafts_of
@@ -314,6 +317,111 @@ async def test_who_has_left_sees_nothing_of_the_group_in_any_way(memory: Memory,
     assert all(word in seen for word in (*OTHERS, "gate at home"))
 
 
+def names(members: Sequence[Member]) -> list[str]:
+    return [member.user_id for member in members]
+
+
+async def participants(memory: Memory) -> list[str]:
+    ((found,),) = await rows(memory, "SELECT participants FROM memory.conversations WHERE conversation_id = 's'")
+    return list(found)
+
+
+async def test_who_left_and_was_forgotten_stays_out_until_they_are_added(memory: Memory) -> None:
+    await crew(memory, "mia", "jonas")
+    await say(memory, "Ahoy.", group_ids=["crew"])
+    await say(memory, "The anchor is blue.", user="jonas", n=2, group_ids=["crew"])
+    await leave(memory)
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    assert await participants(memory) == ["jonas"]
+    await say(memory, "Anybody here?", user="jonas", n=3, group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas"]
+    await stated(memory, "The anchor is blue.", "jonas")
+    for session in ("s", "new"):  # nor by what they say themselves
+        await say(memory, "It's me.", n=4, session=session, group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas"]
+    assert "anchor" not in await everything(memory, MIA)
+    await memory.groups.add_member("crew", "mia", **ADA)
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas", "mia"]
+    assert "anchor" in await everything(memory, MIA)
+
+
+async def test_who_left_by_one_of_their_ids_stays_out_by_all_of_them_when_forgotten(memory: Memory) -> None:
+    await crew(memory, "mia", "jonas")
+    await memory.people.merge(**ADA, user_id="tablet", into_user_id="mia")
+    await leave(memory)
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    for user in ("mia", "tablet"):
+        await say(memory, "Late.", user=user, session=f"late {user}", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas"]
+    await memory.people.rename(**ADA, kind="user", old="tablet", new="phone")
+    await say(memory, "Later.", user="phone", session="later", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas"]
+    await memory.groups.add_member("crew", "mia", **ADA)
+    await memory.forget(Selection(user_id="mia"), **ADA)  # as a member: they may come again
+    await say(memory, "A new start.", session="anew", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas", "mia"]
+
+
+async def test_what_outlives_a_forgetting_names_nobody(memory: Memory) -> None:
+    await crew(memory, "mia", "jonas")
+    await leave(memory)
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    ((digest, scope),) = await rows(memory, "SELECT user_hash, scope_id FROM memory.departures")
+    assert f"s{scope}" == (await memory.groups.list(**ADA))[0].scope_id
+    assert len(digest) == 32
+    assert digest not in {hashlib.sha256(b"mia").digest(), hmac.digest(b"", b"mia", "sha256")}
+    assert await rows(memory, "SELECT memory.user_hash(agent_key, 'mia') FROM memory.agents") == [(digest,)]
+    await memory.forget(Selection(everything=True), **ADA)
+    assert await rows(memory, "SELECT FROM memory.departures") == []
+
+
+async def test_add_makes_members_only_of_those_who_speak_in_that_call(memory: Memory) -> None:
+    await say(memory, "Before there was a group.", user="eve")
+    told = [message("Ahoy.", n=2, user_id="mia"), message("Ahoy, Mia.", n=3, role="assistant")]
+    await memory.add(told, **ADA, user_id="host", conversation_id="s", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["mia"]
+    await memory.add(told[1:], **ADA, user_id="eve", conversation_id="s", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["mia"]
+    await memory.add(told, **ADA, user_id="mia", conversation_id="s", group_ids=["quay"])  # told again: of this group
+    assert names(await memory.groups.members("quay", **ADA)) == ["mia"]
+
+
+async def test_message_that_was_forgotten_makes_nobody_a_member_when_it_comes_again(memory: Memory) -> None:
+    await say(memory, "Ahoy.", group_ids=["crew"])
+    await say(memory, "Ahoy, Mia.", user="jonas", n=2, group_ids=["crew"])
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    await say(memory, "Ahoy.", group_ids=["crew"])
+    assert names(await memory.groups.members("crew", **ADA)) == ["jonas"]
+    assert await participants(memory) == ["jonas"]
+
+
+async def test_who_is_forgotten_is_related_to_nothing_that_others_said_as_well(memory: Memory, parrot: Parrot) -> None:
+    await crew(memory, "mia", "jonas")
+    both = [message("Ship in April.", n=1, user_id="mia"), message("Ship in April.", n=2, user_id="jonas")]
+    both[0]["id"] = "of mia"
+    await memory.add(both, **ADA, user_id="jonas", conversation_id="s", group_ids=["crew"])
+    await memory.observe("Ship in April.", **JONAS, group_id="crew")
+    await rows(
+        memory,
+        "INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id)"
+        " SELECT agent_key, scope_id, seq, 's', 1, 'mia' FROM memory.observations",
+    )
+    await rows(memory, "UPDATE memory.observations SET related_users = ARRAY['mia', 'jonas']")
+    await memory.forget(Selection(conversation_id="s", message_id="of mia"), **ADA)
+    assert await rows(memory, "SELECT related_users FROM memory.observations") == [(["jonas"],)]
+
+
+async def test_forgetting_somebody_leaves_conversations_of_those_forgotten_before(memory: Memory) -> None:
+    await say(memory, "Keep this.", session="held")  # by a hold, when Mia was forgotten
+    await rows(memory, "UPDATE memory.conversations SET participants = '{}'")
+    await say(memory, "Mine.", user="jonas")
+    await memory.forget(Selection(user_id="jonas"), **ADA)
+    kept = "SELECT content FROM memory.messages ORDER BY conversation_id"
+    assert await rows(memory, kept) == [("Keep this.",), (None,)]
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    assert await rows(memory, kept) == [(None,), (None,)]
+
+
 async def test_who_has_left_one_of_a_conversations_groups_reads_no_more_of_it(memory: Memory) -> None:
     await say(memory, "Ahoy.", group_ids=["crew", "quay"])
     await say(memory, "Alone.", session="own")
@@ -608,7 +716,8 @@ async def test_text_of_the_leaver_alone_goes_and_nothing_is_due(memory: Memory) 
     left = await leave(memory)
     assert left.withheld == ()
     assert await told(memory) is None
-    assert (await memory.run_due()).consolidated == ()
+    due = await memory.run_due()
+    assert (due.formed, due.consolidated, [judged.judged for judged in due.propagated]) == ((), (), [()])
     assert "Mia's plan" not in str(await memory.context(**JONAS))
 
 

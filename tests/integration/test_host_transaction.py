@@ -1,6 +1,7 @@
 """Memory in the transaction of the application around it."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -9,9 +10,19 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.errors import ConfigurationError, ConflictError, DatabaseError, InputError, NotFoundError, SchemaError
+from memory_sql.errors import (
+    ConfigurationError,
+    ConflictError,
+    DatabaseError,
+    InputError,
+    LockTimeoutError,
+    NotFoundError,
+    PoolFullError,
+    SchemaError,
+    VersionError,
+)
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import are_waiting, rows, statements
 from tests.factories import conversation
 from tests.fakes import Scripted
 
@@ -166,7 +177,117 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
         assert await rows(memory, "SELECT count(*) FROM public.orders") == [(0,)]
 
 
-async def test_own_transactions_set_no_limit_and_cost_no_statement(memory: Memory) -> None:
-    with statements(memory) as seen:
+@pytest.mark.parametrize("error", [NotFoundError, VersionError])
+async def test_hosts_limit_is_as_before_also_after_our_refusal(
+    memory: Memory, host: AsyncSession, error: type[Exception]
+) -> None:
+    tea = await memory.observe("Tea.", **MIA)
+    known = tea.id if error is VersionError else "o1-99"
+    with pytest.raises(error):
+        await memory.observations.update(known, **MIA, text="Coffee.", if_version=99, session=host)
+    assert await lock_timeout(host) == "0"
+    await host.rollback()
+
+
+LIMITS = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
+
+
+async def test_own_transactions_are_limited_and_that_costs_no_statement(database_url: str, llm: Scripted) -> None:
+    settings = Settings(llm="offline", lock_timeout_seconds=7, idle_timeout_seconds=90)
+    async with Memory(database_url, llm, settings) as memory:
+        with statements(memory) as seen:
+            await memory.add(conversation(1), **MIA, conversation_id="s")
+            assert len(seen) == 1
+            assert await rows(memory, LIMITS) == [("7s", "90s")]
+        assert len(seen) == 2
+        async with memory.database.statement() as alone:  # and nothing stays behind
+            assert (await alone.execute(text(LIMITS))).one() == ("0", "0")
+
+
+async def test_of_the_hosts_limits_none_but_that_for_locks_is_touched(memory: Memory, host: AsyncSession) -> None:
+    found = list[tuple[str, str]]()
+
+    async def look(unit: AsyncSession) -> None:
+        found.append(tuple((await unit.execute(text(LIMITS))).one()))
+
+    await memory.database.write(look, host)
+    await look(host)
+    assert found == [("5s", "0"), ("0", "0")]
+
+
+async def test_own_calls_wait_no_longer_for_a_lock_than_they_may(
+    database_url: str, llm: Scripted, host: AsyncSession
+) -> None:
+    async with Memory(database_url, llm, Settings(llm="offline", lock_timeout_seconds=0.1)) as memory:
+        tea = await memory.observe("Tea.", **MIA)
         await memory.add(conversation(1), **MIA, conversation_id="s")
-    assert len(seen) == 1
+        for table in ("agents", "conversations", "scopes"):
+            await host.execute(text(f"SELECT FROM memory.{table} FOR UPDATE"))
+        for blocked in (
+            lambda: memory.add(conversation(2), **MIA, conversation_id="s"),
+            lambda: memory.observe("Boats.", **MIA),
+            lambda: memory.observations.confirm(tea.id, **MIA),
+            lambda: memory.holds.place(**MIA),
+            lambda: memory.forget(tea.id, agent_id="ada"),
+            lambda: memory.scopes.consolidate(agent_id="ada", scope_id=tea.scope.id),
+        ):
+            with pytest.raises(LockTimeoutError, match="lock_timeout_seconds"):
+                async with asyncio.timeout(20):
+                    await blocked()
+        await host.rollback()
+        assert await memory.holds.list(agent_id="ada") == []
+
+
+async def test_writes_that_wait_leave_connections_to_reads(
+    database_url: str, llm: Scripted, host: AsyncSession
+) -> None:
+    settings = Settings(llm="offline", pool_size=1, lock_timeout_seconds=3, pool_timeout_seconds=1)
+    async with Memory(database_url, llm, settings) as memory:
+        await memory.observe("Tea.", **MIA)
+        await memory.add(conversation(1), **MIA, conversation_id="s")
+        await host.execute(text("SELECT FROM memory.conversations FOR UPDATE"))
+        adding = [asyncio.ensure_future(memory.add(conversation(2), **MIA, conversation_id="s")) for _ in range(30)]
+        await are_waiting(memory, 5)
+        assert "Tea." in str(await memory.context(**MIA))
+        assert len((await memory.search("tea", **MIA)).results) == 1
+        assert len(await memory.observations.list(**MIA)) == 1
+        assert not any(one.done() and one.exception() is None for one in adding)
+        ended = await asyncio.gather(*adding, return_exceptions=True)
+        assert {type(one) for one in ended} == {LockTimeoutError, PoolFullError}
+        await host.rollback()
+        assert (await memory.add(conversation(2), **MIA, conversation_id="s")).accepted == 1
+
+
+async def test_full_pool_is_an_answer_to_who_reads(database_url: str, llm: Scripted) -> None:
+    settings = Settings(llm="offline", pool_size=1, pool_timeout_seconds=0.2)
+    async with Memory(database_url, llm, settings) as memory, AsyncExitStack() as taken:
+        for _ in range(11):
+            unit = await taken.enter_async_context(memory.database.transaction())
+            await unit.execute(text("SELECT 1"))
+        with pytest.raises(PoolFullError, match="POOL_SIZE"):
+            await memory.context(**MIA)
+
+
+async def test_transaction_that_stands_still_ends_with_its_locks(database_url: str, llm: Scripted) -> None:
+    """As that of a process that is frozen."""
+    settings = Settings(llm="offline", idle_timeout_seconds=1, lock_timeout_seconds=30)
+    async with Memory(database_url, llm, settings) as frozen, Memory(database_url, llm, settings) as memory:
+        await memory.observe("Tea.", **MIA)
+
+        async def freeze(unit: AsyncSession) -> None:
+            await unit.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
+            await memory.observe("Boats.", **MIA)
+            await unit.execute(text("SELECT 1"))
+
+        with pytest.raises(DatabaseError):
+            await frozen.database.write(freeze)
+        assert len(await frozen.observations.list(**MIA)) == 2
+
+
+async def test_export_may_be_read_slowly(database_url: str, llm: Scripted) -> None:
+    """It holds no row, and whoever reads it may be slow."""
+    async with (
+        Memory(database_url, llm, Settings(llm="offline")) as memory,
+        memory.database.transaction(snapshot=True) as unit,
+    ):
+        assert (await unit.execute(text(LIMITS))).one() == ("5s", "0")

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
 from memory_sql.db.models import Base
 from memory_sql.db.queries import exports
 from memory_sql.domain.exports import ExportLine, export_uuid
+from memory_sql.domain.people import RenameKind
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import are_waiting, rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
@@ -405,6 +407,42 @@ async def test_two_renamings_to_one_id_make_one(memory: Memory) -> None:
         *(memory.people.rename(**ADA, kind="user", old=user, new="c") for user in ("a", "b")), return_exceptions=True
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["InputError", "Renamed"]
+
+
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("kind", ["user", "group", "conversation"])
+async def test_rename_to_an_id_that_is_first_used_meanwhile_is_refused(
+    memory: Memory, kind: RenameKind, joins: bool
+) -> None:
+    """Whoever uses it holds no lock that a renaming waits for: it is met when the ids are rewritten."""
+    where = {"user": "mia", "group": "harbor", "conversation": "s"}
+
+    async def say(ids: dict[str, str], session: AsyncSession | None = None) -> None:
+        await memory.add(
+            [message("Hello.")],
+            **ADA,
+            user_id=ids["user"],
+            conversation_id=ids["conversation"],
+            group_ids=[ids["group"]],
+            session=session,
+        )
+        await memory.observe("Likes tea.", **ADA, user_id=ids["user"], session=session)
+
+    async def rename(session: AsyncSession | None = None) -> None:
+        await memory.people.rename(**ADA, kind=kind, old=where[kind], new="new", session=session)
+
+    await say(where)
+    async with memory.database.transaction() as renames:
+        async with memory.database.transaction() as uses:
+            await say({"user": "zoe", "group": "yard", "conversation": "t"} | {kind: "new"}, uses)
+            renaming = asyncio.create_task(rename(renames if joins else None))
+            await are_waiting(memory, 1)
+        with pytest.raises(InputError, match=f"{kind} new exists"):
+            await renaming
+        if joins:
+            await memory.observe("The host goes on.", **ADA, user_id=where["user"], session=renames)
+    renamed = await memory.people.rename(**ADA, kind=kind, old=where[kind], new="newer")
+    assert (renamed.old, renamed.new) == (where[kind], "newer")
 
 
 # Legal holds

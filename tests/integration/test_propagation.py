@@ -14,9 +14,9 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.domain.exports import ExportedDerivation
 from memory_sql.domain.observations import Observation
-from memory_sql.domain.results import Judged, PropagateResult
+from memory_sql.domain.results import Judged, PropagateResult, RunDueResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import AnswerError, NotFoundError, StaleError, UnavailableError
+from memory_sql.errors import AnswerError, InputError, NotFoundError, StaleError, UnavailableError
 from memory_sql.memory import Memory
 from memory_sql.propagation.task import PropagationTask
 from tests.database import rows
@@ -219,6 +219,23 @@ async def test_dry_run_shows_what_would_go_and_stores_nothing_but_its_cost(memor
     assert told((await propagate(memory, observation)).judged) == [("eden", "propagated", "shared")]
 
 
+async def test_dry_run_whose_lease_was_lost_is_stale(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+
+    async def meanwhile() -> None:
+        await rows(
+            memory, "UPDATE memory.scopes SET lease_until = now() - interval '1 second' WHERE lease_until > now()"
+        )
+        await propagate(memory, observation)
+
+    parrot.meanwhile = meanwhile
+    with pytest.raises(StaleError):
+        await propagate(memory, observation, dry_run=True)
+    assert await known(memory, "g:eden") == [DEADLINE]
+    assert await memory.admin.verify() == []
+
+
 async def test_consolidation_makes_propagation_due_and_a_worker_does_it(memory: Memory) -> None:
     """R102, R141: in the background, after every consolidation."""
     await belong(memory, "eden", "gene", "mia")
@@ -227,7 +244,7 @@ async def test_consolidation_makes_propagation_due_and_a_worker_does_it(memory: 
     done = await memory.run_due()
     assert [len(one.propagated) for one in done.propagated if one.scope == observation.scope] == [1]
     assert await known(memory, "g:eden") == [DEADLINE]
-    assert (await memory.run_due()).propagated == ()
+    assert await memory.run_due() == RunDueResult()
 
 
 async def test_scope_is_judged_once_in_an_interval(memory: Memory, clock: Clock) -> None:
@@ -540,8 +557,12 @@ async def test_forgotten_user_is_in_no_wider_scope(memory: Memory) -> None:
 async def test_quarantined_source_takes_along_what_was_made_of_it(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     done = await memory.observations.quarantine(own.id, **ADA, user_id="gene")
-    assert {group.id, everybody.id} <= set(done.observations)
+    assert (set(done.observations), done.retracted) == ({own.id, group.id}, (everybody.id,))
+    assert await known(memory, "c") == []
     await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert await known(memory, "g:eden") == [group.content]
+    await tell(memory)
+    await memory.scopes.propagate(**ADA)  # what was merged of several is made again
     assert await known(memory, "c") == [everybody.content]
 
 
@@ -611,7 +632,7 @@ async def test_what_waits_doesnt_keep_a_worker_busy(memory: Memory) -> None:
         await learn_in_group(memory, "eden", "gene", text)
     await memory.run_due()
     assert await rows(memory, "SELECT count(*) FROM memory.judged WHERE outcome = 'waiting'") == [(3,)]
-    assert (await memory.run_due()).propagated == ()
+    assert await memory.run_due() == RunDueResult()
     assert await rows(memory, "SELECT count(*) FROM memory.scopes WHERE propagate_at IS NOT NULL") == [(0,)]
 
 
@@ -808,7 +829,7 @@ async def test_correction_changes_the_group_and_not_what_others_say_as_well(memo
     """What was merged of several stays as it was said, also when one of them has said something else since."""
     own, _, everybody = await collective(memory)
     new = await memory.observations.update(own.id, text="The team prefers meetings over e-mail.", **ADA, user_id="gene")
-    assert await known(memory, "g:eden") == [ASYNC]  # until it is told and judged
+    assert await known(memory, "g:eden") == []
     await tell(memory)
     await propagate(memory, new)
     await tell(memory)
@@ -882,9 +903,11 @@ async def test_past_moment_shows_what_had_been_propagated_by_then(memory: Memory
     assert own.created_at < group.created_at < everybody.created_at < then
     before = await memory.observations.list(**ADA, user_id="mia", as_of=own.created_at)
     assert [item.id for item in before if item.source.kind == "propagation"] == []
-    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
     known_then = await memory.observations.list(**ADA, user_id="mia", as_of=then)
     assert {group.id, everybody.id} <= {item.id for item in known_then}
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    known_then = await memory.observations.list(**ADA, user_id="mia", as_of=then)
+    assert {group.id, everybody.id} & {item.id for item in known_then} == {group.id}  # the other was erased
     assert ASYNC not in str(await memory.observations.list(**ADA, user_id="mia"))
     await memory.forget(Selection(user_id="gene"), **ADA)
     known_then = await memory.observations.list(**ADA, user_id="mia", as_of=then)
@@ -1021,3 +1044,232 @@ async def test_what_gave_way_to_what_a_merge_of_users_takes_out_stands_again(mem
     await memory.observations.supersede(old.id, new.id, **ADA, user_id="x")
     await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
     assert await known(memory, "c") == [old.content]
+
+
+# What was made of something follows it
+
+
+async def statuses(memory: Memory) -> dict[str, tuple[str, bool]]:
+    """Of what isn't active: its state, and whether it has that only for the sake of what it was made of."""
+    found = await rows(
+        memory,
+        "SELECT 'o' || scope_id || '-' || seq, status, follows FROM memory.observation_states WHERE status <> 'active'",
+    )
+    return {key: (status, follows) for key, status, follows in found}
+
+
+async def told_to_eden(memory: Memory) -> tuple[Observation, Observation]:
+    """Gene's own observation and what it became in his group, in whose text it stands beside something else."""
+    await belong(memory, "eden", "gene", "mia", "tim")
+    await learn_in_group(memory, "eden", "mia", FREEZE)
+    own = await learn(memory, "gene", DEADLINE)
+    await propagate(memory, own)
+    made = await child(memory)
+    await tell(memory)
+    assert DEADLINE in str((await texts(memory))["g:eden"])
+    return own, made
+
+
+async def is_nowhere_in_eden(memory: Memory) -> bool:
+    shown = (await memory.context(**ADA, user_id="mia", message="the deadline", retrieve=True)).xml
+    return DEADLINE not in str((await texts(memory))["g:eden"]) + shown and DEADLINE not in await known(
+        memory, "g:eden"
+    )
+
+
+async def test_refuted_claim_leaves_the_group_at_once_and_returns_with_what_it_was_made_of(memory: Memory) -> None:
+    """ "I was wrong" is nobody's but the speaker's and never propagated: it has to reach where the claim went."""
+    own, made = await told_to_eden(memory)
+    new = await memory.observe("I was wrong about the deadline.", **ADA, user_id="gene")
+    await memory.observations.supersede(own.id, new.id, **ADA, user_id="gene")
+    assert await is_nowhere_in_eden(memory)
+    assert (await statuses(memory))[made.id] == ("superseded", True)
+    assert list(await memory.admin.verify()) == []
+    await tell(memory)
+    await memory.run_due()
+    assert await is_nowhere_in_eden(memory)
+    assert FREEZE in str((await texts(memory))["g:eden"])
+    await memory.observations.reinstate(own.id, **ADA, user_id="gene")
+    assert DEADLINE in await known(memory, "g:eden")
+    await tell(memory)
+    assert DEADLINE in str((await texts(memory))["g:eden"])
+    details = await rows(
+        memory,
+        "SELECT detail FROM memory.events WHERE kind = 'status' AND scope_id = :s ORDER BY event_id",
+        s=made.scope.key,
+    )
+    assert [detail for (detail,) in details] == [
+        {"from": "active", "to": "superseded", "why": "sources"},
+        {"from": "superseded", "to": "active", "why": "sources"},
+    ]
+
+
+@pytest.mark.parametrize("how", ["corrected", "another value of the fact", "contradicted"])
+async def test_claim_leaves_the_group_however_it_was_superseded(memory: Memory, parrot: Parrot, how: str) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    own = await memory.observe(DEADLINE, **ADA, user_id="gene", fact_key="deadline")
+    await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
+    await propagate(memory, own)
+    await tell(memory)
+    if how == "corrected":
+        await memory.observations.update(own.id, text="I don't know when it ends.", **ADA, user_id="gene")
+    elif how == "contradicted":
+        await memory.scopes.undo(**ADA, scope_id=own.scope.id)
+        parrot.contradicts(DEADLINE)
+        await learn(memory, "gene", "I was wrong.")
+    else:
+        await memory.observe("I don't know when it ends.", **ADA, user_id="gene", fact_key="deadline")
+    assert await is_nowhere_in_eden(memory)
+    assert list(await memory.admin.verify()) == []
+    if how == "contradicted":
+        await memory.scopes.undo(**ADA, scope_id=own.scope.id)
+        assert await known(memory, "g:eden") == [DEADLINE]
+
+
+async def test_what_two_said_stands_until_both_have_taken_it_back(memory: Memory) -> None:
+    own, _ = await told_to_eden(memory)
+    other = await learn(memory, "tim", DEADLINE)
+    await propagate(memory, other)
+    for item, left in ((own, True), (other, False)):
+        owner = str(item.scope.owner_id)
+        new = await memory.observe("I was wrong about the deadline.", **ADA, user_id=owner)
+        await memory.observations.supersede(item.id, new.id, **ADA, user_id=owner)
+        assert (DEADLINE in await known(memory, "g:eden")) == left
+        assert list(await memory.admin.verify()) == []
+    await memory.forget(new.id, **ADA)  # what it had superseded stands again, and what was made of that
+    assert DEADLINE in await known(memory, "g:eden")
+
+
+async def test_what_somebody_has_said_in_the_group_stays_theirs(memory: Memory) -> None:
+    own, made = await told_to_eden(memory)
+    await memory.observations.confirm(made.id, **ADA, user_id="mia")
+    new = await memory.observe("I was wrong about the deadline.", **ADA, user_id="gene")
+    await memory.observations.supersede(own.id, new.id, **ADA, user_id="gene")
+    assert DEADLINE in await known(memory, "g:eden")
+
+
+async def test_what_comes_back_beside_its_like_is_superseded_by_it(memory: Memory) -> None:
+    """Rule 9."""
+    own, made = await told_to_eden(memory)
+    new = await memory.observe("I was wrong about the deadline.", **ADA, user_id="gene")
+    await memory.observations.supersede(own.id, new.id, **ADA, user_id="gene")
+    await learn_in_group(memory, "eden", "mia", DEADLINE)
+    await memory.observations.reinstate(own.id, **ADA, user_id="gene")
+    assert (await known(memory, "g:eden")).count(DEADLINE) == 1
+    assert (await statuses(memory))[made.id] == ("superseded", False)
+
+
+# One way to set something aside
+
+
+async def given_up(memory: Memory, parrot: Parrot, clock: Clock, own: Observation) -> int:
+    """Consolidation makes nothing of the observation any more, though its text has held it before; the run's id."""
+    await memory.scopes.undo(**ADA, scope_id=own.scope.id)
+    await memory.configure(**ADA, consolidation_threshold=1)
+    await memory.observe("Something else.", **ADA, user_id="gene")
+    parrot.failing = AnswerError("not_json")
+    for _ in range(12):
+        clock.now += timedelta(hours=1)
+        await memory.run_due()
+    parrot.failing = None
+    assert (await statuses(memory))[own.id] == ("given_up", False)
+    dead = "SELECT run_id FROM memory.runs WHERE state = 'dead' AND scope_id = :s AND to_seq = 1"
+    ((run_id,),) = await rows(memory, dead, s=own.scope.key)
+    return int(run_id)
+
+
+async def test_what_work_set_aside_takes_along_what_was_made_of_it_and_brings_it_back(
+    memory: Memory, parrot: Parrot, clock: Clock
+) -> None:
+    own, made = await told_to_eden(memory)
+    run_id = await given_up(memory, parrot, clock, own)
+    assert (await statuses(memory))[made.id] == ("given_up", True)
+    assert await is_nowhere_in_eden(memory)
+    assert list(await memory.admin.verify()) == []
+    await memory.work.retry(**ADA, run_id=run_id)
+    assert DEADLINE in await known(memory, "g:eden")
+
+
+async def test_quarantine_of_what_work_set_aside_is_one(memory: Memory, parrot: Parrot, clock: Clock) -> None:
+    own, made = await told_to_eden(memory)
+    run_id = await given_up(memory, parrot, clock, own)
+    done = await memory.observations.quarantine(own.id, **ADA, user_id="gene", reason="a lie")
+    assert set(done.observations) == {own.id, made.id}
+    assert list(await memory.admin.verify()) == []
+    with pytest.raises(InputError, match="quarantined"):
+        await memory.work.retry(**ADA, run_id=run_id)
+    assert (await statuses(memory))[own.id] == ("quarantined", False)
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert (await statuses(memory))[own.id] == ("given_up", False)
+    assert list(await memory.admin.verify()) == []
+    await memory.work.retry(**ADA, run_id=run_id)
+    assert (await known(memory, "g:eden")).count(DEADLINE) == 1
+
+
+async def test_what_was_made_of_something_quarantined_comes_back_with_that_alone(memory: Memory) -> None:
+    own, made = await told_to_eden(memory)
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    with pytest.raises(InputError, match=own.id):
+        await memory.observations.unquarantine(made.id, **ADA, user_id="mia")
+    assert (await memory.observations.unquarantine(Selection(group_id="eden"), **ADA)).observations == ()
+    assert list(await memory.admin.verify()) == []
+    assert await is_nowhere_in_eden(memory)
+    done = await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert set(done.observations) == {own.id, made.id}
+
+
+async def test_what_was_quarantined_itself_stays_so_when_its_source_comes_back(memory: Memory) -> None:
+    own, made = await told_to_eden(memory)
+    await memory.observations.quarantine(made.id, **ADA, user_id="mia")
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert DEADLINE not in await known(memory, "g:eden")
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    await memory.observations.unquarantine(Selection(group_id="eden"), **ADA)
+    assert (await statuses(memory))[made.id] == ("quarantined", True)
+    assert list(await memory.admin.verify()) == []
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert DEADLINE in await known(memory, "g:eden")
+
+
+async def test_quarantine_of_one_source_leaves_the_claim_to_the_others(memory: Memory) -> None:
+    """What was merged of several is erased, as in a forgetting, and judged again without the one."""
+    own, group, everybody = await collective(memory)
+    await belong(memory, "eden", "kim", "lou")
+    await learn_in_group(memory, "eden", "kim", "The team prefers asynchronous communication.")
+    done = await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    assert (set(done.observations), done.retracted) == ({own.id, group.id}, (everybody.id,))
+    assert await known(memory, "c") == []
+    assert list(await memory.admin.verify()) == []
+    for _ in range(3):
+        await tell(memory)
+        await memory.run_due()
+    assert len(await known(memory, "c")) == 1
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    await tell(memory)
+    await memory.run_due()
+    assert len(await known(memory, "c")) == 1
+
+
+async def test_hold_on_what_was_merged_sets_it_aside_where_a_quarantine_would_erase_it(memory: Memory) -> None:
+    own, _, everybody = await collective(memory)
+    await memory.holds.place(**ADA, observation_id=everybody.id)
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    assert (await statuses(memory))[everybody.id] == ("quarantined", True)
+    assert list(await memory.admin.verify()) == []
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert await known(memory, "c") == [everybody.content]
+
+
+async def test_what_an_operator_quarantined_no_user_brings_back(memory: Memory) -> None:
+    own, _ = await told_to_eden(memory)
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    done = await memory.observations.quarantine(Selection(user_id="gene"), **ADA, actor="desk")
+    assert own.id in done.observations
+    with pytest.raises(InputError, match="operator"):
+        await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
+    assert await is_nowhere_in_eden(memory)
+    await memory.observations.unquarantine(Selection(user_id="gene"), **ADA, actor="desk")
+    assert DEADLINE in await known(memory, "g:eden")
+    await memory.observations.quarantine(own.id, **ADA, user_id="gene")
+    await memory.observations.unquarantine(own.id, **ADA, user_id="gene")

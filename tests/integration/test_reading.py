@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, TooLargeError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
@@ -241,3 +242,52 @@ async def test_stats_count_what_is_there(memory: Memory, llm: Scripted) -> None:
     assert (stats.input_tokens, stats.output_tokens) == (100, 10)
     with pytest.raises(NotFoundError):
         await memory.admin.stats(agent_id="nobody")
+
+
+@pytest.mark.parametrize("forged", ["x", 7, {"said_at": 1}, object()])
+async def test_what_is_forged_is_refused(memory: Memory, forged: Any) -> None:
+    with pytest.raises(InputError):
+        await memory.conversations.messages(**MIA, before=forged)
+    with pytest.raises(InputError):
+        await memory.observations.list(**MIA, before=forged)
+    with pytest.raises(InputError):
+        await memory.observations.list(**MIA, scope_id=forged)
+    for call in (memory.observe("x", **MIA, session=forged), memory.context(**MIA, session=forged),
+                 memory.search("x", **MIA, session=forged)):  # fmt: skip
+        with pytest.raises(InputError, match="AsyncSession"):
+            await call
+
+
+async def test_place_of_a_page_that_no_list_has_given_is_refused(memory: Memory) -> None:
+    await memory.add(conversation(1), **MIA, conversation_id="s")
+    (shown,) = await memory.conversations.messages(**MIA)
+    for changed in (
+        {"number": 10**30},
+        {"said_at": MONDAY.replace(tzinfo=None)},
+        {"said_at": None},
+        {"conversation_id": "\x00"},
+    ):
+        with pytest.raises(InputError):
+            await memory.conversations.messages(**MIA, before=shown.model_copy(update=changed))
+    observed = await memory.observe("One.", **MIA)
+    for changed in ({"created_at": None}, {"id": "o1-0"}, {"id": 7}):
+        with pytest.raises(InputError):
+            await memory.observations.list(**MIA, before=observed.model_copy(update=changed))
+    assert await memory.observations.list(**MIA, before=observed.model_copy(update={"id": "o1-9999999999"})) == [
+        observed
+    ]
+
+
+async def test_what_is_stored_under_an_id_that_is_refused_now_is_still_reached(memory: Memory) -> None:
+    await memory.observe("Boats.", **MIA)
+    hidden = "mi\u200ba"
+    await rows(memory, "UPDATE memory.scopes SET owner = 'u:' || CAST(:id AS text)", id=hidden)
+    await rows(memory, "UPDATE memory.observations SET related_users = ARRAY[CAST(:id AS text)]", id=hidden)
+    await rows(memory, "UPDATE memory.evidence SET user_id = :id", id=hidden)
+    with pytest.raises(InvalidIdError):
+        await memory.observe("Tea.", agent_id="ada", user_id=hidden)
+    lines = [line async for line in memory.people.export(agent_id="ada", user_id=hidden)]
+    assert any(getattr(line, "content", None) == "Boats." for line in lines)
+    assert (await memory.forget(Selection(user_id=hidden), agent_id="ada", dry_run=True)).observations == ("o1-1",)
+    await memory.people.rename(kind="user", old=hidden, new="mia", agent_id="ada")
+    assert [one.content for one in await memory.observations.list(**MIA)] == ["Boats."]

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
-from memory_sql.domain.results import DeadRun
+from memory_sql.domain.results import DeadRun, RunDueResult
 from memory_sql.errors import (
     AnswerError,
     BudgetError,
@@ -97,7 +97,7 @@ async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
     assert (dead.kind, dead.conversation_id, dead.error_code) == ("formation", "poisoned", "not_json")
     assert len(llm.requests) == 7
     await timed.add(conversation(60, first=2), **{**HERE, "conversation_id": "poisoned"})
-    assert (await timed.run_due()).formed == ()
+    assert await timed.run_due() == RunDueResult()
 
 
 async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: Clock) -> None:
@@ -300,7 +300,7 @@ async def test_observation_that_was_given_up_is_set_aside_and_said_so(strained: 
     assert "poison 4" not in [o.content for o in await strained.observations.list(**MIA)]
     assert "poison" not in str(await strained.context(**MIA))
     assert await rows(strained, "SELECT seq, run_id, detail FROM memory.events") == [
-        (4, dead.run_id, {"from": "active", "to": "quarantined"})
+        (4, dead.run_id, {"from": "active", "to": "given_up"})
     ]
     assert await rows(strained, "SELECT from_seq, to_seq FROM memory.runs WHERE state = 'dead'") == [(3, 4)]
 
@@ -326,7 +326,7 @@ async def test_observation_that_was_given_up_may_be_left_where_it_is(strained: M
     await strained.work.discard(agent_id="ada", run_id=dead.run_id)
     assert await strained.work.dead() == []
     assert await rows(strained, "SELECT seq, status FROM memory.observation_states WHERE status <> 'active'") == [
-        (4, "quarantined")
+        (4, "given_up")
     ]
     assert await rows(strained, "SELECT count(*) FROM memory.runs WHERE state = 'discarded'") == [(1,)]
 
@@ -342,7 +342,7 @@ async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(
         " (agent_key, scope_id, seq, content, observed_at, source_kind, content_hash, hash_version)"
         " SELECT agent_key, scope_id, 99, content, observed_at, 'import', content_hash, hash_version"
         " FROM memory.observations JOIN memory.observation_states USING (agent_key, scope_id, seq)"
-        " WHERE status = 'quarantined'",
+        " WHERE status = 'given_up'",
     )
     with pytest.raises(InputError):
         await strained.work.retry(agent_id="ada", run_id=dead.run_id)
@@ -416,7 +416,7 @@ async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted)
 async def test_excluded_conversation_is_never_formed(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE, excluded=True)
     await memory.add(conversation(60, first=2), **HERE)
-    assert (await memory.run_due()).formed == ()
+    assert await memory.run_due() == RunDueResult()
     assert (await memory.conversations.form(**SESSION)).run_ids == ()
     await memory.conversations.exclude(**SESSION, excluded=False)
     await memory.add([message("Actually, I prefer coffee.", n=99)], **HERE)

@@ -19,6 +19,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.formation import formation
 from memory_sql.llm import Request
@@ -503,7 +504,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
 ) -> None:
     """Lease and epoch are as they were: the cursor alone tells, also for an answer that is stored already."""
     await memory.add([message("Actually, I prefer tea.")], **HERE)
-    other_llm.then("nonsense")
+    other_llm.then("nonsense", "nonsense")
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
@@ -538,7 +539,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     await rows(other, LEASES_END.format("conversations"))
     claimed = await other.work.claim("formation", by=FAR)
     assert claimed is not None
-    other_llm.then(*[] if kept else ["nonsense"])
+    other_llm.then(*[] if kept else ["nonsense"] * 2)
     await rows(other, "ALTER TABLE memory.observations ADD CONSTRAINT stumble CHECK (false) NOT VALID")
     assert (await claimed()).failed
     await rows(other, "ALTER TABLE memory.observations DROP CONSTRAINT stumble")
@@ -572,7 +573,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
 # Rule 8: quarantine
 
 
-async def test_rule_8_quarantine_takes_what_the_run_read_and_nothing_that_came_since(
+async def test_rule_8_what_is_given_up_is_what_the_run_read_and_nothing_that_came_since(
     memory: Memory, other: Memory, llm: Scripted
 ) -> None:
     await remember(memory, "poison", "two")
@@ -586,7 +587,7 @@ async def test_rule_8_quarantine_takes_what_the_run_read_and_nothing_that_came_s
         four = asyncio.ensure_future(remember(other, "four"))
         await are_waiting(memory, 3)
     await ended(three, trying, four)
-    assert await rows(other, "SELECT seq, status FROM memory.observation_states") == [(1, "quarantined")]
+    assert await rows(other, "SELECT seq, status FROM memory.observation_states") == [(1, "given_up")]
     assert await pending(other) == ["four", "three", "two"]
     await each_row_is_in_one_place(other)
 
@@ -731,7 +732,7 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted, decision: str
 ) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE)
-    other_llm.then("nonsense")
+    other_llm.then("nonsense", "nonsense")
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
@@ -752,6 +753,19 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     with pytest.raises(NotFoundError):  # it has gone on without them
         await ended(decided)
     assert await pending(other) == ["Tea."]
+
+
+async def test_correction_of_what_is_erased_while_it_waits_finds_nothing(memory: Memory, other: Memory) -> None:
+    known = await memory.observe("Tea.", **MIA)
+    async with locked(memory):
+        forgotten, corrected = await in_turn(
+            memory,
+            memory.forget(Selection(everything=True), agent_id="ada"),
+            other.observations.update(known.id, **MIA, text="Coffee."),
+        )
+    await ended(forgotten)
+    with pytest.raises(NotFoundError):
+        await ended(corrected)
 
 
 async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_first_again(

@@ -149,7 +149,6 @@ GROUPS = """
 
 async def test_many_scopes_are_read_only_around_what_is_found(memory: Memory) -> None:
     """Before there are statistics as well: whose scopes they are is looked up once, not once for each of them."""
-    await memory.database.engine.dispose()  # a connection that is kept has the plans of an earlier test
     await memory.observe("The gate of Mia.", **MIA)
     await rows(memory, GROUPS)
     read: dict[str, int] = {}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import InputError, StaleError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
@@ -52,7 +53,7 @@ async def test_conversation_that_never_falls_silent_is_formed_by_age(
         clock.goes_on(minutes=8)
     assert due == [None] * 15 + ["age", "age"]
     llm.then(extracted(("Words.", "individual")))
-    assert [result.messages for result in (await timed.run_due()).formed] == [17]
+    assert [result.messages for result in (await timed.run_due()).formed] == llm.windows == [17]
     assert await rows(timed, "SELECT unformed_since, due_at FROM memory.conversations") == [(None, None)]
     assert list(await timed.admin.verify()) == []
 
@@ -83,10 +84,14 @@ async def test_age_counts_from_the_oldest_message_that_is_left(timed: Memory, ll
     assert await rows(timed, "SELECT unformed_since FROM memory.conversations") == [(MONDAY + timedelta(minutes=60),)]
 
 
-async def test_few_messages_are_not_formed_however_old(timed: Memory, clock: Clock) -> None:
+async def test_few_messages_are_not_formed_however_old(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await timed.add(conversation(3), **HERE)
     clock.goes_on(days=30)
-    assert (await timed.run_due()).formed == ()
+    assert await timed.run_due() == RunDueResult()
+    await timed.add(conversation(1, first=4), **HERE)
+    clock.goes_on(minutes=10)
+    llm.then(extracted())
+    assert [result.messages for result in (await timed.run_due()).formed] == llm.windows == [4]
 
 
 @pytest.mark.parametrize("trigger", ["nightly-report", 7])

@@ -408,6 +408,9 @@ KEYS = {
     "c": "(SELECT scope_id FROM memory.scopes WHERE owner = 'c')",
     "own": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:ida')",
     "west": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:west')",
+    "set_aside": "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, follows)",
+    "made_of_own": "FROM memory.lineage WHERE source_scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'u:ida')",
+    "anew": "ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = excluded.status, follows = excluded.follows",
     "dock": "SELECT agent_key, scope_id, seq FROM memory.observations WHERE content LIKE '% dock.'",
 }
 PLANTED: dict[str, list[str]] = {
@@ -485,11 +488,16 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observation_states SET status = 'superseded', superseded_by = seq"
         " WHERE (agent_key, scope_id, seq) IN {extras}",
     ],
-    "quarantined_are_in_no_text": [
+    "what_is_set_aside_is_in_no_text": [
         "UPDATE memory.observation_states SET status = 'quarantined' WHERE (agent_key, scope_id, seq) IN {extras}",
+        "UPDATE memory.observation_states SET status = 'given_up' WHERE (agent_key, scope_id, seq) IN {extras}",
+    ],
+    "what_is_made_follows_its_sources": [
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
         " SELECT x.agent_key, x.scope_id, x.seq, t.scope_id, t.seq FROM ({dock}) x, memory.observation_states t"
         " WHERE t.status = 'quarantined' AND t.scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'g:east')",
+        "{set_aside} SELECT DISTINCT agent_key, source_scope_id, source_seq, 'superseded', false {made_of_own} {anew}",
+        "{set_aside} SELECT DISTINCT agent_key, scope_id, seq, 'quarantined', true {made_of_own} {anew}",
     ],
     "nothing_private_has_spread": [
         "{spread};UPDATE memory.observations SET no_propagate = true WHERE scope_id = {due} AND seq = 1",
@@ -661,6 +669,10 @@ PLANTED: dict[str, list[str]] = {
         "ALTER FUNCTION memory.add_messages SECURITY DEFINER;REVOKE EXECUTE ON FUNCTION memory.add_messages FROM PUBLIC",
         "GRANT EXECUTE ON FUNCTION memory.search TO PUBLIC",
     ],
+    "the_key_is_the_owners": [
+        "CREATE ROLE memory_sql_curious;GRANT SELECT (key) ON memory.installation TO memory_sql_curious",
+        "CREATE ROLE memory_sql_curious;GRANT EXECUTE ON FUNCTION memory.keyed_hash TO memory_sql_curious",
+    ],
     "no_prepared_transaction_waits": [
         "CREATE VIEW before.pg_prepared_xacts AS SELECT 'forgotten' AS gid, now() - interval '11 minutes' AS prepared,"
         " current_database() AS database"
@@ -796,13 +808,13 @@ async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> 
         assert await rows(memory, "SELECT count(*) > 5 FROM memory.consolidations") == [(True,)]
 
 
-async def test_cost_is_one_statement_for_each_invariant_and_one_for_the_hashes(database_url: str) -> None:
+async def test_cost_is_one_statement_for_each_invariant_and_two_for_hashes(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory:
         for n in range(20):
             await memory.observe(f"fact {n}", **MIA)
         with statements(memory) as seen:
             await memory.admin.verify()
-    assert len(seen) == 1 + len(verify.invariants()) + 1
+    assert len(seen) == 1 + len(verify.invariants()) + 2  # the texts, and the hashes of a batch
     assert seen[0] == "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 

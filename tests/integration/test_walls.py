@@ -7,18 +7,23 @@ superuser, who passes every wall.
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
-from memory_sql.db import ddl, migrate
+from memory_sql.db import ddl
+from memory_sql.db.contents import ENTER
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
 from memory_sql.db.models import Base
 from memory_sql.db.principals import Principal, service
@@ -28,6 +33,7 @@ from memory_sql.db.roles import Roles, drop, erased_columns, make, script
 from memory_sql.domain.query import Weights
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
+from memory_sql.languages.text import normal_form
 from memory_sql.memory import Memory
 from memory_sql.retrieval.query import parse
 from tests.commands import memory_sql
@@ -35,7 +41,8 @@ from tests.conftest import as_login, login
 from tests.database import rows, statements
 from tests.factories import conversation
 from tests.fakes import Parrot, Scripted, extracted
-from tests.migrations.databases import downgrade, execute, psql, schema_of, upgrade
+from tests.migrations.databases import downgrade, execute, fetch, psql, schema_of, upgrade
+from tests.pooler import Pooler
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 _ASKED = parse("gate", datetime(2026, 3, 2, tzinfo=UTC), UTC).to_json(Weights())
@@ -45,7 +52,7 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals"})
+FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals", "departures"})
 
 
 @pytest.fixture
@@ -112,6 +119,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         """UPDATE memory.consolidations SET contradictions = '[{"newer": 1, "older": null, "was": "no", "now": "yes"}]'""",
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
+        f"INSERT INTO memory.departures (agent_key, user_hash, scope_id) VALUES (1, 'somebody', {group})",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
@@ -332,6 +340,72 @@ async def test_user_writes_nothing_not_even_what_is_theirs(memory: Memory, llm: 
     await refused(raw, insert, *scope, agent="ada", user="mia")
 
 
+ADD = "SELECT * FROM memory.add_messages($1, $2, $3, $4, $5, '{}', now(), $6, NULL, NULL)"
+
+
+def told(user: str) -> str:
+    said = {"id": "forged", "role": "user", "user_id": user, "content": "I said so.", "cleaned": [], "weight": 1.0}
+    return json.dumps([{**said, "eligible": True}])
+
+
+async def test_user_joins_no_group_and_says_nothing_for_another(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    await memory.observe("The crew's secret.", agent_id="ada", group_id="crew")
+    everything = await rows(
+        memory, "SELECT count(*) FROM memory.messages UNION ALL SELECT count(*) FROM memory.members"
+    )
+    for principal in ({"agent": "ada", "user": "mia"}, {"agent": "ada"}, {"agent": "bob", "serves": True}):
+        for user, conversation_id, groups in (
+            ("mia", "s-new", ["crew"]), ("jonas", "s-jonas", []), ("mia", "s-mia", []), ("mia", "s-jonas", ["crew"])
+        ):  # fmt: skip
+            transaction = raw.transaction()
+            await transaction.start()
+            await enter(raw, **principal)
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="adds nothing to this one"):
+                await raw.fetch(ADD, "ada", conversation_id, user, groups, told(user), True)
+            await transaction.rollback()
+    again = "SELECT count(*) FROM memory.messages UNION ALL SELECT count(*) FROM memory.members"
+    assert await rows(memory, again) == everything
+    for agent in ("ada", None):
+        async with raw.transaction():
+            await enter(raw, agent, serves=True)
+            await raw.fetch(ADD, "ada", "s-new", "mia", [], told("mia"), None)
+
+
+async def test_user_asks_for_nobody_else(memory: Memory, llm: Scripted, raw: Any) -> None:
+    await live(memory, llm)
+    calls = {
+        "search": f"SELECT (observation).content FROM memory.search('ada', 'jonas', NULL, {GATE})",
+        "static_layer": "SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)",
+        "scopes": "SELECT * FROM memory.visible_scopes('ada', 'jonas')",
+        "conversations": "SELECT * FROM memory.visible_conversations('ada', 'jonas')",
+    }
+    for name, sql in calls.items():
+        assert await raw.fetch(sql) != [] or name in ("scopes", "conversations")
+        async with raw.transaction():
+            await enter(raw, "ada", "jonas")
+            assert await raw.fetch(sql) != [], name
+            await enter(raw, "ada", "mia")
+            assert await raw.fetch(sql) == [], name
+
+
+async def test_library_reads_and_adds_for_another_in_a_transaction_of_the_hosts_user(
+    memory: Memory, llm: Scripted, walled: Memory, host: AsyncSession
+) -> None:
+    await live(memory, llm)
+    await host.execute(text("SELECT memory.enter('ada', 'mia', NULL, false)"))
+    for who in (JONAS, MIA):
+        alone = await walled.search("gate", **who), await walled.conversations.messages(**who)
+        joined = (
+            await walled.search("gate", **who, session=host),
+            await walled.conversations.messages(**who, session=host),
+        )
+        assert [h.observation.id for h in joined[0].results] == [h.observation.id for h in alone[0].results]
+        assert [m.id for m in joined[1]] == [m.id for m in alone[1]] != []
+        assert str(await walled.context(**who, session=host)) == str(await walled.context(**who))
+    assert (await walled.add(conversation(1), **JONAS, conversation_id="joined", session=host)).accepted == 1
+
+
 async def test_work_for_one_agent_neither_sees_nor_writes_another_ones(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     await memory.observe("Bob's.", agent_id="bob", user_id="mia")
@@ -483,16 +557,45 @@ async def test_clients_of_one_pooled_connection_see_what_is_theirs(
     memory: Memory, walled: Memory, walled_database: str, roles: Roles
 ) -> None:
     """As behind PgBouncer in transaction mode: transactions of several clients in turn on one server connection."""
-    users = [f"u{n}" for n in range(6)]
-    for user in users:
-        await memory.observe(f"The gate of {user}.", agent_id="ada", user_id=user)
     url = asyncpg_url(as_login(walled_database, roles))
     engine = create_async_engine(url, pool_size=1, max_overflow=0, connect_args=POOLED)
-    units = async_sessionmaker(engine)
+    assert await poisoned(memory, walled, [async_sessionmaker(engine)] * CLIENTS) == (1, [])
+    await engine.dispose()
+
+
+async def test_clients_of_a_real_pgbouncer_see_what_is_theirs(
+    memory: Memory, walled_database: str, roles: Roles, llm: Scripted, settings: Settings, pooler: Pooler
+) -> None:
+    """Each with a connection of its own, to a PgBouncer that has one of the server for all of them."""
+    url = pooler.url(as_login(walled_database, roles))
+    async with Memory(url, llm, settings) as pooled:
+        assert pooled.database.walled
+        engines = [
+            create_async_engine(asyncpg_url(url), poolclass=NullPool, connect_args=POOLED) for _ in range(CLIENTS)
+        ]
+        assert await poisoned(memory, pooled, [async_sessionmaker(engine) for engine in engines]) == (1, [])
+        for engine in engines:
+            await engine.dispose()
+        llm.then(extracted(("Mia likes tea.", "individual")), "Mia likes tea.")
+        await pooled.add(conversation(5), **MIA, conversation_id="s", group_ids=["harbor"])
+        await pooled.conversations.form(agent_id="ada", conversation_id="s")
+        assert "Mia likes tea." in {o.content for o in await pooled.observations.list(**MIA)}
+        assert (await pooled.forget(Selection(user_id="mia"), agent_id="ada", wait=False)).counts["observations"] == 1
+    assert list(await memory.admin.verify()) == []
+
+
+CLIENTS = 6
+
+
+async def poisoned(memory: Memory, walled: Memory, clients: Sequence[Any]) -> tuple[int, list[str]]:
+    """How many processes of the server all of them had, and what somebody saw who had said nobody's name."""
+    users = [f"u{n}" for n in range(len(clients))]
+    for user in users:
+        await memory.observe(f"The gate of {user}.", agent_id="ada", user_id=user)
     backends: set[int] = set()
     leaks: list[str] = []
 
-    async def client(user: str) -> None:
+    async def client(user: str, units: Any) -> None:
         mine = [f"The gate of {user}."]
         for n in range(12):
             async with units.begin() as unit:
@@ -511,10 +614,8 @@ async def test_clients_of_one_pooled_connection_see_what_is_theirs(
                 async with walled.database.transaction(unit, {**AS_MIA, "user_id": user}):
                     assert (await unit.scalars(text("SELECT content FROM memory.observations"))).all() == mine
 
-    await asyncio.gather(*map(client, users))
-    await engine.dispose()
-    assert len(backends) == 1
-    assert leaks == []
+    await asyncio.gather(*map(client, users, clients))
+    return len(backends), leaks
 
 
 async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Roles, llm: Scripted) -> None:
@@ -525,12 +626,6 @@ async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Rol
         await memory.observe(SECRET, **MIA)
         assert len(await memory.observations.list(**MIA)) == len((await memory.search("gate", **MIA)).results) == 1
         assert await memory.observations.list(**JONAS) == []
-
-
-@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="no PgBouncer is installed here")
-def test_prove_runs_through_pgbouncer() -> None:
-    """Named here so that it isn't forgotten: `tests.prove.walls --login` takes the URL of a PgBouncer."""
-    pytest.skip("give its URL to python -m tests.prove.walls --login")
 
 
 # What can't be used to get around
@@ -587,6 +682,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
         **dict.fromkeys(("detach", "erase", "erase_agent"), roles.eraser),
+        **dict.fromkeys(("installation_id", "keyed_hash"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"
@@ -689,6 +785,62 @@ async def test_error_of_a_constraint_does_not_quote_the_row(memory: Memory, llm:
     assert "4711" not in f"{caught.value} {caught.value.detail}"
 
 
+# The key of the database
+
+
+async def test_only_the_owner_reads_the_key(memory: Memory, roles: Roles, walled_database: str, raw: Any) -> None:
+    ((installation, key),) = await rows(memory, "SELECT id, key FROM memory.installation")
+    assert len(key) == 32
+    assert await raw.fetchval("SELECT memory.installation_id()") == installation
+    assert len(await raw.fetchval("SELECT memory.keyed_hash('text', 'tea')")) == 32  # the application hashes by it
+    for column in ("key", "id", "count(*)"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied for table installation"):
+            await raw.fetch(f"SELECT {column} FROM memory.installation")
+    for role in (roles.app, roles.reader, roles.eraser, roles.analyst, roles.content):
+        with pytest.raises(Exception, match="permission denied for table installation"):
+            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT id FROM memory.installation")
+    for role in (roles.analyst, roles.content):
+        with pytest.raises(Exception, match="permission denied for function keyed_hash"):
+            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.keyed_hash('text', 'tea')")
+    await execute(walled_database, f'SET LOCAL ROLE "{roles.owner}"', "SELECT 1 / count(*) FROM memory.installation")
+
+
+async def test_key_given_away_by_mistake_has_no_row_and_is_reported(memory: Memory, roles: Roles) -> None:
+    await rows(memory, f'GRANT SELECT ON ALL TABLES IN SCHEMA memory TO "{roles.analyst}"')
+    await rows(memory, f'GRANT EXECUTE ON FUNCTION memory.keyed_hash TO "{roles.analyst}"')
+    found = {v.key: v.detail for v in await memory.admin.verify() if v.invariant == "the_key_is_the_owners"}
+    assert set(found) == {f"role {roles.analyst}"}
+    async with memory.database.transaction() as unit:
+        await unit.execute(text(f'SET LOCAL ROLE "{roles.analyst}"'))
+        assert (await unit.scalars(text("SELECT key FROM memory.installation"))).all() == []
+    await rows(memory, f'REVOKE ALL ON ALL TABLES IN SCHEMA memory FROM "{roles.analyst}"')
+
+
+async def test_hmac_is_that_of_python(memory: Memory) -> None:
+    random = Random(4711)
+    cases = [
+        (random.randbytes(size), random.randbytes(n)) for size in (0, 1, 32, 63, 64, 65, 131) for n in (0, 1, 55, 300)
+    ]
+    ours = "SELECT memory.hmac_sha256(:key, :message)"
+    for key, message in cases:
+        assert await rows(memory, ours, key=key, message=message) == [(hmac.digest(key, message, "sha256"),)]
+    ((key,),) = await rows(memory, "SELECT key FROM memory.installation")
+    for value in (b"", b"tea", "Grüße \U0001f375".encode()):
+        found = await rows(memory, "SELECT memory.keyed_hash('text', :value)", value=value)
+        assert found == [(hmac.digest(key, b"text\0" + value, "sha256"),)]
+
+
+async def test_database_has_one_key_and_another_database_another(
+    memory: Memory, empty_database: str, database_url: str
+) -> None:
+    with pytest.raises(DatabaseError, match="23505"):
+        await rows(memory, "INSERT INTO memory.installation DEFAULT VALUES")
+    await upgrade(empty_database)
+    asked = "SELECT id::text, key FROM memory.installation"
+    (other,), (own,) = [[tuple(row) for row in await fetch(url, asked)] for url in (empty_database, database_url)]
+    assert not set(other) & set(own)
+
+
 # One source of what a search returns, and its plan
 
 
@@ -787,7 +939,7 @@ async def test_upgrade_sees_the_rows_although_the_owner_is_walled(
     async with connect_once(walled_database) as connection:
         await connection.exec_driver_sql(f"SET LOCAL ROLE {roles.owner}")
         assert await connection.scalar(text("SELECT count(*) FROM memory.observations")) == 0
-        await connection.exec_driver_sql(migrate.ENTER)
+        await connection.exec_driver_sql(ENTER)
         assert await connection.scalar(text("SELECT count(*) FROM memory.observations")) == 1
 
 
@@ -818,6 +970,36 @@ async def test_analyst_sees_everything_but_what_was_said(
     for role in (roles.analyst, roles.content):
         with pytest.raises(DatabaseError, match="42501"):
             await as_role(walled_database, role, "UPDATE memory.scopes SET name = ''")
+
+
+async def test_analyst_confirms_no_guess_by_a_hash_and_sees_nobody_say_the_same(
+    memory: Memory, walled: Memory, walled_database: str, roles: Roles
+) -> None:
+    said = [await walled.observe(SECRET, **who) for who in (MIA, JONAS)]  # Jonas guesses what Mia has
+    again = await walled.observe(SECRET, **MIA)
+    assert again.id == said[0].id
+    found = await as_role(walled_database, roles.analyst, "SELECT content_hash FROM memory.observations")
+    hashes = {bytes(digest) for (digest,) in found}
+    assert len(hashes) == 2
+    guesses = {SECRET.encode(), normal_form(SECRET).encode()}
+    assert not hashes & {hashlib.sha256(guess).digest() for guess in guesses}
+    assert not hashes & {hmac.digest(b"", guess, "sha256") for guess in guesses}
+    assert list(await walled.admin.verify()) == []
+
+
+async def test_no_login_locks_a_table_against_others(memory: Memory, raw: Any, roles: Roles) -> None:
+    modes = ("SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE", "SHARE UPDATE EXCLUSIVE")
+    tables = [name for (name,) in await rows(memory, TABLES_OF_THE_SCHEMA)]
+    for table, mode in [(table, mode) for table in tables for mode in modes]:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with raw.transaction():
+                await raw.execute(f"LOCK TABLE memory.{table} IN {mode} MODE")
+    await rows(memory, f"GRANT UPDATE ON memory.messages TO {roles.app}")
+    found = [v for v in await memory.admin.verify() if v.invariant == "nobody_who_logs_in_deletes"]
+    assert [v.detail for v in found] == ["may lock the table"]
+
+
+TABLES_OF_THE_SCHEMA = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' ORDER BY 1"
 
 
 async def as_role(url: str, role: str, sql: str) -> list[tuple[Any, ...]]:

@@ -27,8 +27,8 @@ async def upgrade(url: str, revision: str = "head") -> None:
     await asyncio.to_thread(migrate.upgrade, url, revision)
 
 
-async def downgrade(url: str, revision: str = "base") -> None:
-    await asyncio.to_thread(migrate.downgrade, url, revision)
+async def downgrade(url: str, revision: str = "base", *, drop: bool = True) -> None:
+    await asyncio.to_thread(migrate.downgrade, url, revision, drop=drop)
 
 
 async def execute(url: str, *statements: str) -> None:

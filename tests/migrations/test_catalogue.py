@@ -121,5 +121,5 @@ def test_every_text_column_says_what_forgetting_does_to_it() -> None:
     assert set(classes.values()) - {None} == {"erase", "host_id", "constant"}
 
 
-def test_only_a_hash_is_binary() -> None:
-    assert [column.name for column in COLUMNS if isinstance(column.type, LargeBinary)] == ["content_hash"]
+def test_only_hashes_are_binary() -> None:
+    assert [column.name for column in COLUMNS if isinstance(column.type, LargeBinary)] == ["user_hash", "content_hash"]

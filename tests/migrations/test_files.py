@@ -26,7 +26,7 @@ SQL = Path(str(files("memory_sql.db") / "sql"))
 NEVER_MIGRATED = ("invariants", "roles", "vectors")
 SQL_FILES = sorted(file for file in SQL.rglob("*.sql") if file.parent.name not in NEVER_MIGRATED)
 DATED = re.compile(r"\d{4}-\d\d-\d\d-\d{4}_[a-z0-9_]+\.py")
-BEGINS = re.compile(r"(?:--[^\n]*\n)*\s*(?:CREATE|COMMENT|REVOKE|ALTER|DROP|DO)\s")
+BEGINS = re.compile(r"(?:--[^\n]*\n)*\s*(?:CREATE|COMMENT|REVOKE|ALTER|DROP|DO|INSERT)\s")
 CREATED = re.compile(r"^CREATE(?: OR REPLACE)? (FUNCTION|VIEW|TRIGGER|POLICY|TABLE) ([\w.]+)", re.MULTILINE)
 
 each_migration = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

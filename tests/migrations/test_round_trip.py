@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
+from subprocess import CompletedProcess
 
 import pytest
 from alembic.script import Script, ScriptDirectory
@@ -12,11 +14,11 @@ from memory_sql.config import Settings
 from memory_sql.db import migrate
 from memory_sql.db.engine import connect_once
 from memory_sql.db.recorded import REVISION
-from memory_sql.errors import DatabaseError
+from memory_sql.errors import DatabaseError, HeldError, InputError
 from memory_sql.memory import Memory
 from tests.factories import conversation
 from tests.fakes import Scripted, extracted
-from tests.migrations.databases import downgrade, dump, execute, fetch, schema_of, upgrade
+from tests.migrations.databases import downgrade, dump, execute, fetch, run, schema_of, upgrade
 
 HISTORY = list(ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions())[::-1]
 OURS = """
@@ -46,8 +48,10 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason) "
         "SELECT agent_key, source_scope_id, source_seq, scope_id, 'refused', 'personal' FROM memory.lineage",
         "INSERT INTO memory.events (agent_key, kind) SELECT agent_key, 'status' FROM memory.agents",
-        "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'user', 'mia' FROM memory.agents",
+        "INSERT INTO memory.holds (agent_key, kind, target, released_at) "
+        "SELECT agent_key, 'user', 'mia', now() FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
+        "INSERT INTO memory.departures (agent_key, user_hash, scope_id) SELECT agent_key, 'x', scope_id FROM memory.scopes",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 
@@ -71,7 +75,7 @@ async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
     await downgrade(filled)
     await upgrade(filled)
     assert schema_of(filled) == before
-    assert not any((await counts(filled)).values())
+    assert {name for name, count in (await counts(filled)).items() if count} == {"installation"}
     await fill(filled)  # and works like a new one
     assert all((await counts(filled)).values())
 
@@ -80,6 +84,46 @@ async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: s
     await downgrade(filled)
     assert [name for (name,) in await fetch(filled, OURS)] == ["alembic_version", "alembic_version_pkc"]
     assert await fetch(filled, "SELECT version_num FROM memory.alembic_version") == []
+
+
+HOLD = "UPDATE memory.holds SET released_at = NULL"
+
+
+async def test_nothing_is_dropped_unasked(filled: str) -> None:
+    """Neither by a call nor by plain Alembic, which says how it is asked for."""
+    before = await snapshot(filled)
+    with pytest.raises(InputError, match=r"nothing was changed.*4 messages"):
+        await downgrade(filled, drop=False)
+    for revision in ("-1", "base", "memory_sql@base"):
+        refused = await asyncio.to_thread(plain_alembic, "downgrade", revision, url=filled)
+        assert refused.returncode != 0
+        assert "this would delete everything that is remembered" in refused.stderr
+        assert "alembic -x memory_sql=drop" in refused.stderr
+    assert await snapshot(filled) == before
+    done = await asyncio.to_thread(plain_alembic, "-x", "memory_sql=drop", "downgrade", "base", url=filled)
+    assert done.returncode == 0, done.stderr
+    assert await fetch(filled, TABLES) == []
+
+
+async def test_nothing_is_dropped_while_a_hold_is_open(filled: str) -> None:
+    await execute(filled, HOLD)
+    before = await snapshot(filled)
+    with pytest.raises(HeldError):
+        await downgrade(filled)
+    with pytest.raises(HeldError):
+        await asyncio.to_thread(migrate.reset, filled)
+    refused = await asyncio.to_thread(plain_alembic, "-x", "memory_sql=drop", "downgrade", "base", url=filled)
+    assert "legal holds are open" in refused.stderr
+    assert await snapshot(filled) == before
+
+
+async def test_empty_database_goes_down_unasked(database_url: str) -> None:
+    await downgrade(database_url, drop=False)
+    assert await fetch(database_url, TABLES) == []
+
+
+def plain_alembic(*arguments: str, url: str) -> CompletedProcess[str]:
+    return run(sys.executable, "-m", "alembic", *arguments, environ={"MEMORY_SQL_URL": url}, check=False)
 
 
 @pytest.mark.parametrize("script", HISTORY, ids=lambda script: script.revision)

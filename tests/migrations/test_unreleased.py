@@ -130,7 +130,8 @@ async def test_reset_of_an_empty_database_is_an_upgrade(empty_database: str) -> 
 def test_reset_in_a_pipe_deletes_nothing_without_yes(database_url: str) -> None:
     memory_sql("observe", "Tea.", *MIA, "--url", database_url)
     ran = memory_sql("db", "reset", "--url", database_url, stdin=b"y\n", code=1)
-    assert ran.err == "memory-sql: nothing was deleted: say --yes where nobody can be asked\n"
+    assert ran.err.startswith("memory-sql: nothing was deleted of 1 agents, ")
+    assert ran.err.endswith(", 1 scopes: say --yes where nobody can be asked\n")
     assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 
@@ -153,6 +154,14 @@ async def test_reset_gives_up_on_a_lock_with_nothing_deleted(
         with pytest.raises(ConflictError, match="55P03"):
             await asyncio.to_thread(migrate.reset, database_url)
     assert schema_of(database_url) == before
+
+
+def test_reset_is_refused_while_a_hold_is_open(database_url: str) -> None:
+    memory_sql("observe", "Tea.", *MIA, "--url", database_url)
+    memory_sql("hold", "place", *MIA, "--reason", "a case", "--url", database_url)
+    ran = memory_sql("db", "reset", "--yes", "--url", database_url, code=1)
+    assert ran.err.startswith("memory-sql: 1 open legal holds; release them first")
+    assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 
 def test_reset_by_its_command_says_the_revision(database_url: str) -> None:

@@ -25,7 +25,7 @@ from memory_sql.memory import Memory
 from tests.prove.kills import SETTINGS
 from tests.prove.models import Copying
 
-QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.05, "formation_cold_minutes": 0.0, "llm": "offline"})
+QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.1, "formation_cold_minutes": 0.0, "llm": "offline"})
 SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
 
 

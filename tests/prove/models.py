@@ -14,7 +14,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -127,14 +127,14 @@ def fickle(chance: random.Random) -> Reply:
 
 
 @contextmanager
-def serving(seed: int) -> Iterator[str]:
-    """The base URL of a fickle model in a process of its own."""
+def serving(seed: int, model: Callable[[random.Random], Reply] = fickle) -> Iterator[str]:
+    """The base URL of that model in a process of its own."""
     told, tell = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(told)
         try:
-            asyncio.run(_serve(seed, tell))
+            asyncio.run(_serve(model(random.Random(seed)), tell))
         finally:  # never back into what the parent was doing
             os._exit(3)
     os.close(tell)
@@ -146,8 +146,8 @@ def serving(seed: int) -> Iterator[str]:
         os.waitpid(pid, 0)
 
 
-async def _serve(seed: int, tell: int) -> None:
-    async with loopback(fickle(random.Random(seed))) as server:
+async def _serve(model: Reply, tell: int) -> None:
+    async with loopback(model) as server:
         os.write(tell, f"{server.base_url}\n".encode())
         while True:
             server.requests.clear()  # nobody looks at them, and they are long

@@ -23,10 +23,13 @@ RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
+DUE = tuple(f"tests/integration/test_{name}.py" for name in ("add", "triggers", "consolidation", "recovery"))
 FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
 MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
+LOCKS = ("tests/integration/test_locks.py",)
+HOST = ("tests/integration/test_host_transaction.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
@@ -50,13 +53,14 @@ UNIQUE_MESSAGE_ID = (
     "    CONSTRAINT messages_agent_key_conversation_id_message_id_key"
     " UNIQUE (agent_key, conversation_id, message_id),\n"
 )
+FEW_MESSAGES = "p_messages < memory.number_setting(p_limits, 'formation_min_messages', 1)"
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
 """
 DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
 EXCLUDED = "WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)"
-SHAREABLE_ACTIVE = """      AND coalesce(t.status, 'active') = 'active'
+SHAREABLE_ACTIVE = """      AND memory.in_use(t.status)
       AND coalesce(t.verification, 'unverified') <> 'disputed'
 """
 
@@ -91,7 +95,7 @@ MUTATIONS = (
     # Rule 1: each row is in one place
     Mutation(
         "1: what was passed over does not wait",
-        (Change("t.seq <= p_done AND t.repend AND t.status = 'active'", "t.seq <= p_done AND false"),),
+        (Change("t.seq <= p_done AND t.repend AND memory.in_use(t.status)", "t.seq <= p_done AND false"),),
     ),
     # Rule 2: a version ends at the last row that was read
     Mutation("2: a version ends at the newest row", (Change("done_seq=to_seq,", "done_seq=ScopeRow.last_seq,"),)),
@@ -163,7 +167,7 @@ MUTATIONS = (
     ),
     Mutation(
         "7: what others said is not looked for again under the locks",
-        (Change("        if found.covers(again):\n", "        if again:\n"),),
+        (Change("if self.rows | wanted != self.rows:", "if self.rows == Rows() != wanted:"),),
     ),
     Mutation(
         "7: more conversations are locked while scopes are",
@@ -175,19 +179,37 @@ MUTATIONS = (
         FORGETTING,
     ),
     Mutation(
+        "7: one's own confirmation keeps what is forgotten",
+        (Change("                       NOT p_confirmable\n", "                       false\n", FORGET),),
+        FORGETTING,
+    ),
+    Mutation(
+        "7: a query without a word chooses all the rest",
+        (Change("    if not query.terms:\n", "    if False:\n"),),
+        FORGETTING,
+    ),
+    Mutation(
         "7: a rebuild ends with its first batch",
         (Change("rebuild = s.rebuild AND is_due.waits", "rebuild = s.rebuild AND NOT is_due.yes"),),
         FORGETTING,
     ),
-    # Rule 8: quarantine
-    Mutation("8: quarantine takes all that waits", (
-            Change(
-                '"quarantined", seqs, null(), now)', '"quarantined", select(_o.seq).where(in_scope(_o, scope)), null(), now)'
-            ),
+    Mutation(
+        "7: a downgrade drops what is remembered unasked",
+        (Change("    if not may_drop():\n", "    if False:\n", ("migrations/versions/*.py",)),),
+        ("tests/migrations/test_round_trip.py",),
+    ),
+    Mutation(
+        "7: a backup from before a forgetting is opened",
+        (Change("    if found.missing:\n", "    if False:\n"),),
+        FORGETTING,
+    ),
+    # Rule 8: what is set aside
+    Mutation("8: giving up takes all that waits", (
+            Change('"given_up", seqs, null(), now)', '"given_up", select(_o.seq).where(in_scope(_o, scope)), null(), now)'),
         ),),
     Mutation(
-        "8: what was quarantined comes back when it is said again",
-        (without("        seen |= await self._quarantined(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})\n"),),
+        "8: what was set aside comes back when it is said again",
+        (without("        seen |= await self._set_aside(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})\n"),),
         CORRECTIONS,
     ),
     # Corrections
@@ -219,7 +241,7 @@ MUTATIONS = (
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
-        (without('                STATUS == "active",\n'),),
+        (without("                func.memory.in_use(state.status),\n"),),
     ),
     Mutation("9: twins in another lane count", (without('                o.lane == "absorb",\n'),)),
     Mutation(
@@ -244,9 +266,57 @@ MUTATIONS = (
     ),
     Mutation(
         "11: a version does not say what is due after it",
-        (never_called("scopes.refresh_due", "memory_sql/consolidation/consolidation.py"),),
+        (never_called("ScopeRepository(session).refresh_due_after", "memory_sql/consolidation/consolidation.py"),),
     ),
     Mutation("11: retry and discard make nothing due", (never_called("scopes.refresh_due", "memory_sql/jobs/dead.py"),)),
+    # Locks and waiting
+    Mutation(
+        "locks: a hold is granted while a forgetting runs",
+        (never_called("share_agent", "memory_sql/lifecycle/forgetting.py"),),
+        LOCKS,
+    ),
+    Mutation(
+        "locks: a hold is granted while something is marked",
+        (never_called("share_agent", "memory_sql/lifecycle/corrections/marking.py"),),
+        LOCKS,
+    ),
+    Mutation(
+        "locks: more is locked beside what is held",
+        (without("        await unlocked.rollback()\n", "memory_sql/db/locks.py"),),
+        LOCKS,
+    ),
+    Mutation("locks: a deadlock is not done again", (Change("TIMES_AGAIN = 5", "TIMES_AGAIN = 0"),), LOCKS),
+    Mutation(
+        "locks: a propagation reads under the lock",
+        (Change("if not scope.holds_the_same(before.state):", "if True:"),),
+        LOCKS,
+    ),
+    Mutation("waiting: writes take all connections", (Change("WRITING = 2 / 3", "WRITING = 2"),), HOST),
+    Mutation("waiting: our transactions wait for ever", (Change("query + self.limits if", "query if"),), HOST),
+    Mutation("waiting: add alone waits for ever", (Change("IF p_limits ? 'lock_timeout' AND", "IF false AND"),), HOST),
+    # What isn't due yet, or any more
+    Mutation("due: three messages are enough", (Change(FEW_MESSAGES, f"{FEW_MESSAGES} - 1"),), DUE),
+    Mutation(
+        "due: nine observations are enough",
+        (Change("wanted.pending <= found.pending", "wanted.pending - 1 <= found.pending"),),
+        DUE,
+    ),
+    Mutation(
+        "due: a conversation that is excluded",
+        (
+            Change(
+                "IF v_excluded OR v_conversation.dead_run_id IS NOT NULL",
+                "IF v_conversation.dead_run_id IS NOT NULL",
+                ("memory_sql/**/add_messages.sql", "migrations/versions/**/add_messages.sql"),
+            ),
+        ),
+        DUE,
+    ),
+    Mutation(
+        "due: a scope that is closed",
+        (without("c.is_active AND c.consolidate AND ", "memory_sql/**/*.sql", "migrations/versions/**/*.sql"),),
+        DUE,
+    ),
     # Walls
     Mutation(
         "walls: the principal is not bound to its transaction",
@@ -261,6 +331,21 @@ MUTATIONS = (
     Mutation(
         "walls: users see all messages of their agent",
         (without("WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id"),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: messages are added as the library in a transaction of a user",
+        (Change("IF v_named IS NOT NULL AND NOT (", "IF false AND NOT ("),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: the functions that read answer a user about another",
+        (Change("      AND memory.asks_for(p_agent, p_user)\n", ""),),
+        WALLS,
+    ),
+    Mutation(
+        "walls: texts are hashed without the key",
+        (Change("SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)", "SELECT p_digest"),),
         WALLS,
     ),
     Mutation(
@@ -306,7 +391,7 @@ MUTATIONS = (
     ),
     Mutation(
         "messages behind something quarantined are shown",
-        (Change("AND t.seq = e.seq AND t.status = 'quarantined'", "AND t.seq = e.seq AND false"),),
+        (Change("AND t.seq = e.seq AND memory.is_aside(t.status)", "AND t.seq = e.seq AND false"),),
         MESSAGES,
     ),
     # Scopes that are asked about by themselves
@@ -437,7 +522,42 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("(*same, *await LineageRepository(session, agent_key).derived([key, *same]))", "tuple(same)"),),
+        (Change("                       ELSE 4\n", "                       ELSE 1\n"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what was made of something superseded stays",
+        (Change("WHEN u.status = 'superseded' THEN 2", "WHEN u.status = 'superseded' THEN 1"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what was made of something given up stays",
+        (Change("WHEN u.status = 'given_up' THEN 3", "WHEN u.status = 'given_up' THEN 1"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what went with its source goes for good",
+        (Change("        m.follows\n        OR memory.in_use", "        false\n        OR memory.in_use"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "propagation: what somebody has said there themselves goes with what they haven't",
+        (Change("AND e.seq = m.seq\n                  AND (", "AND e.seq = m.seq\n                  AND false AND ("),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "quarantine: what was merged of several stays with its words",
+        (Change("await lineage.merged(", "() and await lineage.merged("),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "quarantine: a user ends an operator's",
+        (Change("if theirs and not asked.is_operator:", "if False:"),),
+        PROPAGATION,
+    ),
+    Mutation(
+        "quarantine: work that is tried again ends it",
+        (Change('"given_up", _t.seq.in_(seqs) & ~_t.follows', '"quarantined", _t.seq.in_(seqs)'),),
         PROPAGATION,
     ),
     Mutation(
@@ -491,7 +611,7 @@ def main() -> int:
         None
         if wanted
         else noticed_by(
-            Mutation("nothing", (), (*TESTS, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES, *PROPAGATION))
+            Mutation("nothing", (), (*TESTS, *DUE, *RULES, *WALLS, *FORGETTING, *DIALOGUE, *MESSAGES, *PROPAGATION))
         )
     )
     assert failing is None, f"{failing} fails as it is"

@@ -103,6 +103,17 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
 
 
 @pytest.mark.slow
+def test_five_hundred_operations_of_everything_at_once(tmp_path: Path) -> None:
+    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), "--operations", "500", "--stops", "1")
+
+
+@pytest.mark.prove
+def test_ten_thousand_operations_of_everything_at_once(tmp_path: Path) -> None:
+    options = "--seeds 20 --operations 500 --stops 1 --least 20".split()
+    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), *options)
+
+
+@pytest.mark.slow
 def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
     run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", str(share(300)))
 

@@ -44,7 +44,7 @@ BY_BOTH = {  # a row is of two scopes, and seen only by who sees both
     "lineage": ("source_scope_id", "scope_id"),
     "judged": ("source_scope_id", "target_scope_id"),
 }
-HIDDEN = ("runs", "events", "holds")
+HIDDEN = ("runs", "events", "holds", "departures")
 
 
 class World:

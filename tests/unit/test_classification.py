@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_sql.privacy.classify import CATEGORIES, classify, mask, masked_value
+from memory_sql.privacy.classify import CATEGORIES, Masked, classify, mask, masked_value
 from tests.sizes import examples
 
 HERE = Path(__file__).parent
@@ -249,3 +249,65 @@ def test_masking_twice_changes_nothing_and_any_text_can_be_classified(text: str)
     assert bool(masked.found) == (masked.text != text)
     assert mask(masked.text).text == masked.text
     assert set(classify(text).categories) <= set(CATEGORIES)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("pass\u200bword: hunt\u200ber2x!", "[secret: password]"),
+        ("p\u00adassword is hunter2x", "[secret: password]"),
+        ("ｐａｓｓｗｏｒｄ：ｈｕｎｔｅｒ２ｘ", "[secret: password]"),
+        ("card 4111\u00a01111\u00a01111\u00a01111", "[secret: card]"),
+        ("card 4111\u202f1111\u202f1111\u202f1111", "[secret: card]"),
+        ("card 4\u200d111 1111 1111 1111", "[secret: card]"),
+        ("DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000", "[secret: iban]"),
+        ("AKIA\u2060IOSFODNN7EXAMPLE", "[secret: key]"),
+        ("Het wachtwoord is hunter2x", "[secret: password]"),
+        ("A senha do banco é hunter2x", "[secret: password]"),
+        ("Мой пароль от почты: hunter2x", "[secret: password]"),
+        ("пароль — hunter2x", "[secret: password]"),
+        ("密码：hunter2x", "[secret: password]"),
+        ("我的密码是hunter2x，请记住", "[secret: password]"),
+        ("rekeningnummer 123456789", "[secret: account number]"),
+    ],
+)
+def test_masking_sees_what_a_reader_sees_and_changes_nothing_else(text: str, masked: str) -> None:
+    done = mask(text)
+    assert masked in done.text
+    assert len(done.found) == 1
+    assert "hunter" not in done.text
+    assert mask(done.text) == Masked(done.text, ())
+
+
+def test_what_stands_beside_a_secret_stays_as_it_was_written() -> None:
+    text = "Ａnna\u200b sagt\u00a0: pass\u200bword: hunter2x und\u00a0ｇeht"
+    assert mask(text) == Masked(
+        "Ａnna\u200b sagt\u00a0: pass\u200bword: [secret: password] und\u00a0ｇeht", ("password",)
+    )
+    assert mask("Ａnna\u200b geht\u00a0heim").text == "Ａnna\u200b geht\u00a0heim"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wachtwoord vergeten?", "Het wachtwoord is verkeerd.", "Esqueci a senha.", "A senha é fraca.", "Пароль неверный.",
+        "Я забыл пароль от почты.", "密码错误", "我忘记密码了", "Ik ben naar huis in de trein.",
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_password_in_other_languages_is_none(text: str) -> None:
+    assert mask(text).found == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("Ik ben zwanger.", "health"), ("Estou com câncer.", "health"), ("У меня диабет.", "health"),
+        ("我有糖尿病", "health"),
+        ("My passport number: C0\u200b1X00T47", "identity"), ("BSN: 123456782", "identity"),
+        ("CPF 123.456.789-09", "identity"),
+        ("Паспорт 4510 123456", "identity"), ("身份证号110101199003070000", "identity"), ("手机：13812345678", "contact"),
+        ("Anna has dia\u200bbetes", "health"), ("Ａｎｎａ ｈａｓ ｄｉａｂｅｔｅｓ", "health"),
+    ],
+)  # fmt: skip
+def test_classification_sees_the_same_in_other_languages(text: str, category: str) -> None:
+    assert category in classify(text).categories

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -31,8 +31,13 @@ def methods(of: type) -> set[str]:
     return {
         name
         for name, function in inspect.getmembers(of, inspect.isfunction)
-        if not name.startswith("_") and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+        if not name.startswith("_") and (is_awaited(function) or inspect.isasyncgenfunction(function))
     }
+
+
+def is_awaited(function: Callable[..., object]) -> bool:
+    returned = str(inspect.signature(function).return_annotation)
+    return inspect.iscoroutinefunction(function) or returned.startswith("Coroutine")
 
 
 def faces() -> Iterator[tuple[str, type[Face]]]:

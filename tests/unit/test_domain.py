@@ -4,9 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from memory_sql.domain.ids import aware, host_id, owner_key, parse_observation_id
+from memory_sql.domain.ids import aware, host_id, owner_key, parse_observation_id, stored_id
 from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import storable_metadata
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidIdError, InvalidMessageError, TooLargeError
 
 LIMIT = 1000
@@ -150,3 +151,39 @@ def test_metadata_that_is_not_json_or_too_much_is_refused() -> None:
             storable_metadata(bad, 1_000_000)  # type: ignore[arg-type]
     with pytest.raises(TooLargeError):
         storable_metadata({"x": "y" * 1000}, 1000)
+
+
+@pytest.mark.parametrize("value", [1_772_442_000, "1772442000", "2026-03-02T09:00:00Z", "2026-03-02T10:00:00+01:00"])
+def test_whole_numbers_are_seconds(value: object) -> None:
+    assert parse(content="x", created_at=value).created_at == datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", [1_772_442_000_000, "1772442000000", 10**11 + 1, -(10**12), "1e30", 10**400])
+def test_milliseconds_are_refused_by_name(value: object) -> None:
+    with pytest.raises(InvalidMessageError, match=r"created_at.*(milli)?seconds"):
+        parse(content="x", created_at=value)
+    if value != "1e30":
+        with pytest.raises(InvalidMessageError, match="milliseconds"):
+            parse(content="x", created_at=value)
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\u200b", "\ufeff", "\u202e", "\u2066", "\u2069", "\u200e", "\u200f", "\u061c", "\x85", "\u200d"]
+)
+def test_id_that_looks_like_another_is_refused_and_still_found(hidden: str) -> None:
+    value = f"mi{hidden}a"
+    with pytest.raises(InvalidIdError, match="aren't seen"):
+        host_id(value)
+    assert stored_id(value) == value
+    assert Selection(user_id=value).user_id == value
+
+
+def test_only_the_dashed_form_of_a_uuid_is_written_in_lower_case() -> None:
+    dashed = "6BA7B810-9DAD-11D1-80B4-00C04FD430C8"
+    assert host_id(dashed) == host_id(UUID(dashed)) == dashed.lower()
+    for other in (dashed.replace("-", ""), f"{{{dashed}}}", f"urn:uuid:{dashed}", dashed[:-1], "Mia"):
+        assert host_id(other) == other
+
+
+def test_letters_that_join_may_stand_in_an_id() -> None:
+    assert host_id("نمی\u200cخواهم") == "نمی\u200cخواهم"

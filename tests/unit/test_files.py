@@ -48,9 +48,9 @@ def test_messages_come_as_json_lines_as_a_list_or_as_documents(name: str, conten
 
 
 def test_line_separators_of_unicode_inside_a_text_end_no_line() -> None:
-    content = json.dumps(said("a\u2028b\u0085c"), ensure_ascii=False).encode()
+    content = json.dumps(said("a\u2028b\u2029c"), ensure_ascii=False).encode()
     (conversation,) = read(content + b"\n" + content)
-    assert texts(conversation) == ["a\u2028b\u0085c"] * 2
+    assert texts(conversation) == ["a\u2028b\u2029c"] * 2
 
 
 def test_empty_file_holds_no_messages() -> None:
@@ -60,7 +60,7 @@ def test_empty_file_holds_no_messages() -> None:
 def test_conversation_of_a_message_is_its_own_then_the_documents_then_the_given_one_then_the_files_name() -> None:
     document = {"messages": [said("own", session="a"), said("document's")], "conversation_id": "b"}
     content = lines(document, said("none"), said("by id", conversation_id="c"))
-    given = Defaults(user="mia", session="given")
+    given = Defaults(user="mia", conversation="given")
     assert [(c.conversation_id, texts(c)) for c in read(content, defaults=given)] == [
         ("a", ["own"]),
         ("b", ["document's"]),
@@ -204,3 +204,11 @@ def test_whatever_a_file_holds_it_is_read_or_refused(content: bytes) -> None:
     for name in ("talk.json", "talk.jsonl"):
         with suppress(InputError):
             assert isinstance(parse(content, name, MIA), ConversationFile)
+
+
+@pytest.mark.parametrize(
+    "twice", [b'{"role": "user", "role": "tool", "content": "x"}', b'[{"content": {"a": 1, "a": 2}}]']
+)
+def test_key_that_stands_twice_is_refused(twice: bytes) -> None:
+    with pytest.raises(InputError, match="a key stands twice in one object"):
+        read(twice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_retention_is_in_days_or_for_ever(
     file.write_text(f'message_retention_days = "{said}"')
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
     assert Settings.load().message_retention_days == days
-    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
     monkeypatch.setenv("MEMORY_SQL_MESSAGE_RETENTION_DAYS", said)
     assert Settings.load().message_retention_days == days
     assert checked_for_agent({"message_retention_days": said}) == {"message_retention_days": days}

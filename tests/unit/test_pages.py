@@ -235,7 +235,11 @@ def test_mistakes_in_commands_are_found(wrong: str) -> None:
 
 def sql_names() -> set[str]:
     files = (ROOT / "memory_sql/db/sql").rglob("*.sql")
-    made = {name for file in files for name in re.findall(r"(?:FUNCTION|VIEW) memory\.(\w+)", file.read_text("utf-8"))}
+    made = {
+        name
+        for file in files
+        for name in re.findall(r"(?:FUNCTION|VIEW|CREATE TABLE) memory\.(\w+)", file.read_text("utf-8"))
+    }
     return made | {table.name for table in models.ScopeRow.metadata.tables.values()} | {"alembic_version"}
 
 

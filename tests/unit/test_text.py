@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.languages.text import clean, content_hash, count_tokens, normal_form, one_line, sentences
+from memory_sql.context.digest import cut
+from memory_sql.languages.text import (
+    clean,
+    content_digest,
+    count_tokens,
+    normal_form,
+    one_line,
+    sentences,
+    shortened,
+)
 
 
 def test_clean_leaves_good_text_alone() -> None:
@@ -31,9 +40,9 @@ def test_normal_form_is_stable(text: str) -> None:
 
 
 def test_hash_ignores_case_white_space_and_the_marks_at_the_end() -> None:
-    assert content_hash("Mia likes  TEA!") == content_hash("mia likes tea")
-    assert content_hash("cafe\u0301") == content_hash("caf\u00e9")
-    assert content_hash("Mia likes tea") != content_hash("Mia likes coffee")
+    assert content_digest("Mia likes  TEA!") == content_digest("mia likes tea")
+    assert content_digest("cafe\u0301") == content_digest("caf\u00e9")
+    assert content_digest("Mia likes tea") != content_digest("Mia likes coffee")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +57,14 @@ def test_hash_ignores_case_white_space_and_the_marks_at_the_end() -> None:
     ],
 )
 def test_hash_keeps_apart_what_punctuation_tells_apart(one: str, other: str) -> None:
-    assert content_hash(one) != content_hash(other)
+    assert content_digest(one) != content_digest(other)
 
 
 def test_hash_keeps_scripts_apart_and_knows_when_there_is_nothing_to_compare() -> None:
     """C15: the seed's normal form is empty for every text that isn't Latin, so that all of them collide."""
-    assert content_hash("日本茶が好き") != content_hash("コーヒーが好き")
-    assert content_hash("Привет") is not None
-    assert content_hash("!?… 👍") is None
+    assert content_digest("日本茶が好き") != content_digest("コーヒーが好き")
+    assert content_digest("Привет") is not None
+    assert content_digest("!?… 👍") is None
 
 
 def test_tokens_are_characters_by_four_and_a_half_rounded_up() -> None:
@@ -87,3 +96,42 @@ def test_sentences_of_many_scripts(text: str, found: list[str]) -> None:
 @given(st.text())
 def test_sentences_lose_nothing_but_white_space(text: str) -> None:
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned", "changes"),
+    [
+        ("a\x07b\x7fc\x9bd", "abcd", ("controls",)),
+        ("page\x0cline\x85line\x0bline", "page\nline\nline\nline", ("controls",)),
+        ("a\u202egpj.exe\u202c", "agpj.exe", ("bidi_controls",)),
+        ("\u2066one\u2069 \u2067two\u2069", "one two", ("bidi_controls",)),
+        ("pass\u200bword \ufeffx", "password x", ("zero_width",)),
+        ("i\u200dgnore\u200c all", "ignore all", ("zero_width",)),
+        ("می\u200c\u200c\u200cخواهم", "می\u200cخواهم", ("zero_width",)),
+        ("\U0001f3f4\U000e0067\U000e0062\U000e007f", "\U0001f3f4", ("tag_characters",)),
+    ],
+)
+def test_clean_takes_out_what_hides_and_turns_round(text: str, cleaned: str, changes: tuple[str, ...]) -> None:
+    assert clean(text) == (cleaned, changes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "نمی\u200cخواهم", "क्\u200dष", "ന്\u200d", "👩\u200d👩\u200d👧", "❤️\u200d🔥", "👩🏽\u200d🚀", "🏳️\u200d🌈", "1️⃣",
+        "שלום\u200f (a)\u200e", "e\u0301", "a\u00a0b", "a\u00adb", "tab\tline\r\n", "\u2028",
+    ],
+)  # fmt: skip
+def test_clean_keeps_what_is_written_with(text: str) -> None:
+    assert clean(text) == (text, ())
+
+
+@pytest.mark.parametrize("cluster", ["e\u0301\u0323", "👩🏽\u200d🚀", "🇩🇪", "क्षि", "\u1112\u1161\u11ab", "ก็"])
+@pytest.mark.parametrize("shift", range(4))
+def test_a_cut_never_splits_what_is_seen_as_one(cluster: str, shift: int) -> None:
+    text = "x" * shift + cluster * 20
+    for most in range(2, 30):
+        for short in (shortened(text, most), cut(text, most)):
+            assert len(short) <= most
+            kept = short.removesuffix("…")[shift:]
+            assert kept == cluster * (len(kept) // len(cluster))

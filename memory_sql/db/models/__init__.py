@@ -1,21 +1,21 @@
 """The mapped tables of schema `memory`, by aggregate; what a host may use of them is in `memory_sql.models`."""
 
 from memory_sql.db.models.agents import AgentRow, RetrievalRow
-from memory_sql.db.models.base import LANGUAGES, SCHEMA, Base, columns_of
+from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
-from memory_sql.db.models.people import HoldRow, UserAliasRow
+from memory_sql.db.models.people import DepartureRow, HoldRow, UserAliasRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, ScopeRow
 
 __all__ = [
-    "LANGUAGES",
     "SCHEMA",
     "AgentRow",
     "Base",
     "ConsolidationRow",
     "ConversationRow",
+    "DepartureRow",
     "EventRow",
     "EvidenceRow",
     "HoldRow",

@@ -37,40 +37,9 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-SCHEMA = "memory"
+from memory_sql.config.kinds import LANGUAGES
 
-# Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
-LANGUAGES = (
-    "arabic",
-    "armenian",
-    "basque",
-    "catalan",
-    "danish",
-    "dutch",
-    "english",
-    "finnish",
-    "french",
-    "german",
-    "greek",
-    "hindi",
-    "hungarian",
-    "indonesian",
-    "irish",
-    "italian",
-    "lithuanian",
-    "nepali",
-    "norwegian",
-    "portuguese",
-    "romanian",
-    "russian",
-    "serbian",
-    "simple",
-    "spanish",
-    "swedish",
-    "tamil",
-    "turkish",
-    "yiddish",
-)
+SCHEMA = "memory"
 SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import CheckConstraint, Index, Integer, PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.orm import Mapped
 
+from memory_sql.config.kinds import LANGUAGES
 from memory_sql.db.models.base import (
     FALSE,
-    LANGUAGES,
     NO_TEXTS,
     NOW,
     READABLE,
@@ -65,6 +65,10 @@ class ConversationRow(Base):
     user_id: Mapped[str] = host_id("The user whom the host named with the first message.")
     participants: Mapped[list[str]] = host_id("All users who have written in it.", server_default=NO_TEXTS)
     group_ids: Mapped[list[str]] = host_id("The groups in which it takes place.", server_default=NO_TEXTS)
+    refused: Mapped[list[str]] = constant(
+        "Ids, made from idempotency keys, of messages that were too long and haven't come again.",
+        server_default=NO_TEXTS,
+    )
     last_number: Mapped[int] = column("Number of the newest message.", server_default=ZERO)
     formed_number: Mapped[int] = column("Number of the last message that a formation has read.", server_default=ZERO)
     unformed_messages: Mapped[int] = column(
@@ -103,6 +107,7 @@ class MessageRow(Base):
         UniqueConstraint("agent_key", "conversation_id", "message_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
+        CheckConstraint(f"given_at {READABLE}", name="given_at"),
         CheckConstraint("owner LIKE 'u:_%'", name="owner"),
         Index(
             "messages_search_idx",
@@ -124,12 +129,16 @@ class MessageRow(Base):
     speaker: Mapped[str | None] = erase("The speaker's name, as the host gave it.")
     content: Mapped[str | None] = erase("What was said; null once it has been forgotten or its retention has ended.")
     cleaned: Mapped[list[str]] = constant(
-        "What had to be changed to store it: nul, surrogate, tag_characters.", server_default=NO_TEXTS
+        "What had to be changed to store it: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.",
+        server_default=NO_TEXTS,
     )
     weight: Mapped[float] = column("Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.")
     eligible: Mapped[bool] = column("False: formation skips it (system messages).", server_default=TRUE)
     signal: Mapped[str | None] = constant("The signal that it gave, if any.")
     said_at: Mapped[datetime] = column("When it was said.")
+    given_at: Mapped[datetime | None] = column(
+        "When it was said by the host, where that was more than a day ahead; said_at is when it was stored, then."
+    )
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
     owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the conversation's user.")
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))

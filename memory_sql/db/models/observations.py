@@ -20,9 +20,9 @@ from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
+from memory_sql.config.kinds import LANGUAGES
 from memory_sql.db.models.base import (
     FALSE,
-    LANGUAGES,
     NO_PAIRS,
     NO_TEXTS,
     NOW,
@@ -57,6 +57,7 @@ class ObservationRow(Base):
         CheckConstraint("seq > 0", name="seq"),
         CheckConstraint("content ~ '\\S'", name="content"),
         CheckConstraint(f"observed_at {READABLE}", name="observed_at"),
+        CheckConstraint(f"given_at {READABLE}", name="given_at"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
         CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
         one_of("lane", "absorb", "buffer"),
@@ -69,6 +70,14 @@ class ObservationRow(Base):
             "scope_id",
             "fact_key",
             postgresql_where=text("fact_key IS NOT NULL"),
+        ),
+        Index(
+            "observations_tags_idx",
+            "agent_key",
+            "scope_id",
+            text("observed_at DESC"),
+            "seq",
+            postgresql_where=text("tags <> '{}'"),
         ),
         # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
         Index(
@@ -85,6 +94,9 @@ class ObservationRow(Base):
     seq: Mapped[int] = column("1, 2, 3 … in the order in which the scope gained them.", Integer)
     content: Mapped[str] = erase("What is remembered.")
     observed_at: Mapped[datetime] = column("When it was said.")
+    given_at: Mapped[datetime | None] = column(
+        "When it was said by the host, where that was more than a day ahead; observed_at is when it was stored, then."
+    )
     created_at: Mapped[datetime] = column("When we came to know it.", server_default=NOW)
     source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
     conversation_id: Mapped[str | None] = host_id("The conversation that it comes from.")
@@ -108,7 +120,9 @@ class ObservationRow(Base):
     metadata_: Mapped[dict[str, Any]] = mapped_column(
         "metadata", JSONB, server_default=NO_PAIRS, comment="The host's own data about it.", info={"text": "erase"}
     )
-    content_hash: Mapped[bytes | None] = column("SHA-256 of the text's normal form; null: never a duplicate.")
+    content_hash: Mapped[bytes | None] = column(
+        "HMAC of the text's normal form, under the database's key; null: no duplicate."
+    )
     hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
@@ -149,9 +163,10 @@ class ObservationStateRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
         key_of("observations", "scope_id", "seq"),
-        one_of("status", "active", "superseded", "archived", "quarantined", "evicted"),
+        one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted"),
         one_of("verification", "unverified", "confirmed", "disputed"),
         CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
+        CheckConstraint("NOT follows OR status <> 'active'", name="follows"),
         Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
         Index(
             "observation_states_superseded_by_idx",
@@ -165,8 +180,9 @@ class ObservationStateRow(Base):
             "agent_key",
             "scope_id",
             "seq",
-            postgresql_where=text("status = 'quarantined'"),
+            postgresql_where=text("status IN ('quarantined', 'given_up')"),
         ),
+        Index("observation_states_follows_idx", "agent_key", "scope_id", "seq", postgresql_where=text("follows")),
         Index(
             "observation_states_verification_idx",
             "agent_key",
@@ -184,11 +200,14 @@ class ObservationStateRow(Base):
     scope_id: Mapped[int] = column("The scope.")
     seq: Mapped[int] = column("The observation.", Integer)
     status: Mapped[str] = constant(
-        "active, superseded, archived, quarantined or evicted.", server_default=text("'active'")
+        "active, superseded, archived, quarantined, given_up or evicted.", server_default=text("'active'")
     )
     status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
     superseded_by: Mapped[int | None] = column("The observation of the same scope that took its place.", Integer)
+    follows: Mapped[bool] = column(
+        "True: it isn't active because what it was made of isn't, and comes back with that.", server_default=FALSE
+    )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
 
     observation: Mapped[ObservationRow] = related()

@@ -1,4 +1,4 @@
-"""Legal holds, and the ids that stand for other users."""
+"""Legal holds, the ids that stand for other users, and who stays out of a group though they were forgotten."""
 
 from __future__ import annotations
 
@@ -59,3 +59,16 @@ class UserAliasRow(Base):
     ended_at: Mapped[datetime | None] = column("Until when; null: still.")
 
     agent: Mapped[AgentRow] = related()
+
+
+class DepartureRow(Base):
+    __tablename__ = "departures"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "user_hash", "scope_id"),
+        key_of("scopes", "scope_id"),
+        {"comment": "One row per group and id of a user who had left it when they were forgotten; it names nobody."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    user_hash: Mapped[bytes] = column("HMAC of the id under the database's key: memory.user_hash.")
+    scope_id: Mapped[int] = column("The group's scope.")

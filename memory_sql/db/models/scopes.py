@@ -9,9 +9,9 @@ from sqlalchemy import CheckConstraint, Identity, Index, Integer, PrimaryKeyCons
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from memory_sql.config.kinds import LANGUAGES
 from memory_sql.db.models.base import (
     FALSE,
-    LANGUAGES,
     NO_ITEMS,
     NO_NUMBERS,
     NO_TEXTS,

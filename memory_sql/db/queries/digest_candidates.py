@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory_sql.config import DIGEST_SETTINGS, Settings
-from memory_sql.db.engine import Reader
+from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
 from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, read_from, search
 from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
@@ -123,7 +123,7 @@ _place = func.array_position(_pins["keys"], ObservationRow.fact_key)
 _unpinned = and_(func.cardinality(_pins["keys"]) == 0, func.cardinality(_pins["tags"]) == 0)
 _PAST = (
     PAST_OBSERVATION.where(
-        PAST_STATUS == "active",
+        func.memory.in_use(PAST_STATUS),
         ScopeRow.is_active,
         or_(
             _place.is_not(None),

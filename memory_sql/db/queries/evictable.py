@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.observations import STATUS, VERIFICATION
+from memory_sql.db.repositories.observations import IN_USE, VERIFICATION
 from memory_sql.domain.observations import budget_kind
 
 _o, _t, _s, _h = ObservationRow, ObservationStateRow, ScopeRow, HoldRow
@@ -98,7 +98,7 @@ class BudgetRepository:
 
     def _counts(self) -> ColumnElement[bool]:
         """A buffer (its lane) has a length of its own."""
-        return and_(_o.agent_key == self._agent_key, _o.lane == "absorb", STATUS == "active")
+        return and_(_o.agent_key == self._agent_key, _o.lane == "absorb", IN_USE)
 
 
 def _is_state() -> ColumnElement[bool]:

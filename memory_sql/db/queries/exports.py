@@ -411,6 +411,7 @@ _OBSERVED = (
     _o.seq,
     _o.content,
     _o.observed_at,
+    _o.given_at,
     _o.created_at,
     _o.source_kind,
     _o.category,

@@ -28,7 +28,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Integer, Text
 
-from memory_sql.db.engine import Reader
+from memory_sql.db.direct import Reader
 from memory_sql.db.models import MessageRow
 from memory_sql.db.repositories.observations import OWN, to_observation
 from memory_sql.domain.messages import RetainedMessage
@@ -65,7 +65,17 @@ MATCHES = func.memory.search(
     bindparam("model", type_=Text),
 ).table_valued(*COLUMNS, name="matches")
 _m = MessageRow
-_MESSAGE = (_m.conversation_id, _m.message_id, _m.number, _m.role, _m.speaker, _m.user_id, _m.content, _m.said_at)
+_MESSAGE = (
+    _m.conversation_id,
+    _m.message_id,
+    _m.number,
+    _m.role,
+    _m.speaker,
+    _m.user_id,
+    _m.content,
+    _m.said_at,
+    _m.given_at,
+)
 
 
 def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -> Iterator[Label[Any]]:
@@ -172,6 +182,7 @@ def _message_hit(row: Any, query: Query) -> MessageHit:
         user_id=row.message_user_id,
         content=row.message_content,
         said_at=row.message_said_at,
+        given_at=row.message_given_at,
     )
     return MessageHit(
         message=message, score=row.score, observations=tuple(row.observations), explanation=_explained(row, query)

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import BigInteger, DateTime, Text
 
-from memory_sql.db.engine import Reader
+from memory_sql.db.direct import Reader
 from memory_sql.db.repositories.scopes import scope_texts
 from memory_sql.domain.scopes import StaticLayer
 

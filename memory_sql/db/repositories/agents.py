@@ -20,12 +20,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import (
-    LANGUAGES,
-    AgentRow,
-)
+from memory_sql.db.models import AgentRow
 from memory_sql.domain.results import AgentSummary
-from memory_sql.errors import InputError
 
 
 async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
@@ -61,19 +57,6 @@ async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> A
     return agent
 
 
-async def share_agent(session: AsyncSession, agent_key: int) -> None:
-    """Until the transaction ends nobody is taken for somebody else; others may share it."""
-    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
-
-
-async def lock_agent(session: AsyncSession, agent_key: int) -> None:
-    """Changes of who is who wait for one another until the transaction ends; nothing else waits.
-
-    By an update, not a lock alone: it also refuses whoever reads an older snapshot than the change before.
-    """
-    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=AgentRow.settings))
-
-
 async def next_by_budget(
     session: AsyncSession, agent_id: str | None, retention: str, after: int
 ) -> tuple[str, Agent] | None:
@@ -96,8 +79,5 @@ async def next_by_budget(
 async def change_settings(
     session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
 ) -> None:
-    """Raises `InputError` for a language that no supported Postgres can search in."""
-    if given.get("language", LANGUAGES[0]) not in LANGUAGES:
-        raise InputError(f"settings: language: must be one of {', '.join(LANGUAGES)}")
     changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))

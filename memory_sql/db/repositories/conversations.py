@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, and_, bindparam, case, cast, func, literal, or_, select, true, update
+from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
@@ -17,6 +17,9 @@ from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
+
+
+ConversationPlace = tuple[int, str]  # its keys: the order in which conversations are gone through
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ class ConversationRepository:
 
     async def add(self, settings: Settings, **values: Any) -> Added:
         """Stores the messages that are new; the parameters are those of `memory.add_messages`."""
-        limits = {**_limits(settings), "language": settings.language}
+        waits = f"{settings.lock_timeout_seconds * 1000:.0f}ms"
+        limits = {**_limits(settings), "language": settings.language, "lock_timeout": waits}
         row = (await self._session.execute(_ADD, {**values, "limits": limits})).one()
         return Added(*row)
 
@@ -234,7 +238,7 @@ class ConversationRepository:
 
     async def advance(self, state: ConversationState, to_number: int, settings: Settings, now: datetime) -> None:
         """Moves the cursor, counts what is left after it, and gives the lease back."""
-        left = await self._left(state, to_number, settings, now)
+        left = _NOTHING_LEFT if to_number == state.last_number else await self._left(state, to_number, settings, now)
         await self._session.execute(
             update(ConversationRow)
             .where(_same(state))
@@ -246,27 +250,8 @@ class ConversationRepository:
 
         The settings are the process's; the agent's own go before them.
         """
-        m = MessageRow
-        left = (
-            select(
-                func.count().label("messages"),
-                cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
-                func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
-                func.min(m.created_at).label("since"),
-            )
-            .where(
-                m.agent_key == state.agent_key, m.conversation_id == state.conversation_id, m.number > after, m.eligible
-            )
-            .subquery()
-        )
-        due = func.memory.formation_due(
-            cast(left.c.messages, Integer),
-            left.c.tokens,
-            left.c.signalled,
-            left.c.since,
-            cast(_limits(settings.of_agent(state.agent_settings)), JSONB),
-            now,
-        ).table_valued("due_at", "due_reason")
+        left = _unread(state.agent_key, state.conversation_id, after).subquery()
+        due = _due(left, cast(_limits(settings.of_agent(state.agent_settings)), JSONB), now)
         row = (await self._session.execute(select(left, due).join(due, true()))).one()
         return {
             "unformed_messages": row.messages,
@@ -276,17 +261,21 @@ class ConversationRepository:
             "due_reason": None if state.excluded else row.due_reason,
         }
 
-    async def make_due(self, agent_key: int | None, settings: Settings, now: datetime) -> int:
-        """Makes due what is long enough by these settings and wasn't by those before; says how many conversations that were.
+    async def make_due(
+        self, agent_key: int | None, settings: Settings, after: ConversationPlace, most: int, now: datetime
+    ) -> ConversationPlace | None:
+        """Makes due what is long enough by these settings and wasn't by those before: at most so many, after that place.
 
-        Of one agent or of all. What somebody works on is left: it is counted when that ends.
+        Of one agent or of all. What somebody works on is left: it is counted when that ends. Returns the last place
+        that was looked at; None: there is nothing more.
         """
-        s = ConversationRow
-        least = func.coalesce(AgentRow.settings["formation_min_messages"].as_integer(), settings.formation_min_messages)
-        found = await self._session.execute(
-            select(*_STATE)
+        s, here = ConversationRow, tuple_(ConversationRow.agent_key, ConversationRow.conversation_id)
+        least = func.memory.number_setting(AgentRow.settings, "formation_min_messages", settings.formation_min_messages)
+        short = (
+            select(s.agent_key, s.conversation_id, s.formed_number, AgentRow.settings)
             .join(AgentRow, AgentRow.agent_key == s.agent_key)
             .where(
+                here > after,
                 s.due_at.is_(None),
                 s.dead_run_id.is_(None),
                 s.excluded.is_(False),
@@ -294,13 +283,33 @@ class ConversationRepository:
                 *([] if agent_key is None else [s.agent_key == agent_key]),
             )
             .order_by(s.agent_key, s.conversation_id)
+            .limit(most)
             .with_for_update(key_share=True, skip_locked=True, of=s)
+            .cte("short")
         )
-        states = [_state(row) for row in found]
-        for state in states:
-            left = await self._left(state, state.formed_number, settings, now)
-            await self._session.execute(update(s).where(_same(state)).values(left))
-        return len(states)
+        unread = _unread(short.c.agent_key, short.c.conversation_id, short.c.formed_number).lateral("unread")
+        due = _due(unread, cast(_limits(settings), JSONB).op("||")(short.c.settings), now)
+        counted = (
+            select(short.c.agent_key, short.c.conversation_id, unread, due)
+            .select_from(short.join(unread, true()).join(due, true()))
+            .subquery("counted")
+        )
+        changed = (
+            update(s)
+            .where(s.agent_key == counted.c.agent_key, s.conversation_id == counted.c.conversation_id)
+            .values(
+                unformed_messages=counted.c.messages,
+                unformed_tokens=counted.c.tokens,
+                unformed_since=counted.c.since,
+                due_at=counted.c.due_at,
+                due_reason=counted.c.due_reason,
+            )
+            .returning(s.agent_key, s.conversation_id)
+            .cte("changed")
+        )
+        found = await self._session.execute(select(changed).order_by(changed.c.agent_key, changed.c.conversation_id))
+        places = [(row.agent_key, row.conversation_id) for row in found]
+        return places[-1] if len(places) == most else None
 
     async def release(self, state: ConversationState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
@@ -393,8 +402,34 @@ class ConversationRepository:
         return extended is not None
 
 
+_NOTHING_LEFT = {
+    "unformed_messages": 0,
+    "unformed_tokens": 0.0,
+    "unformed_since": None,
+    "due_at": None,
+    "due_reason": None,
+}
+
+
 def _limits(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in FORMATION_LIMITS}
+
+
+def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:
+    """What the messages after that number come to. One row."""
+    m = MessageRow
+    return select(
+        func.count().label("messages"),
+        cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
+        func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
+        func.min(m.created_at).label("since"),
+    ).where(m.agent_key == agent_key, m.conversation_id == conversation_id, m.number > after, m.eligible)
+
+
+def _due(unread: Any, limits: Any, now: datetime) -> Any:
+    """Whether that makes a conversation due, by the rule of `add`."""
+    messages, given = cast(unread.c.messages, Integer), (unread.c.tokens, unread.c.signalled, unread.c.since)
+    return func.memory.formation_due(messages, *given, limits, now).table_valued("due_at", "due_reason").lateral("due")
 
 
 def _is(agent_id: str, conversation_id: str) -> Sequence[Any]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, exists, insert, literal, select, tuple_, update
+from sqlalchemy import and_, exists, false, func, insert, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.events import record_all
-from memory_sql.db.repositories.observations import STATUS, ObservationKey
+from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
 
 
@@ -28,11 +28,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The status of an observation, and what has taken its place."""
+    """The status of an observation, what has taken its place, and whether it is so because of what it was made of."""
 
     key: ObservationKey
     status: str
     superseded_by: int | None = None
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,11 @@ class CorrectionRepository:
                 "status": change.status,
                 "status_at": entry.at,
                 "superseded_by": change.superseded_by,
+                "follows": False,
             }
             for change in changes
         ]
-        await self._set(rows, "status", "status_at", "superseded_by")
+        await self._set(rows, "status", "status_at", "superseded_by", "follows")
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
@@ -148,19 +150,25 @@ class CorrectionRepository:
         return await self._standings(
             o.scope_id == scope_id,
             o.fact_key == fact_key,
-            STATUS == "active",
+            IN_USE,
             order=(o.observed_at, o.seq),
         )
 
     async def _standings(self, *conditions: Any, order: tuple[Any, ...] = ()) -> list[Standing]:
         o, t = ObservationRow, ObservationStateRow
         found = await self._session.execute(
-            select(o.scope_id, o.seq, STATUS.label("status"), t.superseded_by)
+            select(
+                o.scope_id,
+                o.seq,
+                STATUS.label("status"),
+                t.superseded_by,
+                func.coalesce(t.follows, false()).label("follows"),
+            )
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
             .where(o.agent_key == self._agent_key, *conditions)
             .order_by(*(order or (o.scope_id, o.seq)))
         )
-        return [Standing((row.scope_id, row.seq), row.status, row.superseded_by) for row in found]
+        return [Standing((row.scope_id, row.seq), row.status, row.superseded_by, row.follows) for row in found]
 
     async def with_predecessors(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
         """The observation and, transitively, that whose place it has taken."""
@@ -202,7 +210,10 @@ class CorrectionRepository:
         )
 
     async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
-        """What the ledger says of the newest quarantine of each of these, where it says something."""
+        """What the ledger says of the newest quarantine of each of these, where it says something.
+
+        If an operator has quarantined again what a user had, it says so.
+        """
         e = EventRow
         found = await self._session.execute(
             select(e.scope_id, e.seq, e.detail)
@@ -214,4 +225,8 @@ class CorrectionRepository:
             )
             .order_by(e.event_id)
         )
-        return {(row.scope_id, row.seq): row.detail for row in found}  # the newest comes last
+        ledger = dict[ObservationKey, dict[str, Any]]()
+        for scope_id, seq, detail in found:  # the newest comes last
+            is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
+            ledger[scope_id, seq] = {**ledger.get((scope_id, seq), {}), "operator": True} if is_again else detail
+        return ledger

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, cast, exists, func, or_, select, tuple_, update
-from sqlalchemy.dialects.postgresql import REGCONFIG
+from sqlalchemy import Select, and_, any_, cast, exists, func, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
 from memory_sql.db.models import (
-    AgentRow,
     Base,
     ConversationRow,
     EventRow,
@@ -26,23 +25,30 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.events import record
-from memory_sql.domain.ids import owner_key, parse_observation_id
-from memory_sql.domain.results import Receipt
+from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages."""
+    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages.
+
+    `confirmable`: what was said there stays if the same person has said so elsewhere. `attended` are the conversations
+    that lose the users as participants; what others said there stays.
+    """
 
     users: tuple[str, ...] = ()
     conversations: tuple[str, ...] = ()
     scopes: tuple[int, ...] = ()
     observations: tuple[tuple[int, int], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
+    confirmable: bool = True
+    attended: tuple[str, ...] = ()
 
     @property
-    def arrays(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         return {
             "users": cast(list(self.users), ARRAY(Text)),
             "conversations": cast(list(self.conversations), ARRAY(Text)),
@@ -51,6 +57,7 @@ class Seeds:
             "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
             "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
             "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
+            "confirmable": self.confirmable,
         }
 
 
@@ -94,12 +101,12 @@ class ForgettingRepository:
         self._session = session
         self._agent_key = agent_key
 
-    async def seeds(self, selection: Selection) -> Seeds:
-        """Where to begin; empty where there is nothing of the kind."""
+    async def seeds(self, selection: Selection, words: Query | None = None) -> Seeds:
+        """Where to begin; empty where there is nothing of the kind. `words` are those of its query."""
         if selection.message_id is not None:
-            return Seeds(messages=await self._message(selection))
+            return Seeds(messages=await self._message(selection), confirmable=False)
         if selection.selects_observations:
-            return Seeds(observations=await self.selected(selection))
+            return Seeds(observations=await self.selected(selection, words))
         if selection.user_id is not None:
             return await self._person(selection.user_id)
         if selection.group_id is not None:
@@ -110,6 +117,7 @@ class ForgettingRepository:
             conversations=(selection.conversation_id,),
             scopes=await self._scopes([owner_key("conversation", selection.conversation_id)]),
             observations=await self._stated_in(selection.conversation_id),
+            confirmable=False,
         )
 
     async def _message(self, selection: Selection) -> tuple[tuple[str, int], ...]:
@@ -126,19 +134,26 @@ class ForgettingRepository:
     async def _person(self, user_id: str) -> Seeds:
         """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
         users = await self._ids_of(user_id)
-        conversations = tuple(
-            await self._session.scalars(
-                select(ConversationRow.conversation_id)
-                .where(
-                    ConversationRow.agent_key == self._agent_key,
-                    ConversationRow.participants.op("<@")(cast(list(users), ARRAY(Text))),
-                )
-                .order_by(ConversationRow.conversation_id)
-            )
-        )
+        took_part, them = ConversationRow.participants, cast(list(users), ARRAY(Text))
+        # Who was forgotten is no participant any more; what a hold has kept is still theirs.
+        somebodys = or_(took_part != cast([], ARRAY(Text)), ConversationRow.user_id.in_(users))
+        conversations = await self._conversations(took_part.op("<@")(them), somebodys)
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
-        return Seeds(users=users, conversations=conversations, scopes=await self._scopes(owners))
+        return Seeds(
+            users=users,
+            conversations=conversations,
+            scopes=await self._scopes(owners),
+            attended=await self._conversations(took_part.op("&&")(them)),
+        )
+
+    async def _conversations(self, *conditions: Any) -> tuple[str, ...]:
+        found = await self._session.scalars(
+            select(ConversationRow.conversation_id)
+            .where(ConversationRow.agent_key == self._agent_key, *conditions)
+            .order_by(ConversationRow.conversation_id)
+        )
+        return tuple(found)
 
     async def _ids_of(self, user_id: str) -> tuple[str, ...]:
         ids = user_ids(self._agent_key, user_id)
@@ -147,7 +162,7 @@ class ForgettingRepository:
     async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:
         found = await self._session.scalars(
             select(ScopeRow.scope_id)
-            .where(ScopeRow.agent_key == self._agent_key, ScopeRow.owner.in_(owners))
+            .where(ScopeRow.agent_key == self._agent_key, ScopeRow.owner == any_(cast(owners, ARRAY(Text))))
             .order_by(ScopeRow.scope_id)
         )
         return tuple(found)
@@ -184,8 +199,8 @@ class ForgettingRepository:
             )
         )
 
-    async def selected(self, selection: Selection) -> tuple[tuple[int, int], ...]:
-        """The observations with all that the target names, in the order of their keys."""
+    async def selected(self, selection: Selection, words: Query | None = None) -> tuple[tuple[int, int], ...]:
+        """The observations with all that the target names, in the order of their keys. `words` are those of its query."""
         o, s, e = ObservationRow, ScopeRow, EvidenceRow
         found = select(o.scope_id, o.seq).join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
         if selection.observation_id is not None:
@@ -199,14 +214,8 @@ class ForgettingRepository:
             found = found.where(o.source_kind == selection.source)
         if selection.run_id is not None:
             found = found.where(o.run_id == selection.run_id)
-        if selection.query is not None:
-            words = func.websearch_to_tsquery
-            found = found.where(
-                or_(
-                    o.search.op("@@")(words(cast(o.language, REGCONFIG), selection.query)),
-                    o.search.op("@@")(words(cast("simple", REGCONFIG), selection.query)),
-                )
-            )
+        if words is not None:
+            found = found.where(tuple_(o.scope_id, o.seq).in_(self._with(words)))
         if selection.user_id is not None:
             users = await self._ids_of(selection.user_id)
             said = select(e.evidence_id).where(
@@ -219,6 +228,11 @@ class ForgettingRepository:
         if selection.conversation_id is not None:
             found = found.where(o.conversation_id == selection.conversation_id)
         return await self._keys(found)
+
+    def _with(self, words: Query) -> Select[Any]:
+        asked = cast(cast(words.to_json(Weights()), Text), JSONB)
+        holding = func.memory.observations_with(self._agent_key, asked).table_valued("scope_id", "seq")
+        return select(holding.c.scope_id, holding.c.seq)
 
     async def _keys(self, found: Select[Any, Any]) -> tuple[tuple[int, int], ...]:
         o = ObservationRow
@@ -236,7 +250,7 @@ class ForgettingRepository:
             "held_messages",
         )
         found = await self._session.execute(
-            select(func.memory.forget_closure(self._agent_key, *seeds.arrays.values()).table_valued(*columns))
+            select(func.memory.forget_closure(self._agent_key, *seeds.arguments.values()).table_valued(*columns))
         )
         row = found.one()
         return Closure(
@@ -245,30 +259,29 @@ class ForgettingRepository:
             tuple(sorted(row.evidence_ids)),
             row.held_observations,
             row.held_messages,
-            await self._heard(row.evidence_ids, list(zip(row.scope_ids, row.seqs, strict=True))),
+            await self._heard(row.evidence_ids, row.scope_ids, row.seqs),
         )
 
-    async def _heard(self, evidence_ids: Sequence[int], keys: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """The scopes of the evidence, and those of other sources of what goes: these are judged again."""
-        e, link = EvidenceRow, LineageRow
-        said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id.in_(evidence_ids))
-        other = select(link.source_scope_id).where(
-            link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(keys)
+    async def _heard(
+        self, evidence_ids: Sequence[int], scope_ids: Sequence[int], seqs: Sequence[int]
+    ) -> tuple[int, ...]:
+        """The scopes of the evidence, and those of other sources of what goes: these are judged again.
+
+        Of arrays, not lists: a statement has at most 32,767 parameters, and each member of a list is one.
+        """
+        e, link, j = EvidenceRow, LineageRow, JudgedRow
+        keys = func.unnest(cast(scope_ids, ARRAY(BigInteger)), cast(seqs, ARRAY(Integer)))
+        going = keys.table_valued("scope_id", "seq", name="going").render_derived()
+        said = select(e.scope_id).where(
+            e.agent_key == self._agent_key, e.evidence_id == any_(cast(evidence_ids, ARRAY(BigInteger)))
         )
-        j = JudgedRow
+        other = select(link.source_scope_id).where(
+            link.agent_key == self._agent_key, link.scope_id == going.c.scope_id, link.seq == going.c.seq
+        )
         judged = select(j.source_scope_id).where(
-            j.agent_key == self._agent_key, tuple_(j.target_scope_id, j.seq).in_(keys)
+            j.agent_key == self._agent_key, j.target_scope_id == going.c.scope_id, j.seq == going.c.seq
         )
         return tuple(sorted(await self._session.scalars(said.union(other, judged))))
-
-    async def lock_conversations(self, conversation_ids: Sequence[str]) -> None:
-        """Until the transaction ends, in the order in which everybody locks."""
-        await self._session.execute(
-            select(ConversationRow.conversation_id)
-            .where(ConversationRow.agent_key == self._agent_key, ConversationRow.conversation_id.in_(conversation_ids))
-            .order_by(ConversationRow.conversation_id)
-            .with_for_update(key_share=True)
-        )
 
     async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
         """For each scope whose text holds what goes, the first live version that does."""
@@ -283,6 +296,24 @@ class ForgettingRepository:
             .order_by(tainted.c.scope_id)
         )
         return {row.scope_id: row.version for row in found}
+
+    async def kept_beside(self, closure: Closure) -> tuple[Kept, ...]:
+        """The observations that lose something with these, or were made of them, and stay, in the order of their keys."""
+        arrays = closure.arrays
+        kept = func.memory.kept_beside(
+            self._agent_key, arrays["scope_ids"], arrays["seqs"], arrays["evidence_ids"]
+        ).table_valued("scope_id", "seq", "reason", "users")
+        found = await self._session.execute(select(kept).order_by(kept.c.scope_id, kept.c.seq))
+        return tuple(
+            Kept(observation=observation_id(row.scope_id, row.seq), reason=row.reason, users=row.users) for row in found
+        )
+
+    async def erasable(self, closure: Closure, scopes: Sequence[int], users: Sequence[str]) -> dict[str, int]:
+        """What `erase` would count of the same."""
+        seeds = cast(list(scopes), ARRAY(BigInteger)), cast(list(users), ARRAY(Text))
+        erasable = func.memory.erasable(self._agent_key, *closure.arrays.values(), *seeds)
+        found = await self._session.execute(select(erasable.table_valued("what", "counted")))
+        return {row.what: row.counted for row in found}
 
     async def erase(
         self, closure: Closure, scopes: Sequence[int], users: Sequence[str], now: datetime
@@ -302,9 +333,7 @@ class ForgettingRepository:
         return {row.what: row.counted for row in erased}
 
     async def erase_agent(self) -> dict[str, int]:
-        await self._session.execute(
-            select(AgentRow.agent_key).where(AgentRow.agent_key == self._agent_key).with_for_update()
-        )
+        """The caller has locked the whole agent."""
         erased = await self._session.execute(
             select(func.memory.erase_agent(self._agent_key).table_valued("what", "counted"))
         )

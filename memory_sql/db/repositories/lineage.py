@@ -101,26 +101,30 @@ class LineageRepository:
         line = line.union(above)
         return set(await self._session.scalars(select(line.c.source_scope_id).distinct()))
 
-    async def quarantined_sources(
-        self, keys: Collection[ObservationKey]
-    ) -> list[tuple[ObservationKey, ObservationKey]]:
-        """`(made, source)` for each quarantined observation that these were merged of with others."""
-        link, t = LineageRow, ObservationStateRow
+    async def merged(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """Those of these that were merged of several, in the order of the keys."""
+        link = LineageRow
         found = await self._session.execute(
-            select(link.scope_id, link.seq, link.source_scope_id, link.source_seq)
-            .join(
-                t,
-                and_(
-                    t.agent_key == link.agent_key,
-                    t.scope_id == link.source_scope_id,
-                    t.seq == link.source_seq,
-                    t.status == "quarantined",
-                ),
-            )
+            select(link.scope_id, link.seq)
+            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)), ~link.whole)
+            .distinct()
+            .order_by(link.scope_id, link.seq)
+        )
+        return tuple((row.scope_id, row.seq) for row in found)
+
+    async def quarantined_sources(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
+        """What it was made of and is quarantined."""
+        link, t = LineageRow, ObservationStateRow
+        source = and_(t.agent_key == link.agent_key, t.scope_id == link.source_scope_id, t.seq == link.source_seq)
+        found = await self._session.execute(
+            select(t.scope_id, t.seq)
+            .join(link, source)
             .where(
                 link.agent_key == self._agent_key,
-                tuple_(link.scope_id, link.seq).in_(sorted(keys)),
-                ~link.whole,
+                link.scope_id == key[0],
+                link.seq == key[1],
+                t.status == "quarantined",
             )
+            .order_by(t.scope_id, t.seq)
         )
-        return [((row.scope_id, row.seq), (row.source_scope_id, row.source_seq)) for row in found]
+        return tuple((row.scope_id, row.seq) for row in found)

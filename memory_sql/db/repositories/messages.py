@@ -48,6 +48,7 @@ _COLUMNS = (
     column("user_id", Text),
     column("content", Text),
     column("said_at", DateTime(timezone=True)),
+    column("given_at", DateTime(timezone=True)),
 )
 _READ = select(
     func.memory.read_messages(

@@ -19,7 +19,6 @@ from sqlalchemy import (
     cast,
     func,
     insert,
-    literal_column,
     or_,
     select,
     tuple_,
@@ -28,12 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
 from memory_sql.languages.dates import Days
-from memory_sql.languages.text import HASH_VERSION, content_hash
+from memory_sql.languages.text import HASH_VERSION, content_digest
 from memory_sql.languages.words import search_extra
 from memory_sql.privacy import SENSITIVITIES
 from memory_sql.privacy.classify import classify
@@ -71,6 +71,7 @@ class Draft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dates: tuple[Days, ...] = ()
     fact_key: str | None = None
+    given_at: datetime | None = None
     categories: tuple[str, ...] | None = None
 
     @property
@@ -80,7 +81,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """`stored` in the order of the drafts; `known` drafts were there already, or twice in the batch, or quarantined."""
+    """`stored` in the order of the drafts; `known` drafts were there already, or twice in the batch, or set aside."""
 
     stored: tuple[tuple[int, int], ...]
     known: tuple[tuple[int, int], ...]
@@ -105,19 +106,18 @@ class ObservationRepository:
         Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced` and of the same
         fact key, and what stands in the batch already. Anything older is stored again: between "tea" and "tea" somebody
         may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
-        consolidation has superseded the first "tea", and it may never. Known is also whatever is quarantined (rule 8): it
+        consolidation has superseded the first "tea", and it may never. Known is also whatever is set aside (rule 8): it
         doesn't come back. Nothing is stored that nobody has classified.
         """
         drafts = [classified(draft) for draft in drafts]
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
-        numbered = [
-            (by_owner[draft.scope.owner, draft.scope.name], draft, content_hash(draft.content)) for draft in drafts
-        ]
+        placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
+        numbered = await self._hashed(placed)
         hashed = [(scope, draft, digest) for scope, draft, digest in numbered if digest]
         seen = await self._twins(
             agent_key, [(s.scope_id, s.last_seq, digest, d.fact_key) for s, d, digest in hashed], replaced
         )
-        seen |= await self._quarantined(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})
+        seen |= await self._set_aside(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
         rows, evidence, stored, known = [], [], [], []
         for scope, draft, digest in numbered:
@@ -138,6 +138,11 @@ class ObservationRepository:
             await self._session.execute(insert(EvidenceRow), evidence)
         return Saved(tuple(stored), tuple(known))
 
+    async def _hashed(self, placed: Sequence[tuple[ScopeState, Draft]]) -> list[tuple[ScopeState, Draft, bytes | None]]:
+        keys = [(scope.scope_id, content_digest(draft.content)) for scope, draft in placed]
+        hashes = await content_hashes(self._session, keys)
+        return [(*one, hashes.get(key)) for one, key in zip(placed, keys, strict=True)]
+
     async def _twins(
         self,
         agent_key: int,
@@ -153,7 +158,7 @@ class ObservationRepository:
             .where(
                 o.agent_key == agent_key,
                 o.lane == "absorb",
-                STATUS == "active",
+                func.memory.in_use(state.status),
                 VERIFICATION != "disputed",
                 tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted})),
             )
@@ -164,8 +169,8 @@ class ObservationRepository:
             if (row.scope_id, row.seq) != replaced and fact_keys[row.scope_id, row.content_hash] in (None, row.fact_key)
         }
 
-    async def _quarantined(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:
-        """Of these normal forms in these scopes those that are quarantined, with the number of one that has it."""
+    async def _set_aside(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:
+        """Of these normal forms in these scopes those that are set aside, with the number of one that has it."""
         o, state = ObservationRow, ObservationStateRow
         found = await self._session.execute(
             select(o.scope_id, o.content_hash, o.seq)
@@ -173,7 +178,7 @@ class ObservationRepository:
             .where(
                 state.agent_key == agent_key,
                 state.scope_id.in_({scope_id for scope_id, _ in wanted}),
-                state.status == literal_column("'quarantined'"),  # as the condition of the index has it
+                func.memory.is_aside(state.status),
                 tuple_(o.scope_id, o.content_hash).in_(sorted(wanted)),
             )
         )
@@ -295,6 +300,8 @@ def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | Non
 
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
 STATUS = func.coalesce(_t.status, "active")
+IN_USE = func.memory.in_use(_t.status)
+IS_ASIDE = func.memory.is_aside(_t.status)
 VERIFICATION = func.coalesce(_t.verification, "unverified")
 _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
@@ -318,7 +325,7 @@ ELSEWHERE = (
     _t.superseded_by,
     func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
 )
-_pending = and_(_o.lane == "absorb", STATUS == "active", or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
+_pending = and_(_o.lane == "absorb", IN_USE, or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
 OBSERVATION = (
     select(*OWN, *ELSEWHERE, STATUS.label("status"), _pending.label("pending"))
     .join_from(_o, _s, is_visible(_o, _s.__table__))
@@ -349,11 +356,11 @@ _FIND = VISIBLE_OBSERVATION.where(
     _o.scope_id == bindparam("scope_id", type_=BigInteger),
     _o.seq == bindparam("seq", type_=BigInteger),
 )
-_GET = _FIND.where(STATUS != "quarantined")
+_GET = _FIND.where(~IS_ASIDE)
 _RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
 _LIST = (
     VISIBLE_OBSERVATION.where(
-        STATUS == "active",
+        IN_USE,
         _s.is_active,
         or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
     )
@@ -375,7 +382,7 @@ PAST_OBSERVATION = (
 """As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""
 _LIST_AT = (
     PAST_OBSERVATION.where(
-        PAST_STATUS == "active",
+        func.memory.in_use(PAST_STATUS),
         _s.is_active,
         or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
     )

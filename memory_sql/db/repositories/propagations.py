@@ -29,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, ScopeRow
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.observations import ObservationKey
@@ -36,6 +37,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_sc
 from memory_sql.db.repositories.states import active_among
 from memory_sql.domain.ids import ScopeKind, observation_id
 from memory_sql.domain.results import HeldClaim
+from memory_sql.languages.text import content_digest
 
 OPEN = ("waiting", "released")  # outcomes after which it is judged again
 
@@ -276,18 +278,17 @@ class PropagationRepository:
 
     async def known(self, target: ScopeState, digests: Sequence[bytes]) -> Mapping[bytes | None, int]:
         """Which of these texts an active observation of the target has already, and which one."""
-        active: dict[bytes, int] = await active_among(self._session, target, digests)
-        return {digest: active[digest] for digest in active}
+        hashes = await content_hashes(self._session, [(target.scope_id, digest) for digest in digests])
+        active = await active_among(self._session, target, list(hashes.values()))
+        return {digest: active[hashed] for (_, digest), hashed in hashes.items() if hashed in active}
 
-    async def hashes(self, keys: Collection[ObservationKey]) -> dict[bytes | None, int]:
-        """The numbers of these, all of one scope, by the hash of their text."""
+    async def digests(self, keys: Collection[ObservationKey]) -> dict[bytes | None, int]:
+        """The numbers of these, all of one scope, by the digest of their text."""
         o = ObservationRow
         found = await self._session.execute(
-            select(o.content_hash, o.seq).where(
-                o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys))
-            )
+            select(o.content, o.seq).where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys)))
         )
-        return {row.content_hash: row.seq for row in found}
+        return {content_digest(row.content): row.seq for row in found}
 
     async def made_by_propagation(self, target: ScopeState, seqs: Sequence[int]) -> set[int]:
         found = await self._session.scalars(

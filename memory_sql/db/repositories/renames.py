@@ -5,19 +5,37 @@ One statement, since a conversation's id is part of keys that refer to one anoth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, CTE, ColumnElement, Text, any_, case, cast, exists, func, literal, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Text,
+    any_,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONPATH
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from memory_sql.db.locks import Rows
 from memory_sql.db.models import (
     AgentRow,
     Base,
     ConversationRow,
+    DepartureRow,
     EventRow,
     EvidenceRow,
     HoldRow,
@@ -32,6 +50,7 @@ from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.people import RenameKind
 
 Column = InstrumentedAttribute[Any]
+UNIQUE_VIOLATION = "23505"
 
 # Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen`, `events.detail` and
 # `agents.settings` hold them in their own way.
@@ -75,7 +94,7 @@ OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
 }
 TABLES = (
     AgentRow, ScopeRow, MemberRow, ConversationRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
-    UserAliasRow,
+    UserAliasRow, DepartureRow,
 )  # fmt: skip
 
 
@@ -94,39 +113,49 @@ class RenameRepository:
     def __init__(self, session: AsyncSession, agent_key: int, kind: RenameKind, old: str, new: str) -> None:
         self._session = session
         self._agent_key = agent_key
-        self._kind = kind
-        self._old, self._new = old, new
+        self.kind = kind
+        self.old, self.new = old, new
 
     async def is_known(self, value: str) -> bool:
         """Whether anything is kept under that id."""
         places: list[tuple[Any, ColumnElement[bool]]] = [
             (ScopeRow, ScopeRow.owner.in_(self._owners(value))),
-            (HoldRow, (HoldRow.kind == self._kind) & (HoldRow.target == value)),
-            *((column.class_, _holds(column, value)) for column in IDS[self._kind] if not _is_actor(column)),
+            (HoldRow, (HoldRow.kind == self.kind) & (HoldRow.target == value)),
+            *((column.class_, _holds(column, value)) for column in IDS[self.kind] if not _is_actor(column)),
         ]
         found = [exists().where(self._in_agent(table), condition) for table, condition in places]
         return bool(await self._session.scalar(select(or_(*found))))
 
-    async def lock(self) -> None:
-        """What is going to change and others write: the conversations, then the scopes, each in the order of their ids."""
+    async def touched(self) -> Rows:
+        """What is going to change and others write."""
         in_conversations = [change.condition for change in self._changes(ConversationRow)]
-        observed = [_holds(column, self._old) for column in IDS[self._kind] if column.class_ is ObservationRow]
-        in_scopes = [ScopeRow.owner.in_(self._owners(self._old))] + [
+        observed = [_holds(column, self.old) for column in IDS[self.kind] if column.class_ is ObservationRow]
+        in_scopes = [ScopeRow.owner.in_(self._owners(self.old))] + [
             ScopeRow.scope_id.in_(select(ObservationRow.scope_id).where(self._in_agent(ObservationRow), condition))
             for condition in observed
         ]
-        for table, key, conditions in (
-            (ConversationRow, ConversationRow.conversation_id, in_conversations),
-            (ScopeRow, ScopeRow.scope_id, in_scopes),
-        ):
-            wanted = select(key).where(self._in_agent(table), or_(*conditions)).order_by(key)
-            await self._session.execute(wanted.with_for_update())
+        return Rows(
+            frozenset(await self._found(ScopeRow.scope_id, in_scopes)),
+            frozenset(await self._found(ConversationRow.conversation_id, in_conversations)),
+        )
 
-    async def rewrite(self) -> dict[str, int]:
-        """Says how many rows were changed, by table."""
+    async def _found(self, key: Column, conditions: Sequence[ColumnElement[bool]]) -> Iterable[Any]:
+        return await self._session.scalars(select(key).where(self._in_agent(key.class_), or_(false(), *conditions)))
+
+    async def rewrite(self) -> dict[str, int] | None:
+        """Says how many rows were changed, by table; None: the new id has come into use meanwhile, and nothing was.
+
+        Who is first to use an id locks nothing that is there before; its row is met when the old one is to have its key.
+        """
         updates = [self._update(table, changes) for table in TABLES if (changes := self._changes(table))]
         counts = [select(func.count()).select_from(cte).scalar_subquery().label(cte.name) for cte in updates]
-        row = (await self._session.execute(select(*counts))).mappings().one()
+        try:
+            async with (await self._session.connection()).begin_nested():
+                row = (await self._session.execute(select(*counts))).mappings().one()
+        except IntegrityError as error:
+            if getattr(error.orig, "sqlstate", None) != UNIQUE_VIOLATION:
+                raise
+            return None
         return {name: count for name, count in row.items() if count}
 
     def _update(self, table: type[Base], changes: Sequence[Rewrite]) -> CTE:
@@ -143,68 +172,78 @@ class RenameRepository:
         if table is ScopeRow:
             return {ScopeRow.epoch: ScopeRow.epoch + 1}
         if (
-            table is ConversationRow and self._kind == "conversation"
+            table is ConversationRow and self.kind == "conversation"
         ):  # whoever holds the lease won't find it to give it back
             return {ConversationRow.epoch: ConversationRow.epoch + 1, ConversationRow.lease_until: None}
         return {ConversationRow.epoch: ConversationRow.epoch + 1} if table is ConversationRow else {}
 
     def _changes(self, table: type[Base]) -> list[Rewrite]:
         changes = [
-            Rewrite(column, _holds(column, self._old), self._replaced(column))
-            for column in IDS[self._kind]
+            Rewrite(column, _holds(column, self.old), self._replaced(column))
+            for column in IDS[self.kind]
             if column.class_ is table
         ]
         return changes + self._own_ways().get(table, [])
 
     def _replaced(self, column: Column) -> Any:
-        return func.array_replace(column, self._old, self._new) if _is_array(column) else self._new
+        return func.array_replace(column, self.old, self.new) if _is_array(column) else self.new
 
     def _own_ways(self) -> dict[type[Base], list[Rewrite]]:
         """Columns that hold ids in a way of their own."""
-        owners = zip(self._owners(self._old), self._owners(self._new), strict=True)
+        owners = zip(self._owners(self.old), self._owners(self.new), strict=True)
         changes = {
             ScopeRow: [Rewrite(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
-            HoldRow: [Rewrite(HoldRow.target, (HoldRow.kind == self._kind) & (HoldRow.target == self._old), self._new)],
-            EventRow: [self._in_detail(key) for key in DETAILS[self._kind]],
-            AgentRow: [self._in_settings(key) for key in SETTINGS[self._kind]],
+            HoldRow: [Rewrite(HoldRow.target, (HoldRow.kind == self.kind) & (HoldRow.target == self.old), self.new)],
+            EventRow: [self._in_detail(key) for key in DETAILS[self.kind]],
+            AgentRow: [self._in_settings(key) for key in SETTINGS[self.kind]],
             RunRow: [self._in_prompts(), *self._in_errors()],
         }
-        if self._kind == "user":
-            old, new = (owner_key("individual", user) for user in (self._old, self._new))
+        if self.kind == "user":
+            old, new = (owner_key("individual", user) for user in (self.old, self.new))
+            changes[DepartureRow] = [self._in_departures()]
             changes[MessageRow] = [Rewrite(MessageRow.owner, MessageRow.owner == old, new)]
-        if self._kind == "group":  # called by its id, where the host gave it no name
-            called = ScopeRow.owner.in_(self._owners(self._old)) & (ScopeRow.display_name == self._old)
-            changes[ScopeRow].append(Rewrite(ScopeRow.display_name, called, self._new))
+        if self.kind == "group":  # called by its id, where the host gave it no name
+            called = ScopeRow.owner.in_(self._owners(self.old)) & (ScopeRow.display_name == self.old)
+            changes[ScopeRow].append(Rewrite(ScopeRow.display_name, called, self.new))
         return changes
 
+    def _in_departures(self) -> Rewrite:
+        """Who has left, and was forgotten, stays out under the new id as well."""
+        d, other = DepartureRow, DepartureRow.__table__.alias("other")
+        old, new = (func.memory.user_hash(self._agent_key, user) for user in (self.old, self.new))
+        there = exists().where(
+            other.c.agent_key == d.agent_key, other.c.scope_id == d.scope_id, other.c.user_hash == new
+        )
+        return Rewrite(d.user_hash, (d.user_hash == old) & ~there, new)
+
     def _in_detail(self, key: str) -> Rewrite:
-        renamed = func.jsonb_set(EventRow.detail, cast([key], ARRAY(Text)), func.to_jsonb(cast(self._new, Text)))
-        return Rewrite(EventRow.detail, EventRow.detail[key].astext == self._old, renamed)
+        renamed = func.jsonb_set(EventRow.detail, cast([key], ARRAY(Text)), func.to_jsonb(cast(self.new, Text)))
+        return Rewrite(EventRow.detail, EventRow.detail[key].astext == self.old, renamed)
 
     def _in_settings(self, key: str) -> Rewrite:
         """A list of ids: who was kept out of something is kept out under the new id."""
         ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
-        renamed = case((ids.c.value == self._old, self._new), else_=ids.c.value)
+        renamed = case((ids.c.value == self.old, self.new), else_=ids.c.value)
         listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
         value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
-        return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self._old]), value)
+        return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self.old]), value)
 
     def _in_prompts(self) -> Rewrite:
         """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""
-        owners = func.jsonb_build_object("owners", cast(self._owners(self._old), ARRAY(Text)))
+        owners = func.jsonb_build_object("owners", cast(self._owners(self.old), ARRAY(Text)))
         named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
         return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
 
     def _in_errors(self) -> list[Rewrite]:
         """Our errors name the conversation that they are about."""
-        if self._kind != "conversation":
+        if self.kind != "conversation":
             return []
-        named = func.replace(RunRow.error, f"conversation {self._old}", f"conversation {self._new}")
-        return [Rewrite(RunRow.error, RunRow.conversation_id == self._old, named)]
+        named = func.replace(RunRow.error, f"conversation {self.old}", f"conversation {self.new}")
+        return [Rewrite(RunRow.error, RunRow.conversation_id == self.old, named)]
 
     def _owners(self, value: str) -> list[str]:
         """A user's own scopes, and those about them."""
-        return [OWNER_PREFIX[kind] + value for kind in OWNER_KINDS[self._kind]]
+        return [OWNER_PREFIX[kind] + value for kind in OWNER_KINDS[self.kind]]
 
     def _in_agent(self, table: Any) -> ColumnElement[bool]:
         condition: ColumnElement[bool] = table.agent_key == self._agent_key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
@@ -66,43 +67,24 @@ class RunRepository:
         """
         kept = await self._session.scalar(
             update(RunRow)
-            .where(*_is(key), RunRow.state.in_(("running", "answered")))
+            .where(*_is(key), _didnt_end())
             .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
             .returning(RunRow.run_id)
         )
         return kept is not None
 
-    async def answered_formation(self, agent_key: int, conversation_id: str, from_number: int) -> AnsweredRun | None:
-        row = (
-            await self._session.execute(
-                select(
-                    RunRow.run_id,
-                    RunRow.fence,
-                    RunRow.to_number,
-                    RunRow.answer,
-                    RunRow.model,
-                    RunRow.input_tokens,
-                    RunRow.output_tokens,
-                    RunRow.latency_seconds,
-                    RunRow.prompt_version,
-                    RunRow.seen,
-                )
-                .where(
-                    RunRow.agent_key == agent_key,
-                    RunRow.conversation_id == conversation_id,
-                    RunRow.from_number == from_number,
-                    RunRow.state == "answered",
-                )
-                .order_by(RunRow.run_id.desc())
-                .limit(1)
-            )
-        ).one_or_none()
-        if row is None:
-            return None
-        usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
-        return AnsweredRun(
-            RunKey(agent_key, row.run_id, row.fence), row.to_number, row.answer, usage, row.prompt_version, row.seen
+    async def unfinished(
+        self, agent_key: int, conversation_id: str, from_number: int
+    ) -> tuple[AnsweredRun | None, int]:
+        """The newest answer to the messages after that number, and how many runs of the conversation didn't end."""
+        found = await self._session.execute(
+            select(RunRow.state, RunRow.from_number, *_ANSWERED)
+            .where(RunRow.agent_key == agent_key, RunRow.conversation_id == conversation_id, _didnt_end())
+            .order_by(RunRow.run_id.desc())
         )
+        rows = found.all()
+        answered = (row for row in rows if row.state == "answered" and row.from_number == from_number)
+        return next(map(partial(_answered, agent_key), answered), None), len(rows)
 
     async def take_over(self, key: RunKey, fence: int) -> RunKey:
         """The run under a new lease."""
@@ -116,7 +98,7 @@ class RunRepository:
             .where(
                 RunRow.agent_key == agent_key,
                 *(getattr(RunRow, name) == value for name, value in target.items()),
-                RunRow.state.in_(("running", "answered")),
+                _didnt_end(),
                 RunRow.run_id.is_distinct_from(but),
             )
             .values(
@@ -128,18 +110,20 @@ class RunRepository:
             )
         )
 
-    async def succeed(self, key: RunKey, now: datetime, **outcome: Any) -> None:
-        """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty."""
+    async def succeed(
+        self, key: RunKey, now: datetime, usage: Usage | None = None, prompt_version: str | None = None, **outcome: Any
+    ) -> None:
+        """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty.
+
+        With what it cost, unless that was stored with its answer.
+        """
         something = outcome["observations"] or outcome.get("duplicates")
+        if usage is not None:
+            outcome |= {"prompt_version": prompt_version, **_cost(usage)}
         await self._session.execute(
             update(RunRow)
             .where(*_is(key))
             .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
-        )
-
-    async def cost(self, key: RunKey, usage: Usage, prompt_version: str) -> None:
-        await self._session.execute(
-            update(RunRow).where(*_is(key)).values(prompt_version=prompt_version, **_cost(usage))
         )
 
     async def fail(
@@ -225,6 +209,30 @@ class RunRepository:
             update(RunRow).where(*_is_dead(agent_key, run_id)).values(state=state).returning(RunRow.run_id)
         )
         return taken is not None
+
+
+_ANSWERED = (
+    RunRow.run_id,
+    RunRow.fence,
+    RunRow.to_number,
+    RunRow.answer,
+    RunRow.model,
+    RunRow.input_tokens,
+    RunRow.output_tokens,
+    RunRow.latency_seconds,
+    RunRow.prompt_version,
+    RunRow.seen,
+)
+
+
+def _answered(agent_key: int, row: Any) -> AnsweredRun:
+    key = RunKey(agent_key, row.run_id, row.fence)
+    usage = Usage(row.model, row.input_tokens, row.output_tokens, row.latency_seconds or 0.0)
+    return AnsweredRun(key, row.to_number, row.answer, usage, row.prompt_version, row.seen)
+
+
+def _didnt_end() -> Any:
+    return RunRow.state.in_(("running", "answered"))
 
 
 def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:

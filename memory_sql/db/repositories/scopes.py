@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, cast, func, literal_column, or_, select, true, tuple_, update
+from sqlalchemy import and_, bindparam, cast, exists, func, literal_column, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
@@ -17,6 +17,7 @@ from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, Observatio
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 
+ScopePlace = tuple[int, int]  # its keys: the order in which scopes are gone through
 DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
@@ -57,6 +58,18 @@ class ScopeState:
     @property
     def ref(self) -> ScopeRef:
         return scope_ref(self.scope_id, self.kind, self.owner, self.name)
+
+    def holds_the_same(self, other: ScopeState) -> bool:
+        """Whether its text has taken in what it had then, and nothing has been taken out."""
+        return (self.version, self.epoch, self.done_seq) == (other.version, other.epoch, other.done_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A scope that isn't locked. `is_free`: nobody has the lease."""
+
+    state: ScopeState
+    is_free: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +173,7 @@ _doubted = (
         ObservationStateRow.agent_key == ScopeRow.agent_key,
         ObservationStateRow.scope_id == ScopeRow.scope_id,
         ObservationStateRow.verification == literal_column("'disputed'"),  # as the condition of the index has it
-        ObservationStateRow.status == "active",
+        func.memory.in_use(ObservationStateRow.status),
     )
     .order_by(ObservationRow.seq.desc())
     .limit(bindparam("pending_max", type_=BigInteger))
@@ -246,6 +259,14 @@ class ScopeRepository:
         found = await self._session.execute(statement, {"pending_max": pending_max})
         return [(_state(row), tuple(p for p in pending_of(row) if p not in disputed_of(row))) for row in found]
 
+    async def look_at(self, agent_key: int, scope_id: int) -> Seen | None:
+        """Without a lock."""
+        found = await self._session.execute(
+            _STATE.add_columns(_is_free()).where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id)
+        )
+        row = found.one_or_none()
+        return None if row is None else Seen(_state(row), is_free=row[-1])
+
     async def exists(self, agent_key: int, scope_id: int) -> bool:
         found = await self._session.scalar(
             select(ScopeRow.scope_id).where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id)
@@ -311,32 +332,50 @@ class ScopeRepository:
             select(func.memory.refresh_due(agent_key, cast(list(scope_ids), ARRAY(BigInteger)), threshold, now))
         )
 
-    async def make_due(self, agent_key: int | None, threshold: int, now: datetime) -> int:
-        """Makes due what has enough pending by this threshold and hadn't by that before; says how many scopes those were.
+    async def refresh_due_after(self, state: ScopeState, done_seq: int, threshold: int, now: datetime) -> bool:
+        """As `refresh_due`; says whether anything waits in the scope, whose watermark this is now."""
+        refreshed = func.memory.refresh_due(state.agent_key, cast([state.scope_id], ARRAY(BigInteger)), threshold, now)
+        waits = exists().select_from(pending_observations(state.agent_key, state.scope_id, done_seq))
+        found = await self._session.execute(select(waits.label("waits"), refreshed))
+        return bool(found.one().waits)
 
-        Of one agent or of all. What somebody works on is left: it is counted when that ends.
+    async def make_due(
+        self, agent_key: int | None, threshold: int, after: ScopePlace, most: int, now: datetime
+    ) -> ScopePlace | None:
+        """Makes due what has enough pending by this threshold and hadn't by that before: at most so many, after that place.
+
+        Of one agent or of all. What somebody works on is left: it is counted when that ends. Returns the last place
+        that was looked at; None: there is nothing more.
         """
         s, t = ScopeRow, ObservationStateRow
-        own = AgentRow.settings["consolidation_threshold"].as_integer()
+        least = func.memory.number_setting(AgentRow.settings, "consolidation_threshold", threshold)
         passed_over = select(t.seq).where(t.agent_key == s.agent_key, t.scope_id == s.scope_id, t.repend).exists()
         waiting = await self._session.execute(
             select(s.agent_key, s.scope_id)
             .join(AgentRow, AgentRow.agent_key == s.agent_key)
             .where(
+                tuple_(s.agent_key, s.scope_id) > after,
                 s.due_at.is_(None),
                 s.last_seq > s.held_seq,
-                or_(s.last_seq - s.done_seq >= func.coalesce(s.consolidation_threshold, own, threshold), passed_over),
+                or_(s.last_seq - s.done_seq >= func.coalesce(s.consolidation_threshold, least), passed_over),
                 *([] if agent_key is None else [s.agent_key == agent_key]),
             )
             .order_by(s.agent_key, s.scope_id)
+            .limit(most)
             .with_for_update(key_share=True, skip_locked=True, of=s)
         )
-        by_agent: dict[int, list[int]] = {}
-        for row in waiting:
-            by_agent.setdefault(row.agent_key, []).append(row.scope_id)
-        for key, scope_ids in by_agent.items():
-            await self.refresh_due(key, scope_ids, threshold, now)
-        return sum(map(len, by_agent.values()))
+        places = [(row.agent_key, row.scope_id) for row in waiting]
+        await self._refresh_all(places, threshold, now)
+        return places[-1] if len(places) == most else None
+
+    async def _refresh_all(self, places: Sequence[ScopePlace], threshold: int, now: datetime) -> None:
+        """As `refresh_due`, of several agents."""
+        agents, scopes = (cast([place[n] for place in places], ARRAY(BigInteger)) for n in (0, 1))
+        found = func.unnest(agents, scopes).table_valued("agent_key", "scope_id", name="found").render_derived()
+        scope_ids = func.array_agg(found.c.scope_id)
+        await self._session.execute(
+            select(func.memory.refresh_due(found.c.agent_key, scope_ids, threshold, now)).group_by(found.c.agent_key)
+        )
 
     async def claim(self, agent_key: int, scope_id: int, lease: timedelta) -> ScopeState | None:
         """A new lease with a new fence; None while another one holds."""

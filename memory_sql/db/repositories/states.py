@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, case, func, literal, null, or_, select, tuple_, update
+from sqlalchemy import and_, case, func, literal, null, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -33,12 +33,12 @@ class StateRepository:
         await self._tell(scope, details, now, **cause)
         return superseded
 
-    async def quarantine(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were active, which are now kept, but neither shown nor absorbed."""
-        quarantined = await self._set_aside(scope, "quarantined", seqs, null(), now)
-        details = ((seq, {"from": "active", "to": "quarantined"}) for seq in quarantined)
+    async def give_up(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active, which no model makes anything of: kept, neither shown nor absorbed."""
+        given_up = await self._set_aside(scope, "given_up", seqs, null(), now)
+        details = ((seq, {"from": "active", "to": "given_up"}) for seq in given_up)
         await self._tell(scope, details, now, **cause)
-        return quarantined
+        return given_up
 
     async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active, which now aren't remembered any more, though kept."""
@@ -58,7 +58,7 @@ class StateRepository:
             changed.on_conflict_do_update(
                 index_elements=_KEY,
                 set_={name: changed.excluded[name] for name in ("status", "status_at", "superseded_by")},
-                where=_t.status == "active",
+                where=func.memory.in_use(_t.status),
             ).returning(_t.seq)
         )
         return sorted(set_aside)
@@ -70,9 +70,40 @@ class StateRepository:
         unchanged = tuple_(_t.seq, _t.superseded_by, _t.status_at).in_(superseded)
         return await self._bring_back(scope, "superseded", unchanged, now, **cause) if superseded else []
 
-    async def release(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were in quarantine, and are active again."""
-        return await self._bring_back(scope, "quarantined", _t.seq.in_(seqs), now, **cause)
+    async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that work had given up itself, and are active again."""
+        return await self._bring_back(scope, "given_up", _t.seq.in_(seqs) & ~_t.follows, now, **cause)
+
+    async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
+        """What was made of others has now the state that these leave it; active: as `reinstate` brings back."""
+        if status == "active":
+            await self._bring_back(scope, None, _t.seq.in_(seqs) & _t.follows, now, **cause)
+            return
+        before = await self._statuses(scope, seqs)
+        rows = [
+            {
+                "agent_key": scope.agent_key,
+                "scope_id": scope.scope_id,
+                "seq": seq,
+                "status": status,
+                "status_at": now,
+                "follows": True,
+                "superseded_by": None,
+            }
+            for seq in seqs
+        ]
+        changed = upsert(_t).values(rows)
+        columns = ("status", "status_at", "follows", "superseded_by")
+        await self._session.execute(
+            changed.on_conflict_do_update(index_elements=_KEY, set_={name: changed.excluded[name] for name in columns})
+        )
+        details = ((seq, {"from": before.get(seq, "active"), "to": status, "why": "sources"}) for seq in seqs)
+        await self._tell(scope, details, now, **cause)
+
+    async def _statuses(self, scope: ScopeState, seqs: Sequence[int]) -> dict[int, str]:
+        """Of those of these that have a row of their own."""
+        found = await self._session.execute(select(_t.seq, _t.status).where(in_scope(_t, scope), _t.seq.in_(seqs)))
+        return {row.seq: row.status for row in found}
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
         """Those that are active again because what superseded them is gone."""
@@ -80,19 +111,24 @@ class StateRepository:
         is_there = select(newer.seq).where(in_scope(newer, scope), newer.seq == _t.superseded_by).exists()
         return await self._bring_back(scope, "superseded", _t.superseded_by.is_not(None) & ~is_there, now, **cause)
 
-    async def _bring_back(self, scope: ScopeState, status: str, which: Any, now: datetime, **cause: Any) -> list[int]:
+    async def _bring_back(
+        self, scope: ScopeState, status: str | None, which: Any, now: datetime, **cause: Any
+    ) -> list[int]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
-        What was superseded is then superseded by its like: when that is deleted it is active again.
+        What was superseded, or isn't active for the sake of its sources (`status` None), is then superseded by its like:
+        when that is deleted it is active again.
         """
+        why = {"why": "sources"} if status is None else {}
         found = await self._session.execute(
-            select(_o.seq, _o.content_hash)
+            select(_o.seq, _o.content_hash, _t.status)
             .join(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
-            .where(in_scope(_o, scope), _t.status == status, which)
+            .where(in_scope(_o, scope), true() if status is None else _t.status == status, which)
             .order_by(_o.seq.desc())
             .with_for_update(of=_t)
         )
-        candidates = [(row.seq, row.content_hash) for row in found]
+        before = {row.seq: row for row in found}
+        candidates = [(row.seq, row.content_hash) for row in before.values()]
         if not candidates:
             return []
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
@@ -100,16 +136,18 @@ class StateRepository:
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), _t.seq.in_(back))
-            .values(status="active", status_at=now, superseded_by=None)
+            .values(status="active", status_at=now, superseded_by=None, follows=False)
         )
-        if likes and status == "superseded":
+        kept = status or "superseded"
+        if likes and kept == "superseded":
+            like = case(likes, value=_t.seq)
             await self._session.execute(
-                update(_t).where(in_scope(_t, scope), _t.seq.in_(likes)).values(superseded_by=case(likes, value=_t.seq))
+                update(_t)
+                .where(in_scope(_t, scope), _t.seq.in_(likes))
+                .values(status=kept, superseded_by=like, follows=False)
             )
-        details = (
-            (seq, {"from": status, "to": "active"} if seq in back else {"from": status, "to": status, "why": "twin"})
-            for seq, _ in candidates
-        )
+        details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
+        details += [(seq, {"from": before[seq].status, "to": kept, "why": "twin"}) for seq in sorted(likes)]
         await self._tell(scope, details, now, **cause)
         return back
 
@@ -154,7 +192,7 @@ async def active_among(session: AsyncSession, scope: ScopeState, digests: Sequen
             in_scope(_o, scope),
             _o.lane == "absorb",
             _o.content_hash.in_(digests),
-            or_(_t.status.is_(None), _t.status == "active"),
+            func.memory.in_use(_t.status),
         )
         .order_by(_o.seq)
     )

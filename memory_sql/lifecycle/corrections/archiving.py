@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memory_sql.db import Session
+from memory_sql.db.locks import Held, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import Closure
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -16,7 +17,7 @@ from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of, superseded_alone
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import Choose, closure_of, erase_derived
-from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
+from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,19 @@ async def archive(
     `choose` is called again under the locks. The texts go back to before they took in any of it, and are to be rebuilt.
     Whatever a model is making just now of what these scopes hold is refused, also where nothing is chosen.
     """
-    found, tainted = await _rewound(session, asked, agent_key, scope_ids, choose)
-    repository = CorrectionRepository(session, agent_key)
-    await repository.change(found.changes, asked.entry)
-    await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
-    await erase_derived(session, asked, agent_key, found.closure)
-    await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
-    withheld = await rebuild(session, asked, agent_key, tainted, found.scopes)
+
+    async def act(held: Held) -> Archived:
+        found, tainted = await _rewound(session, asked, agent_key, held, scope_ids, choose)
+        await CorrectionRepository(session, agent_key).change(found.changes, asked.entry)
+        await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
+        await erase_derived(session, asked, agent_key, found.closure)
+        await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
+        return _archived(found, await rebuild(session, asked, agent_key, tainted, found.scopes))
+
+    return await under_locks(session, agent_key, act)
+
+
+def _archived(found: Departing, withheld: list[int]) -> Archived:
     return Archived(
         observations=tuple(observation_id(*one.key) for one in found.standings),
         retracted=tuple(observation_id(*key) for key in found.closure.observations),
@@ -76,14 +83,16 @@ async def archive(
 
 
 async def _rewound(
-    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose
+    session: Session, asked: Asked, agent_key: int, held: Held, scope_ids: Collection[int], choose: Choose
 ) -> tuple[Departing, set[int]]:
     """What goes, once no text holds any of it, and the scopes whose texts did."""
 
     async def look() -> Departing:
-        return await _departing(session, agent_key, scope_ids, set(await choose()))
+        departing = await _departing(session, agent_key, scope_ids, set(await choose()))
+        await need(session, agent_key, held, departing.scopes, departing.closure.conversations)
+        return departing
 
-    found, tainted = await locked(session, agent_key, look), set[int]()
+    found, tainted = await look(), set[int]()
     while again := await rewind(session, asked, agent_key, found.keys, "retract"):
         tainted |= set(again)
         found = await look()  # rewinding makes active what a version had superseded

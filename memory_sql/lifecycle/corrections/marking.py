@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.db import Session
+from memory_sql.db.locks import Held, share_agent, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -13,7 +14,7 @@ from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find, lock, observation_at
 from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
-from memory_sql.lifecycle.corrections.texts import locked
+from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.privacy import SENSITIVITIES, Sensitivity
 
 COLUMNS = ("no_propagate", "confidential", "sensitivity")
@@ -35,14 +36,19 @@ async def mark(
     values = _values(private, sensitivity)
     await find(session, asked, wanted)
     agent_key, key = await agent_key_for(session, asked), parse_observation_id(wanted)
-    spread = await locked(session, agent_key, lambda: spread_of(session, agent_key, key))
-    before = (await lock(session, asked, wanted, if_version)).observation
-    retracted, withheld = await _set(session, asked, agent_key, spread, values)
-    detail = {"from": _privacy_of(before), "to": values, "retracted": retracted}
-    repository = CorrectionRepository(session, agent_key)
-    await repository.record("privacy", key, detail, asked.entry)
-    observation = await observation_at(session, agent_key, key)
-    return Marked(observation=observation, retracted=tuple(retracted), withheld=tuple(withheld))
+
+    async def act(held: Held) -> Marked:
+        spread = await spread_of(session, agent_key, key)
+        await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
+        before = (await lock(session, asked, wanted, if_version)).observation
+        retracted, withheld = await _set(session, asked, agent_key, spread, values)
+        detail = {"from": _privacy_of(before), "to": values, "retracted": retracted}
+        await CorrectionRepository(session, agent_key).record("privacy", key, detail, asked.entry)
+        observation = await observation_at(session, agent_key, key)
+        return Marked(observation=observation, retracted=tuple(retracted), withheld=tuple(withheld))
+
+    await share_agent(session, agent_key)
+    return await under_locks(session, agent_key, act)
 
 
 def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, Any]:

@@ -1,54 +1,59 @@
-"""Setting observations aside, and taking that back."""
+"""Setting observations aside, and taking that back.
+
+What was made of one alone follows (`memory.unsettled`); what was merged of several is erased, as in a forgetting, and
+judged again without it. What is quarantined without naming an asking user, an operator has, and ends alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memory_sql.db import Session
+from memory_sql.db.locks import Held, share_agent, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
-from memory_sql.db.repositories.erasure import ForgettingRepository
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.domain.ids import observation_id
-from memory_sql.domain.observations import SetAside
+from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.observations import SET_ASIDE, SetAside
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.replacing import refuse_twins
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
-from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
+from memory_sql.lifecycle.corrections.retracting import closure_of, erase_derived
+from memory_sql.lifecycle.corrections.texts import follow, need, rebuild, rewind
+from memory_sql.lifecycle.selecting import words_of
 
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """What is to be quarantined.
+    """What is to be quarantined, what becomes active again, and what was merged of it and others."""
 
-    `because` says of which chosen one it was made, for what wasn't chosen itself; `replaced` is what becomes active again.
-    """
-
-    because: dict[ObservationKey, ObservationKey]
     standings: tuple[Standing, ...]
     replaced: tuple[Standing, ...]
+    closure: Closure
 
     @property
-    def fresh(self) -> list[Standing]:
-        return [one for one in self.standings if one.status != "quarantined"]
+    def keys(self) -> list[ObservationKey]:
+        return [*(one.key for one in self.standings), *self.closure.observations]
 
     @property
     def scopes(self) -> set[int]:
-        return {one.key[0] for one in self.standings}
+        return {one.key[0] for one in self.standings} | self.closure.scopes
 
-    @property
-    def changes(self) -> list[Change]:
-        going = [Change(one, "quarantined", "quarantine", more=self._more(one)) for one in self.fresh]
+    def changes(self, asked: Asked) -> list[Change]:
+        by = {"operator": True} if asked.is_operator else {}
+        going = [Change(one, "quarantined", "quarantine", more={**by, **_before(one)}) for one in self.standings]
         return going + [Change(one, "active", "quarantine") for one in self.replaced]
 
-    def _more(self, one: Standing) -> dict[str, Any]:
-        """What the release will have to know."""
-        cause = self.because.get(one.key)
-        return successor_of(one) if cause is None else {"because": observation_id(*cause), **successor_of(one)}
+
+def _before(one: Standing) -> dict[str, Any]:
+    """What its end will have to know, as the event keeps it."""
+    return {"follows": True} if one.follows else successor_of(one)
 
 
 def successor_of(one: Standing) -> dict[str, int]:
@@ -57,55 +62,81 @@ def successor_of(one: Standing) -> dict[str, int]:
 
 
 async def quarantine(session: Session, asked: Asked, selection: Selection) -> SetAside:
-    """Quarantines what is chosen, what says the same in its scope, and all that was made of either (rule 8).
+    """Quarantines what is chosen and what says the same in its scope; what was made of either goes too (rule 8).
 
     The texts go back to before they took in any of it. What any of it had superseded is active again.
     """
     if selection.observation_id is not None:
-        await find(session, asked, selection.observation_id)
+        await find(session, asked, selection.observation_id, aside=("given_up",))
     agent_key = await agent_key_for(session, asked)
-    poisoned, tainted = await _rewound(session, asked, agent_key, selection)
-    repository = CorrectionRepository(session, agent_key)
-    await repository.change(poisoned.changes, asked.entry)
-    await ScopeRepository(session).raise_epochs(agent_key, poisoned.scopes)
-    withheld = await rebuild(session, asked, agent_key, tainted, poisoned.scopes)
-    return _set_aside(poisoned.fresh, withheld)
+
+    async def act(held: Held) -> SetAside:
+        poisoned, tainted = await _rewound(session, asked, agent_key, held, selection)
+        repository = CorrectionRepository(session, agent_key)
+        await repository.change(poisoned.changes(asked), asked.entry)
+        await PropagationRepository(session, agent_key).reopen(poisoned.closure.observations, (), asked.now)
+        await erase_derived(session, asked, agent_key, poisoned.closure)
+        followed, more = await follow(session, asked, agent_key, poisoned.scopes)
+        touched = poisoned.scopes | {scope_id for scope_id, _ in followed}
+        await ScopeRepository(session).raise_epochs(agent_key, touched)
+        withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
+        gone = poisoned.closure.observations
+        return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
+
+    await share_agent(session, agent_key)  # what is merged may be held
+    return await under_locks(session, agent_key, act)
 
 
-async def _rewound(session: Session, asked: Asked, agent_key: int, selection: Selection) -> tuple[Poisoned, set[int]]:
+async def _rewound(
+    session: Session, asked: Asked, agent_key: int, held: Held, selection: Selection
+) -> tuple[Poisoned, set[int]]:
     """What goes, once no text holds any of it, and the scopes whose texts did."""
-    poisoned = await locked(session, agent_key, lambda: _poisoned(session, agent_key, selection))
-    tainted: set[int] = set()
-    while again := await rewind(session, asked, agent_key, [one.key for one in poisoned.fresh], "quarantine"):
-        tainted |= set(again)
-        poisoned = await _poisoned(
-            session, agent_key, selection
-        )  # rewinding makes active what a version had superseded
+
+    async def look() -> Poisoned:
+        poisoned = await _poisoned(session, asked, agent_key, selection)
+        await need(session, agent_key, held, poisoned.scopes, poisoned.closure.conversations)
+        return poisoned
+
+    poisoned, tainted = await look(), set[int]()
+    while again := await rewind(session, asked, agent_key, poisoned.keys, "quarantine"):
+        tainted |= {*again}
+        poisoned = await look()  # rewinding makes active what a version had superseded
     return poisoned, tainted
 
 
-async def _poisoned(session: Session, agent_key: int, selection: Selection) -> Poisoned:
-    repository = CorrectionRepository(session, agent_key)
-    chosen = {one.key for one in await _chosen(session, agent_key, selection)}
-    because: dict[ObservationKey, ObservationKey] = {}
-    for key in sorted(chosen):
-        because |= {
-            one: key for one in await _made_of(session, agent_key, key) if one not in because and one not in chosen
-        }
-    standings = await repository.standings(chosen | set(because))
-    replaced = await superseded_alone(repository, {one.key for one in standings})
-    return Poisoned(because, tuple(standings), tuple(replaced))
+async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Poisoned:
+    repository, lineage = CorrectionRepository(session, agent_key), LineageRepository(session, agent_key)
+    chosen = {one.key for one in await _chosen(session, asked, agent_key, selection)}
+    chosen |= {one.key for one in await repository.twins(chosen, "active")} if chosen else set()
+    standings = await _fresh(repository, asked, chosen)
+    merged = await lineage.merged(await lineage.derived([one.key for one in standings])) if standings else ()
+    return Poisoned(
+        tuple(standings),
+        tuple(await superseded_alone(repository, {one.key for one in standings})) if standings else (),
+        await closure_of(session, agent_key, merged),
+    )
 
 
-async def _chosen(session: Session, agent_key: int, selection: Selection) -> list[Standing]:
-    selected = await ForgettingRepository(session, agent_key).selected(selection)
+async def _fresh(repository: CorrectionRepository, asked: Asked, keys: Collection[ObservationKey]) -> list[Standing]:
+    """Without what is quarantined already for its own sake: by an operator, or by a user who would do it again."""
+    standings = await repository.standings(keys)
+    ledger = await repository.quarantines([one.key for one in standings if _is_itself(one)])
+    return [
+        one
+        for one in standings
+        if not _is_itself(one) or (asked.is_operator and not ledger.get(one.key, {}).get("operator", False))
+    ]
+
+
+def _is_itself(one: Standing) -> bool:
+    """Whether it is quarantined, and not because of what it was made of."""
+    return one.status == "quarantined" and not one.follows
+
+
+async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Selection) -> list[Standing]:
+    words = words_of(selection, asked.settings, asked.now)
+    selected = await ForgettingRepository(session, agent_key).selected(selection, words)
     return await CorrectionRepository(session, agent_key).standings(selected)
-
-
-async def _made_of(session: Session, agent_key: int, key: ObservationKey) -> tuple[ObservationKey, ...]:
-    """What says the same, and what was made of any of these."""
-    same = [twin.key for twin in await CorrectionRepository(session, agent_key).twins([key], "active")]
-    return (*same, *await LineageRepository(session, agent_key).derived([key, *same]))
 
 
 async def superseded_alone(repository: CorrectionRepository, going: Collection[ObservationKey]) -> list[Standing]:
@@ -117,7 +148,7 @@ async def superseded_alone(repository: CorrectionRepository, going: Collection[O
 
 @dataclass(frozen=True, slots=True)
 class Releasable:
-    """What was quarantined together, with what the events of the quarantine say of each."""
+    """What is quarantined for its own sake, with what the events of the quarantine say of each."""
 
     standings: tuple[Standing, ...]
     ledger: dict[ObservationKey, dict[str, Any]]
@@ -128,62 +159,74 @@ class Releasable:
 
 
 async def release(session: Session, asked: Asked, selection: Selection) -> SetAside:
-    """Ends a quarantine: what is chosen, what says the same, and what was quarantined with it has its old status again.
+    """Ends a quarantine: what is chosen and what says the same has its old status again, and what was made of it follows.
 
-    Raises `InputError` where an active observation says the same by now.
+    Raises `InputError` where an active observation says the same by now, or an operator has quarantined it and a user asks.
     """
-    await _check_quarantined(session, asked, selection)
     agent_key = await agent_key_for(session, asked)
-    releasable = await locked(session, agent_key, lambda: _releasable(session, agent_key, selection))
+    await _check_quarantined(session, asked, agent_key, selection)
+
+    async def act(held: Held) -> SetAside:
+        releasable = await _releasable(session, asked, agent_key, selection)
+        await need(session, agent_key, held, releasable.scopes)
+        _check_right(asked, releasable)
+        repository = CorrectionRepository(session, agent_key)
+        changes = [await _released(repository, one, releasable.ledger.get(one.key, {})) for one in releasable.standings]
+        if active := [change.before.key for change in changes if change.status == "active"]:
+            await refuse_twins(repository, active)
+        await repository.change(changes, asked.entry)
+        followed, more = await follow(session, asked, agent_key, releasable.scopes)
+        withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
+        return _set_aside({*(one.key for one in releasable.standings), *followed}, (), withheld)
+
+    return await under_locks(session, agent_key, act)
+
+
+async def _check_quarantined(session: Session, asked: Asked, agent_key: int, selection: Selection) -> None:
+    wanted = selection.observation_id
+    if wanted is None:
+        return
+    if (await find(session, asked, wanted, aside=SET_ASIDE)).status != "quarantined":
+        raise InputError(f"{wanted} isn't quarantined")
+    key = parse_observation_id(wanted)
+    (standing,) = await CorrectionRepository(session, agent_key).standings([key])
+    if standing.follows:
+        sources = await LineageRepository(session, agent_key).quarantined_sources(key)
+        names = ", ".join(observation_id(*source) for source in sources)
+        raise InputError(f"{wanted} is quarantined with what it was made of; end the quarantine of {names}")
+
+
+def _check_right(asked: Asked, releasable: Releasable) -> None:
+    theirs = [one for one in releasable.standings if releasable.ledger.get(one.key, {}).get("operator", False)]
+    if theirs and not asked.is_operator:
+        name = observation_id(*theirs[0].key)
+        raise InputError(f"an operator has quarantined {name}; an operator ends that, by a selection without user_id=")
+
+
+async def _releasable(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Releasable:
     repository = CorrectionRepository(session, agent_key)
-    changes = [await _released(repository, one, releasable.ledger.get(one.key, {})) for one in releasable.standings]
-    if active := [change.before.key for change in changes if change.status == "active"]:
-        await refuse_twins(repository, active)
-    await repository.change(changes, asked.entry)
-    withheld = await rebuild(session, asked, agent_key, (), releasable.scopes)
-    return _set_aside(releasable.standings, withheld)
-
-
-async def _check_quarantined(session: Session, asked: Asked, selection: Selection) -> None:
-    if selection.observation_id is not None:
-        observation = await find(session, asked, selection.observation_id, quarantined=True)
-        if observation.status != "quarantined":
-            raise InputError(f"{selection.observation_id} isn't quarantined")
-
-
-async def _releasable(session: Session, agent_key: int, selection: Selection) -> Releasable:
-    repository = CorrectionRepository(session, agent_key)
-    seeds = {one.key for one in await _chosen(session, agent_key, selection) if one.status == "quarantined"}
-    seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
-    lineage = LineageRepository(session, agent_key)
-    derived = await lineage.derived(seeds)
-    ledger = await repository.quarantines([*seeds, *derived])
-    causes = {observation_id(*key) for key in seeds}
-    came_along = {key for key in derived if ledger.get(key, {}).get("because") in causes} - seeds
-    going = _free(seeds, came_along, await lineage.quarantined_sources(derived))
-    standings = await repository.standings(going)
-    return Releasable(tuple(one for one in standings if one.status == "quarantined"), ledger)
-
-
-def _free(
-    seeds: set[ObservationKey], came_along: set[ObservationKey], edges: list[tuple[ObservationKey, ObservationKey]]
-) -> set[ObservationKey]:
-    """The seeds and what came along; what was made of several stays while any of these is quarantined."""
-    going = seeds | came_along
-    while bound := {made for made, source in edges if made in going - seeds and source not in going}:
-        going -= bound
-    return going
+    seeds = {one.key for one in await _chosen(session, asked, agent_key, selection) if _is_itself(one)}
+    seeds |= {one.key for one in await repository.twins(seeds, "quarantined") if _is_itself(one)} if seeds else set()
+    standings = await repository.standings(seeds) if seeds else []
+    return Releasable(tuple(standings), await repository.quarantines(seeds) if seeds else {})
 
 
 async def _released(repository: CorrectionRepository, one: Standing, ledger: Mapping[str, Any]) -> Change:
-    """It has the status that it had before; what had superseded it does so still, if that is active."""
+    """It has the status that it had before; what had superseded it does so still, if that is active.
+
+    What wasn't active because of what it was made of is recomputed from that.
+    """
     by = ledger.get("superseded_by")
     stands = by is not None and any(s.status == "active" for s in await repository.standings([(one.key[0], by)]))
-    before = ledger.get("from", "active")
-    if before == "superseded" and by is not None:
+    before = "active" if ledger.get("follows", False) else ledger.get("from", "active")
+    if before == "superseded":
         before = "superseded" if stands else "active"
     return Change(one, before, "release", superseded_by=by if stands else None)
 
 
-def _set_aside(standings: Collection[Standing], withheld: list[int]) -> SetAside:
-    return SetAside(observations=tuple(observation_id(*one.key) for one in standings), withheld=tuple(withheld))
+def _set_aside(keys: Iterable[ObservationKey], gone: Iterable[ObservationKey], withheld: list[int]) -> SetAside:
+    return SetAside(
+        observations=tuple(observation_id(*key) for key in sorted({*keys})),
+        retracted=tuple(observation_id(*key) for key in gone),
+        withheld=tuple(withheld),
+    )

@@ -8,13 +8,13 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import Change, CorrectionRepository
+from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationKey, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.request import Asked, Locked, find, lock, must_be_active, observation_at
 from memory_sql.lifecycle.corrections.texts import rebuild_with
@@ -34,8 +34,8 @@ async def update(
     _check_correctable(old, text)
     key = await _save(session, asked, old, _corrected(old, asked, text, tags, metadata))
     new = await observation_at(session, old.agent_key, key)
-    if new.status == "quarantined":
-        raise InputError("this very text is quarantined in this scope")
+    if new.status in SET_ASIDE:
+        raise InputError(f"this very text is {SET_ASIDE[new.status]} in this scope")
     repository = CorrectionRepository(session, old.agent_key)
     await LineageRepository(session, old.agent_key).inherit(old.scope.scope_id, old.key[1], key[1], asked.now)
     await repository.record("correction", old.key, {"by": new.id}, asked.entry)
@@ -104,7 +104,7 @@ async def _supersede(session: Session, asked: Asked, old: Locked, new: Observati
     await StateRepository(session).supersede(
         old.scope, {old.key[1]: new[1]}, asked.now, actor=entry.actor, reason=entry.reason
     )
-    await rebuild_with(session, asked.settings, asked.now, old.scope, [old.key], [new])
+    await rebuild_with(session, asked.settings, entry, old.scope, [old.key], [new])
 
 
 async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Observation:
@@ -116,7 +116,7 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     await refuse_twins(repository, [locked.key])
     line = await repository.successors(locked.standing)
     await repository.change([Change(locked.standing, "active", "reinstate")], asked.entry)
-    await rebuild_with(session, asked.settings, asked.now, locked.scope, line, line)
+    await rebuild_with(session, asked.settings, asked.entry, locked.scope, line, line)
     return await locked.reread(session)
 
 
@@ -134,4 +134,4 @@ async def replace_fact(
     *older, newest = await repository.of_fact(scope.scope_id, fact_key)
     if older:
         await StateRepository(session).supersede(scope, {one.key[1]: newest.key[1] for one in older}, now)
-        await rebuild_with(session, settings, now, scope, [one.key for one in older], [newest.key])
+        await rebuild_with(session, settings, Cause(None, None, now), scope, [one.key for one in older], [newest.key])

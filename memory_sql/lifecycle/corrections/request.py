@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,11 @@ from memory_sql.db import Session
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Cause, Standing
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey, ObservationRepository
-from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import parse_observation_id
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import NotFoundError, VersionError
 
 
@@ -32,6 +33,11 @@ class Asked:
     @property
     def agent_id(self) -> str:
         return str(self.principal["agent_id"])
+
+    @property
+    def is_operator(self) -> bool:
+        """Nobody asks whose view would count."""
+        return self.principal["user_id"] is None
 
     @property
     def service(self) -> Principal:
@@ -73,23 +79,29 @@ async def agent_key_for(session: Session, asked: Asked) -> int:
     return agent_key
 
 
-async def find(session: Session, asked: Asked, wanted: str, *, quarantined: bool = False) -> Observation:
-    """Raises `NotFoundError`, after the same statements, for what isn't there and for what the principal may not see."""
+async def find(session: Session, asked: Asked, wanted: str, *, aside: Collection[str] = ()) -> Observation:
+    """Raises `NotFoundError`, after the same statements, for what isn't there and for what the principal may not see.
+
+    What is set aside is there for nobody, unless it is in one of these states.
+    """
     found = await ObservationRepository(session).find(asked.principal, *parse_observation_id(wanted))
-    if found is None or (found.status == "quarantined" and not quarantined):
+    if found is None or (found.status in SET_ASIDE and found.status not in aside):
         raise NotFoundError("observation", wanted)
     return found
 
 
 async def lock(session: Session, asked: Asked, wanted: str, if_version: int | None = None) -> Locked:
-    """The observation, read again under its scope's lock. Raises `NotFoundError`, `VersionError`."""
+    """The observation, read again once its scope is locked, and wherever something follows it.
+
+    Raises `NotFoundError`, `VersionError`.
+    """
     await find(session, asked, wanted)
     agent_key = await agent_key_for(session, asked)
-    (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[parse_observation_id(wanted)[0]])
-    observation = await find(session, asked, wanted)
+    scopes = await FollowingRepository(session, agent_key).lock([parse_observation_id(wanted)[0]])
+    observation = await find(session, asked, wanted)  # not if it was forgotten meanwhile, maybe with its scope
     if if_version is not None and observation.version != if_version:
         raise VersionError(wanted, observation.version, f"has version {observation.version}, not {if_version}")
-    return Locked(agent_key, scope, observation)
+    return Locked(agent_key, scopes[0], observation)
 
 
 async def observation_at(session: Session, agent_key: int, key: ObservationKey) -> Observation:
@@ -98,7 +110,7 @@ async def observation_at(session: Session, agent_key: int, key: ObservationKey) 
 
 
 def must_be_active(observation: Observation) -> None:
-    """Raises `VersionError` for what is superseded, quarantined, archived or evicted."""
+    """Raises `VersionError` for what isn't."""
     if observation.status != "active":
         by = f" by {observation.superseded_by}" if observation.superseded_by else ""
         raise VersionError(

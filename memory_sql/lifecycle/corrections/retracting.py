@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from memory_sql.db import Session
+from memory_sql.db.locks import Held, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -16,7 +17,7 @@ from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.errors import HeldError
 from memory_sql.lifecycle.corrections.request import Asked
-from memory_sql.lifecycle.corrections.texts import locked, rebuild, rewind
+from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
 
 Choose = Callable[[], Awaitable[Collection[ObservationKey]]]
 
@@ -59,21 +60,20 @@ async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread
 async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choose) -> tuple[str, ...]:
     """The ids of what was erased: what `choose` returns, and all that was made of it. Propagation judges it again.
 
-    `choose` is called again under the locks. What a legal hold keeps stays.
+    `choose` is called again under the locks. What a legal hold keeps stays; the caller has locked the agent.
     """
 
-    async def look() -> Spread:
-        return Spread((), await closure_of(session, agent_key, await choose()))
+    async def act(held: Held) -> tuple[str, ...]:
+        spread = Spread((), await closure_of(session, agent_key, await choose()))
+        await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
+        going = spread.closure.observations
+        tainted = await rewind(session, asked, agent_key, going, "retract")
+        await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
+        await erase_derived(session, asked, agent_key, spread.closure)
+        await rebuild(session, asked, agent_key, tainted, spread.scopes)
+        return tuple(observation_id(*key) for key in going)
 
-    if not await choose():
-        return ()
-    spread = await locked(session, agent_key, look)
-    going = spread.closure.observations
-    tainted = await rewind(session, asked, agent_key, going, "retract")
-    await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
-    await erase_derived(session, asked, agent_key, spread.closure)
-    await rebuild(session, asked, agent_key, tainted, spread.scopes)
-    return tuple(observation_id(*key) for key in going)
+    return await under_locks(session, agent_key, act) if await choose() else ()
 
 
 async def erase_derived(session: Session, asked: Asked, agent_key: int, closure: Closure) -> None:

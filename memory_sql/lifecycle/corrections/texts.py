@@ -1,37 +1,26 @@
-"""What a correction does to the texts of scopes: rewound to a version before, marked for rebuilding, made due."""
+"""What a correction does elsewhere: to what was made of it, and to texts, rewound, marked for rebuilding, made due."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from datetime import datetime
-from typing import Protocol, TypeVar
+from collections.abc import Collection, Iterable
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.locks import Held
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.lifecycle.corrections.request import Asked
 
 
-class HasScopes(Protocol):
-    @property
-    def scopes(self) -> set[int]: ...
-
-
-Found = TypeVar("Found", bound=HasScopes)
-
-
-async def locked(session: Session, agent_key: int, look: Callable[[], Awaitable[Found]]) -> Found:
-    """What `look` finds, repeated under the locks on its `scopes` until two looks agree."""
-    found = await look()
-    while True:
-        await ScopeRepository(session).lock(agent_key, scope_ids=sorted(found.scopes))
-        again = await look()
-        if again == found:
-            return found
-        found = again
+async def need(
+    session: Session, agent_key: int, held: Held, scope_ids: Collection[int], conversations: Iterable[str] = ()
+) -> None:
+    """As `Held.need`. Needed as well is every scope in which something follows what these hold."""
+    held.need(await FollowingRepository(session, agent_key).reach(scope_ids), conversations)
 
 
 async def rewind(
@@ -48,29 +37,48 @@ async def rewind(
 async def rebuild(
     session: Session, asked: Asked, agent_key: int, tainted: Collection[int], touched: Iterable[int]
 ) -> list[int]:
-    """Marks the tainted texts for rebuilding and says which; what became pending in a touched scope counts there."""
-    withheld = await ForgettingRepository(session, agent_key).await_rebuild(list(tainted))
+    """Marks the tainted texts for rebuilding and says which; what became pending in a touched scope counts there.
+
+    What was made of observations of these scopes follows them.
+    """
+    changed = {*touched}
+    _, more = await follow(session, asked, agent_key, changed)
+    withheld = await ForgettingRepository(session, agent_key).await_rebuild(sorted({*tainted, *more}))
     threshold = asked.settings.consolidation_threshold
-    await ScopeRepository(session).refresh_due(agent_key, sorted(touched), threshold, asked.now)
+    await ScopeRepository(session).refresh_due(agent_key, sorted(changed), threshold, asked.now)
     return withheld
+
+
+async def follow(
+    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int]
+) -> tuple[list[ObservationKey], list[int]]:
+    """What was made of observations of these scopes and has changed with them; the scopes that wait to be rewritten."""
+    following, threshold = FollowingRepository(session, agent_key), asked.settings.consolidation_threshold
+    entry = asked.entry
+    return await following.settle(scope_ids, threshold, asked.now, actor=entry.actor, reason=entry.reason)
 
 
 async def rebuild_with(
     session: Session,
     settings: Settings,
-    now: datetime,
+    entry: Cause,
     scope: ScopeState,
     old: Collection[ObservationKey],
     new: Collection[ObservationKey],
 ) -> None:
-    """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then."""
+    """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then.
+
+    What was made of observations of the scope follows them.
+    """
     repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
     await scopes.take_lease(scope)
     if await _first_holding(repository, old):
         for version in (await _first_holding(repository, new)).values():
-            await ConsolidationRepository(session).rewind(scope, version, "retract", now)
+            await ConsolidationRepository(session).rewind(scope, version, "retract", entry.at)
         await repository.await_rebuild([scope.scope_id])
-    await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
+    following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
+    await following.settle([scope.scope_id], threshold, entry.at, actor=entry.actor, reason=entry.reason)
+    await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, entry.at)
 
 
 async def _first_holding(repository: ForgettingRepository, keys: Collection[ObservationKey]) -> dict[int, int]:

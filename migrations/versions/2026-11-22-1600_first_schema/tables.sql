@@ -21,6 +21,7 @@ CREATE TABLE memory.conversations (
     user_id TEXT NOT NULL,
     participants TEXT[] DEFAULT '{}'::text[] NOT NULL,
     group_ids TEXT[] DEFAULT '{}'::text[] NOT NULL,
+    refused TEXT[] DEFAULT '{}'::text[] NOT NULL,
     last_number BIGINT DEFAULT 0 NOT NULL,
     formed_number BIGINT DEFAULT 0 NOT NULL,
     unformed_messages INTEGER DEFAULT 0 NOT NULL,
@@ -56,6 +57,7 @@ COMMENT ON COLUMN memory.conversations.conversation_id IS 'The host''s id of the
 COMMENT ON COLUMN memory.conversations.user_id IS 'The user whom the host named with the first message.';
 COMMENT ON COLUMN memory.conversations.participants IS 'All users who have written in it.';
 COMMENT ON COLUMN memory.conversations.group_ids IS 'The groups in which it takes place.';
+COMMENT ON COLUMN memory.conversations.refused IS 'Ids, made from idempotency keys, of messages that were too long and haven''t come again.';
 COMMENT ON COLUMN memory.conversations.last_number IS 'Number of the newest message.';
 COMMENT ON COLUMN memory.conversations.formed_number IS 'Number of the last message that a formation has read.';
 COMMENT ON COLUMN memory.conversations.unformed_messages IS 'Messages after that, without the skipped ones.';
@@ -272,6 +274,18 @@ COMMENT ON COLUMN memory.user_aliases.into_user_id IS 'The user for whom it stan
 COMMENT ON COLUMN memory.user_aliases.created_at IS 'Since when.';
 COMMENT ON COLUMN memory.user_aliases.ended_at IS 'Until when; null: still.';
 
+CREATE TABLE memory.departures (
+    agent_key BIGINT NOT NULL,
+    user_hash BYTEA NOT NULL,
+    scope_id BIGINT NOT NULL,
+    CONSTRAINT departures_pkey PRIMARY KEY (agent_key, user_hash, scope_id),
+    CONSTRAINT departures_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id)
+);
+COMMENT ON TABLE memory.departures IS 'One row per group and id of a user who had left it when they were forgotten; it names nobody.';
+COMMENT ON COLUMN memory.departures.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.departures.user_hash IS 'HMAC of the id under the database''s key: memory.user_hash.';
+COMMENT ON COLUMN memory.departures.scope_id IS 'The group''s scope.';
+
 CREATE TABLE memory.members (
     agent_key BIGINT NOT NULL,
     scope_id BIGINT NOT NULL,
@@ -309,6 +323,7 @@ CREATE TABLE memory.messages (
     eligible BOOLEAN DEFAULT true NOT NULL,
     signal TEXT,
     said_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    given_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     owner TEXT NOT NULL,
     language TEXT DEFAULT 'english' NOT NULL,
@@ -319,6 +334,7 @@ CREATE TABLE memory.messages (
     CONSTRAINT messages_agent_key_conversation_id_message_id_key UNIQUE (agent_key, conversation_id, message_id),
     CONSTRAINT messages_number_check CHECK (number > 0),
     CONSTRAINT messages_said_at_check CHECK (said_at < '9999-01-01 00:00:00+00'::timestamptz),
+    CONSTRAINT messages_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_owner_check CHECK (owner LIKE 'u:_%'),
     CONSTRAINT messages_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
@@ -332,11 +348,12 @@ COMMENT ON COLUMN memory.messages.role IS 'user, assistant, agent, system, devel
 COMMENT ON COLUMN memory.messages.user_id IS 'The user who wrote it; null for the agent and its tools.';
 COMMENT ON COLUMN memory.messages.speaker IS 'The speaker''s name, as the host gave it.';
 COMMENT ON COLUMN memory.messages.content IS 'What was said; null once it has been forgotten or its retention has ended.';
-COMMENT ON COLUMN memory.messages.cleaned IS 'What had to be changed to store it: nul, surrogate, tag_characters.';
+COMMENT ON COLUMN memory.messages.cleaned IS 'What had to be changed to store it: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.';
 COMMENT ON COLUMN memory.messages.weight IS 'Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.';
 COMMENT ON COLUMN memory.messages.eligible IS 'False: formation skips it (system messages).';
 COMMENT ON COLUMN memory.messages.signal IS 'The signal that it gave, if any.';
 COMMENT ON COLUMN memory.messages.said_at IS 'When it was said.';
+COMMENT ON COLUMN memory.messages.given_at IS 'When it was said by the host, where that was more than a day ahead; said_at is when it was stored, then.';
 COMMENT ON COLUMN memory.messages.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.messages.owner IS 'Whose conversation it stands in: u:<user>, by the conversation''s user.';
 COMMENT ON COLUMN memory.messages.language IS 'Text-search configuration.';
@@ -466,6 +483,7 @@ CREATE TABLE memory.observations (
     seq INTEGER NOT NULL,
     content TEXT NOT NULL,
     observed_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    given_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     source_kind TEXT NOT NULL,
     conversation_id TEXT,
@@ -498,6 +516,7 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_seq_check CHECK (seq > 0),
     CONSTRAINT observations_content_check CHECK (content ~ '\S'),
     CONSTRAINT observations_observed_at_check CHECK (observed_at < '9999-01-01 00:00:00+00'::timestamptz),
+    CONSTRAINT observations_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT observations_confidence_check CHECK (confidence BETWEEN 0 AND 1),
     CONSTRAINT observations_importance_check CHECK (importance BETWEEN 0 AND 1),
     CONSTRAINT observations_lane_check CHECK (lane IN ('absorb', 'buffer')),
@@ -507,12 +526,14 @@ CREATE TABLE memory.observations (
 );
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search)) WITH (fastupdate = off);
+CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}';
 COMMENT ON TABLE memory.observations IS 'One row per observation, one remembered thing. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observations.scope_id IS 'The scope.';
 COMMENT ON COLUMN memory.observations.seq IS '1, 2, 3 … in the order in which the scope gained them.';
 COMMENT ON COLUMN memory.observations.content IS 'What is remembered.';
 COMMENT ON COLUMN memory.observations.observed_at IS 'When it was said.';
+COMMENT ON COLUMN memory.observations.given_at IS 'When it was said by the host, where that was more than a day ahead; observed_at is when it was stored, then.';
 COMMENT ON COLUMN memory.observations.created_at IS 'When we came to know it.';
 COMMENT ON COLUMN memory.observations.source_kind IS 'formation, observe, propagation or import.';
 COMMENT ON COLUMN memory.observations.conversation_id IS 'The conversation that it comes from.';
@@ -531,7 +552,7 @@ COMMENT ON COLUMN memory.observations.no_propagate IS 'True: never leaves its sc
 COMMENT ON COLUMN memory.observations.confidential IS 'True: said in confidence; never leaves its scope.';
 COMMENT ON COLUMN memory.observations.tags IS 'The host''s tags.';
 COMMENT ON COLUMN memory.observations.metadata IS 'The host''s own data about it.';
-COMMENT ON COLUMN memory.observations.content_hash IS 'SHA-256 of the text''s normal form; null: never a duplicate.';
+COMMENT ON COLUMN memory.observations.content_hash IS 'HMAC of the text''s normal form, under the database''s key; null: no duplicate.';
 COMMENT ON COLUMN memory.observations.hash_version IS 'Which normal form.';
 COMMENT ON COLUMN memory.observations.language IS 'Text-search configuration.';
 COMMENT ON COLUMN memory.observations.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms.';
@@ -635,24 +656,28 @@ CREATE TABLE memory.observation_states (
     status_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     repend BOOLEAN DEFAULT false NOT NULL,
     superseded_by INTEGER,
+    follows BOOLEAN DEFAULT false NOT NULL,
     verification TEXT DEFAULT 'unverified' NOT NULL,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
-    CONSTRAINT observation_states_status_check CHECK (status IN ('active', 'superseded', 'archived', 'quarantined', 'evicted')),
+    CONSTRAINT observation_states_status_check CHECK (status IN ('active', 'superseded', 'archived', 'quarantined', 'given_up', 'evicted')),
     CONSTRAINT observation_states_verification_check CHECK (verification IN ('unverified', 'confirmed', 'disputed')),
-    CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status = 'superseded')
+    CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status = 'superseded'),
+    CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status <> 'active')
 )
  WITH (fillfactor = 70);
+CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend;
-CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status = 'quarantined';
+CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
 COMMENT ON TABLE memory.observation_states IS 'One row per observation whose state differs from the defaults: what may change about it.';
 COMMENT ON COLUMN memory.observation_states.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observation_states.scope_id IS 'The scope.';
 COMMENT ON COLUMN memory.observation_states.seq IS 'The observation.';
-COMMENT ON COLUMN memory.observation_states.status IS 'active, superseded, archived, quarantined or evicted.';
+COMMENT ON COLUMN memory.observation_states.status IS 'active, superseded, archived, quarantined, given_up or evicted.';
 COMMENT ON COLUMN memory.observation_states.status_at IS 'Since when.';
 COMMENT ON COLUMN memory.observation_states.repend IS 'True: waits for a consolidation although one has passed it.';
 COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of the same scope that took its place.';
+COMMENT ON COLUMN memory.observation_states.follows IS 'True: it isn''t active because what it was made of isn''t, and comes back with that.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';

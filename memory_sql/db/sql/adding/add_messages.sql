@@ -2,15 +2,20 @@
 -- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
 -- after its text has gone. Everything is counted under the conversation's row lock, so that two calls at once can't both miss
 -- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
--- signal, said_at, keyed, search_extra (may be left out). Group scopes are made where missing; the user and the writers
--- become members unless they ever were: somebody who left doesn't come back by a late message, nor by another id that they
--- go by. What is said while the conversation is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
--- own go before them. Wakes the workers when the conversation is due.
+-- signal, said_at, keyed, refused, search_extra (may be left out). Group scopes are made where missing; who speaks in this
+-- call becomes a member unless they ever were: somebody who left doesn't come back by a late message, nor by another id that
+-- they go by, nor after being forgotten (memory.left_groups). A message whose text has gone speaks for nobody. What is said
+-- while the conversation is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
+-- own go before them; `lock_timeout`, as Postgres writes it, counts where none is set. Wakes the workers when the conversation is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
--- does; a text that has gone can't differ.
+-- does; a text that has gone can't differ. Who said it, a time that is given, and the groups of the call are compared too.
+-- A message that is refused has only its id; `conversations.refused` keeps the ids of keyed ones, so that the same call
+-- with it mended isn't taken for another.
+-- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
 -- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
--- returns; an error takes the setting back with all else.
+-- returns; an error takes the setting back with all else. In a transaction that works for a user, or for another agent, it
+-- does nothing of the kind: that is refused.
 CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_conversation text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
@@ -25,6 +30,7 @@ DECLARE
     v_settings jsonb;
     v_at timestamptz := coalesce(p_at, now());
     v_users text[];
+    v_speakers text[];
     v_tokens real;
     v_count integer;
     v_signal boolean;
@@ -32,8 +38,19 @@ DECLARE
     v_included boolean;
     v_conversation memory.conversations;
     v_before text;
+    v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
+    v_refused text[];
+    v_is_known boolean;
+    v_named jsonb := memory.principal();
 BEGIN
+    IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
+        RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Call memory.leave(…) or memory.enter(…) before, or Memory.add.';
+    END IF;
     v_before := memory.enter(p_agent, NULL, NULL, true);
+    IF p_limits ? 'lock_timeout' AND current_setting('lock_timeout') = '0' THEN  -- alone, without a BEGIN that sets it
+        PERFORM set_config('lock_timeout', p_limits ->> 'lock_timeout', true);
+    END IF;
     SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
         INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
@@ -52,37 +69,49 @@ BEGIN
 
     WITH keyed AS (
         SELECT g.n - 1 AS position, k.message_id IS NOT NULL AS known,
-               k.role <> g.role OR k.content <> g.content AS other
-        FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (id text, role text, content text, keyed boolean))
-            WITH ORDINALITY AS g (id, role, content, keyed, n)
+               k.role <> g.role OR k.content <> g.content OR coalesce(k.given_at, k.said_at) <> g.said_at
+                   OR k.message_id IS NOT NULL AND k.user_id IS DISTINCT FROM g.user_id AS other,
+               g.id = ANY (v_conversation.refused) AS was_refused
+        FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
+            id text, role text, user_id text, content text, said_at timestamptz, keyed boolean
+        )) WITH ORDINALITY AS g (id, role, user_id, content, said_at, keyed, n)
         LEFT JOIN memory.messages k ON k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = g.id
         WHERE p_next IS NOT NULL AND g.keyed
     )
-    SELECT min(d.position)
-    INTO differs
+    SELECT min(d.position), EXISTS (SELECT FROM keyed WHERE known)
+    INTO differs, v_is_known
     FROM (
-        SELECT position FROM keyed WHERE other OR (NOT known AND EXISTS (SELECT FROM keyed WHERE known))
+        SELECT position FROM keyed WHERE other OR (NOT known AND NOT was_refused AND EXISTS (SELECT FROM keyed WHERE known))
         UNION ALL
         SELECT jsonb_array_length(p_messages)
-        FROM memory.messages k
-        WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = p_next
-          AND EXISTS (SELECT FROM keyed WHERE known)
+        WHERE EXISTS (SELECT FROM keyed WHERE known) AND (
+            p_next = ANY (v_conversation.refused) OR EXISTS (
+                SELECT
+                FROM memory.messages k
+                WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = p_next
+            )
+        )
     ) d;
+    IF v_is_known AND NOT (p_groups <@ v_conversation.group_ids AND p_user = ANY (v_conversation.participants)) THEN
+        differs := coalesce(differs, 0);
+    END IF;
     IF differs IS NOT NULL THEN
         PERFORM memory.leave(v_before);
         RETURN;
     END IF;
 
+    v_settings := memory.settings_over(p_limits, v_settings);
     v_excluded := coalesce(p_excluded, v_conversation.excluded);
     v_included := v_conversation.excluded AND NOT v_excluded;
     WITH given AS (
         SELECT DISTINCT ON (m.id) m.*
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
             id text, role text, user_id text, speaker text, content text, cleaned text[], weight real,
-            eligible boolean, signal text, said_at timestamptz, search_extra text
+            eligible boolean, signal text, said_at timestamptz, search_extra text, refused boolean
         )) WITH ORDINALITY AS m (
-            id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, search_extra, n
+            id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, search_extra, refused, n
         )
+        WHERE m.refused IS NOT TRUE
         ORDER BY m.id, m.n
     ), new AS (
         SELECT g.*, row_number() OVER (ORDER BY g.n) AS i
@@ -94,11 +123,12 @@ BEGIN
     ), stored AS (
         INSERT INTO memory.messages (
             agent_key, conversation_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
-            said_at, created_at, owner, language, search_extra
+            said_at, given_at, created_at, owner, language, search_extra
         )
         SELECT v_agent, p_conversation, v_conversation.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
-               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END, coalesce(said_at, v_at), v_at,
-               'u:' || v_conversation.user_id, coalesce((p_limits || v_settings)->>'language', 'english'),
+               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END,
+               CASE WHEN said_at <= v_latest THEN said_at ELSE v_at END, CASE WHEN said_at > v_latest THEN said_at END, v_at,
+               'u:' || v_conversation.user_id, coalesce(v_settings->>'language', 'english'),
                coalesce(search_extra, '')
         FROM new
         RETURNING user_id, weight, eligible, signal
@@ -109,7 +139,24 @@ BEGIN
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
 
-    v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_conversation.participants || v_users || p_user) u WHERE u IS NOT NULL ORDER BY u);
+    v_refused := ARRAY(
+        SELECT r.id
+        FROM (
+            SELECT unnest(v_conversation.refused) AS id
+            UNION
+            SELECT g.id FROM jsonb_to_recordset(p_messages) AS g (id text, keyed boolean, refused boolean)
+            WHERE g.keyed AND g.refused
+        ) r
+        WHERE NOT EXISTS (
+            SELECT FROM memory.messages k
+            WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = r.id
+        )
+        ORDER BY 1
+    );
+
+    v_users := v_conversation.participants || v_users
+        || CASE WHEN accepted > 0 OR v_conversation.last_number = 0 THEN p_user END;
+    v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_users) u WHERE u IS NOT NULL ORDER BY u);
     last_number := v_conversation.last_number + accepted;
     unformed_messages := v_conversation.unformed_messages + v_count;
     unformed_tokens := v_conversation.unformed_tokens + v_tokens;
@@ -130,7 +177,7 @@ BEGIN
         INTO due_at, due_reason
         FROM memory.formation_due(
             unformed_messages, unformed_tokens, v_signal OR v_conversation.due_reason = 'signal', unformed_since,
-            p_limits || v_settings, v_at
+            v_settings, v_at
         ) f;
         IF due_reason = v_conversation.due_reason AND due_reason <> 'cold' THEN
             due_at := v_conversation.due_at;
@@ -155,6 +202,7 @@ BEGIN
         epoch = s.epoch + (v_excluded AND NOT v_conversation.excluded)::integer,
         time_zone = coalesce(p_time_zone, s.time_zone),
         participants = v_users,
+        refused = v_refused,
         group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
         last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END,
         text_since = least(s.text_since, CASE WHEN accepted > 0 THEN v_at END)
@@ -168,14 +216,21 @@ BEGIN
 
     IF cardinality(p_groups) > 0 THEN
         INSERT INTO memory.scopes (agent_key, kind, owner, display_name, language, created_at)
-        SELECT v_agent, 'group', 'g:' || g, g, coalesce((p_limits || v_settings)->>'language', 'english'), v_at
+        SELECT v_agent, 'group', 'g:' || g, g, coalesce(v_settings->>'language', 'english'), v_at
         FROM (SELECT DISTINCT unnest(p_groups) AS g ORDER BY 1) groups
         ON CONFLICT (agent_key, owner, name) DO NOTHING;
 
+        v_speakers := ARRAY(
+            SELECT DISTINCT m.user_id
+            FROM jsonb_to_recordset(p_messages) AS g (id text)
+            JOIN memory.messages m ON m.agent_key = v_agent AND m.conversation_id = p_conversation AND m.message_id = g.id
+            WHERE m.user_id IS NOT NULL AND m.content IS NOT NULL
+            ORDER BY m.user_id
+        );
         INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at)
         SELECT v_agent, s.scope_id, u, v_at
         FROM memory.scopes s
-        CROSS JOIN unnest(v_users) u
+        CROSS JOIN unnest(v_speakers) u
         WHERE s.agent_key = v_agent AND s.owner = ANY (SELECT 'g:' || g FROM unnest(p_groups) g) AND s.name = ''
           AND NOT EXISTS (
               SELECT FROM memory.members m WHERE m.agent_key = v_agent AND m.scope_id = s.scope_id AND m.user_id = u

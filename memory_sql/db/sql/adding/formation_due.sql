@@ -13,13 +13,13 @@ AS $$
         CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END
     FROM (
         SELECT
-            p_at + (p_limits->>'formation_cold_minutes')::float8 * interval '1 minute' AS cold_at,
-            p_since + (p_limits->>'formation_max_age_minutes')::float8 * interval '1 minute' AS old_at,
+            p_at + memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute' AS cold_at,
+            p_since + memory.number_setting(p_limits, 'formation_max_age_minutes', 0) * interval '1 minute' AS old_at,
             CASE
                 WHEN p_signalled AND p_messages > 0 THEN 'signal'
-                WHEN p_messages >= (p_limits->>'formation_messages')::integer THEN 'messages'
-                WHEN p_messages < (p_limits->>'formation_min_messages')::integer THEN NULL
-                WHEN p_tokens >= (p_limits->>'formation_tokens')::integer THEN 'tokens'
+                WHEN p_messages >= memory.number_setting(p_limits, 'formation_messages', 1) THEN 'messages'
+                WHEN p_messages < memory.number_setting(p_limits, 'formation_min_messages', 1) THEN NULL
+                WHEN p_tokens >= memory.number_setting(p_limits, 'formation_tokens', 1) THEN 'tokens'
                 ELSE 'cold'
             END AS reason
     ) r

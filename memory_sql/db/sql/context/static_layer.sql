@@ -21,7 +21,8 @@ DECLARE
     v_settings jsonb;
     v_pending_max bigint;
 BEGIN
-    SELECT nullif(a.settings, '{}'), coalesce((a.settings ->> 'pending_max')::bigint, p_pending_max) INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint
+    INTO v_settings, v_pending_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
@@ -45,7 +46,7 @@ BEGIN
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
             WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
-              AND t.status = 'active'
+              AND memory.in_use(t.status)
             ORDER BY o.seq DESC
             LIMIT v_pending_max
         ) n

@@ -1,6 +1,6 @@
 -- memory.derived(agent_key, scope_ids, seqs, evidence_ids): what can't stay when the observations (scope_ids[i], seqs[i]) go
 -- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
--- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't quarantined, or
+-- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't set aside, or
 -- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
 -- judged again.
 CREATE OR REPLACE FUNCTION memory.derived(
@@ -50,7 +50,7 @@ BEGIN
                     SELECT
                     FROM memory.observation_states t
                     WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
-                      AND t.status = 'quarantined'
+                      AND memory.is_aside(t.status)
                 )
             ) AND NOT EXISTS (
                 SELECT
@@ -58,7 +58,7 @@ BEGIN
                 JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
                 WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
-                  AND e.evidence_id <> ALL (p_evidence_ids)
+                  AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
             ))
         ) c;
         EXIT WHEN v_more_scope_ids IS NULL;

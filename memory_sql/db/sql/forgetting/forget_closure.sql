@@ -1,18 +1,20 @@
--- memory.forget_closure(agent_key, users, conversations, scopes, scope_ids, seqs, conversation_ids, numbers): all that goes when
+-- memory.forget_closure(agent_key, users, conversations, scopes, scope_ids, seqs, conversation_ids, numbers, confirmable): all that
+-- goes when
 -- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
 -- `numbers` one message. Reads only.
 -- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
 -- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
---   where one of the messages goes that it was made of, another of these: its text holds both;
+--   where one of the messages goes that it was made of, another of these: its text holds both. Nor does then, unless
+--   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source;
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
 -- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
-    p_conversation_ids text[], p_numbers bigint[],
+    p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean,
     OUT scope_ids bigint[], OUT seqs integer[], OUT conversation_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
     OUT held_observations integer, OUT held_messages integer
 )
@@ -114,10 +116,14 @@ BEGIN
         FROM (
             SELECT e.scope_id, e.seq
             FROM (
-                SELECT e.*, bool_or(e.is_removed AND e.is_origin) OVER (PARTITION BY e.scope_id, e.seq) AS lost_an_origin
+                SELECT e.*, bool_or(e.is_removed AND e.is_origin) OVER of_observation AS lost_an_origin,
+                       NOT p_confirmable
+                       AND e.person = ANY (array_agg(e.person) FILTER (WHERE e.is_removed AND e.is_origin) OVER of_observation)
+                           AS is_own
                 FROM (
                     SELECT e.scope_id, e.seq, e.conversation_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
-                           r.evidence_id IS NOT NULL AS is_removed,
+                           e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) AS is_removed,
+                           CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
                            coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
                     FROM (
                         SELECT DISTINCT scope_id, seq
@@ -129,12 +135,12 @@ BEGIN
                     JOIN memory.evidence e ON e.agent_key = p_agent AND (e.scope_id, e.seq) = (c.scope_id, c.seq)
                     LEFT JOIN memory.messages m
                         ON m.agent_key = p_agent AND (m.conversation_id, m.number) = (e.conversation_id, e.number)
-                    LEFT JOIN unnest(evidence_ids) AS r (evidence_id) ON r.evidence_id = e.evidence_id
                 ) e
+                WINDOW of_observation AS (PARTITION BY e.scope_id, e.seq)
             ) e
             GROUP BY e.scope_id, e.seq
             HAVING NOT bool_or(
-                e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin)
+                e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin) AND e.is_own IS NOT TRUE
             )
             UNION
             SELECT d.scope_id, d.seq
@@ -166,5 +172,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[]) IS
+COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[], boolean) IS
     'What goes when users, conversations, scopes or observations are forgotten; one row of arrays.';

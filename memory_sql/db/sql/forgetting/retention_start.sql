@@ -7,8 +7,8 @@ AS $$
     SELECT coalesce(
         p_at - make_interval(
             secs => 86400 * CASE
-                WHEN p_settings ? 'message_retention_days' THEN (p_settings ->> 'message_retention_days')::double precision
-                ELSE p_days
+                WHEN p_settings -> 'message_retention_days' = 'null' THEN NULL
+                ELSE memory.number_setting(p_settings, 'message_retention_days', p_days, 36500)
             END
         ),
         '-infinity'

@@ -19,5 +19,5 @@ CROSS JOIN LATERAL (
         ON (u.agent_key, u.scope_id, u.seq) = (l.agent_key, l.source_scope_id, l.source_seq)
     WHERE (l.agent_key, l.scope_id, l.seq) = (o.agent_key, o.scope_id, o.seq)
 ) g
-WHERE o.source_kind = 'propagation' AND coalesce(t.status, 'active') = 'active'
+WHERE o.source_kind = 'propagation' AND memory.in_use(t.status)
   AND (p.people < 3 OR g.groups < 2 OR g.set_aside > 0)

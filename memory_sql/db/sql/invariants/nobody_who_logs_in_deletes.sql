@@ -1,9 +1,12 @@
--- Where row-level security is forced, no role that can log in deletes or truncates memory, or changes what stands in the way,
--- but superusers and whoever is the owner.
-SELECT NULL AS agent_id, format('role %s on %s', r.rolname, c.relname) AS key, 'may ' || lower(k.privilege) AS detail
+-- Where row-level security is forced, no role that can log in deletes or truncates memory, changes what stands in the way, or
+-- locks a table against everybody, as whoever may update all of it can; but superusers and whoever is the owner.
+SELECT NULL AS agent_id, format('role %s on %s', r.rolname, c.relname) AS key, k.may AS detail
 FROM pg_class c
 CROSS JOIN pg_roles r
-CROSS JOIN (VALUES ('DELETE'), ('TRUNCATE'), ('TRIGGER')) k (privilege)
+CROSS JOIN (
+    VALUES ('DELETE', 'may delete'), ('TRUNCATE', 'may truncate'), ('TRIGGER', 'may trigger'),
+           ('UPDATE', 'may lock the table')
+) k (privilege, may)
 WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND c.relforcerowsecurity
   AND r.rolcanlogin AND NOT r.rolsuper AND NOT pg_has_role(r.oid, c.relowner, 'USAGE')
   AND has_table_privilege(r.oid, c.oid, k.privilege)

@@ -8,7 +8,7 @@ FROM memory.conversations s
 JOIN memory.agents a USING (agent_key)
 WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND NOT s.excluded AND s.unformed_messages > 0
   AND (
-      s.unformed_messages >= coalesce((a.settings->>'formation_min_messages')::integer, :min_messages)
+      s.unformed_messages >= memory.number_setting(a.settings, 'formation_min_messages', :min_messages)
       OR EXISTS (
           SELECT
           FROM memory.messages m

@@ -8,7 +8,7 @@ FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
     SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(
-        s.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, :threshold
+        s.consolidation_threshold, memory.number_setting(a.settings, 'consolidation_threshold', :threshold)::integer
     ) END AS pending
 ) w
 WHERE s.due_at IS NULL AND s.is_active AND s.consolidate

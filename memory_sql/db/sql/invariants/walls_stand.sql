@@ -6,17 +6,19 @@ WITH tables AS (
            bool_or(c.relforcerowsecurity) OVER () AS somewhere_forced
     FROM pg_class c
     WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
+), walled AS (  -- what is the owner's alone has no policies: nobody else gets in
+    SELECT * FROM tables WHERE relname <> 'installation'
 )
 SELECT NULL AS agent_id, 'table ' || t.relname AS key, 'row-level security is off' AS detail
 FROM tables t
 WHERE NOT t.relrowsecurity
 UNION ALL
 SELECT NULL, 'table ' || t.relname, 'row-level security is forced elsewhere, not here: run `memory-sql db roles` again'
-FROM tables t
+FROM walled t
 WHERE t.somewhere_forced AND NOT t.relforcerowsecurity
 UNION ALL
 SELECT NULL, 'table ' || t.relname, 'no policy for the library''s own work'
-FROM tables t
+FROM walled t
 WHERE NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = t.oid AND p.polname = 'service' AND p.polcmd = '*')
 UNION ALL
 SELECT NULL, format('policy %s of %s', p.polname, t.relname), 'is for everybody, and not one of ours'

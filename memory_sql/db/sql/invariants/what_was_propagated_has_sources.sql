@@ -15,7 +15,7 @@ SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('trust %s', memor
 FROM memory.observations o
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-WHERE o.source_kind = 'propagation' AND coalesce(t.status, 'active') = 'active'
+WHERE o.source_kind = 'propagation' AND memory.in_use(t.status)
   AND memory.trust(o.agent_key, o.scope_id, o.seq) < 2
 UNION ALL
 SELECT

@@ -6,7 +6,8 @@
 -- owner owns tables and views, and is walled itself. app is what the application runs as: it reads and writes rows and
 -- deletes none. eraser may delete, and owns the functions that forgetting does that by. reader may read all rows, and owns
 -- the functions that read for a principal whom they are given. analyst reads all rows and views without what somebody
--- said, content everything.
+-- said, content everything. memory.installation, with the key of this database, is the owner's alone, as are the functions
+-- that read it.
 DO $roles$
 DECLARE
     names jsonb := current_setting('memory.roles')::jsonb -> 'names';
@@ -38,7 +39,7 @@ BEGIN
         SELECT c.oid::regclass AS name, CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind,
                c.relkind <> 'v' AND c.relname <> 'alembic_version' AS walled
         FROM pg_class c
-        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND c.relname <> 'installation'
     LOOP
         EXECUTE format('ALTER %s %s OWNER TO %I', item.kind, item.name, owner);
         EXECUTE format('REVOKE ALL ON %s FROM %I, %I, %I, %I, %I', item.name, app, eraser, reader, analyst, content);
@@ -47,7 +48,7 @@ BEGIN
             EXECUTE format('GRANT SELECT ON %s TO %I', item.name, analyst);
         END IF;
         IF item.walled THEN
-            EXECUTE format('GRANT INSERT, UPDATE ON %s TO %I', item.name, app);
+            EXECUTE format('GRANT INSERT ON %s TO %I', item.name, app);
             EXECUTE format('GRANT UPDATE, DELETE ON %s TO %I', item.name, eraser);
             EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', item.name);
             EXECUTE format('DROP POLICY IF EXISTS readers ON %s', item.name);
@@ -57,14 +58,27 @@ BEGIN
         END IF;
     END LOOP;
 
-    EXECUTE format('GRANT INSERT ON memory.events TO %I', eraser);
+    EXECUTE format('GRANT INSERT ON memory.events, memory.departures TO %I', eraser);
+    EXECUTE format('ALTER TABLE memory.installation OWNER TO %I', owner);
+    EXECUTE format('REVOKE ALL ON memory.installation FROM %I, %I, %I, %I, %I', app, eraser, reader, analyst, content);
+
+    FOR item IN  -- column by column: whoever may update a table may also lock it against everybody (LOCK TABLE)
+        SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
+        FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p')
+          AND c.relname NOT IN ('alembic_version', 'installation')
+        GROUP BY a.attrelid
+    LOOP
+        EXECUTE format('GRANT UPDATE (%s) ON %s TO %I', item.columns, item.name, app);
+    END LOOP;
 
     FOR item IN  -- a view is read with the rights of whoever asks, so one with such a column is closed to the analyst
         SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p')
-          AND c.relname || '.' || a.attname <> ALL (erase)
+          AND c.relname <> 'installation' AND c.relname || '.' || a.attname <> ALL (erase)
         GROUP BY a.attrelid
     LOOP
         EXECUTE format('GRANT SELECT (%s) ON %s TO %I', item.columns, item.name, analyst);
@@ -72,13 +86,14 @@ BEGIN
 
     FOR item IN
         SELECT p.oid::regprocedure AS name,
-               CASE WHEN NOT p.prosecdef THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
+               CASE WHEN NOT p.prosecdef OR p.proname IN ('installation_id', 'keyed_hash') THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
         FROM pg_proc p
         WHERE p.pronamespace = 'memory'::regnamespace
     LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO %I', item.name, item.role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', item.name, app);
     END LOOP;
+    EXECUTE format('GRANT EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) TO %I, %I', reader, eraser);
     EXECUTE format('REVOKE CREATE ON SCHEMA memory FROM %I, %I', reader, eraser);
 END
 $roles$

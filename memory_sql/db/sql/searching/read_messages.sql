@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION memory.read_messages(
     p_before_conversation text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
 ) RETURNS TABLE (
     conversation_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
-    said_at timestamptz
+    said_at timestamptz, given_at timestamptz
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -18,7 +18,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at
+    SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at, m.given_at
     FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
     WHERE (p_conversation IS NULL OR m.conversation_id = p_conversation)
       AND (

@@ -14,7 +14,7 @@ AS $$
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind IN ('individual', 'group') AND s.is_active
       AND o.seq <= s.done_seq AND o.lane = 'absorb'
       AND t.repend IS NOT TRUE
-      AND coalesce(t.status, 'active') = 'active'
+      AND memory.in_use(t.status)
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE

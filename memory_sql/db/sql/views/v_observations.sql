@@ -31,7 +31,8 @@ SELECT
     o.metadata,
     coalesce(t.status, 'active') AS status,
     coalesce(t.status_at, o.created_at) AS status_at,
-    o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
+    coalesce(t.follows, false) AS follows,
+    o.lane = 'absorb' AND memory.in_use(t.status)
         AND (o.seq > s.done_seq OR coalesce(t.repend, false)) AS pending,
     v.version AS absorbed_by,
     v.created_at AS absorbed_at

@@ -1,14 +1,23 @@
 -- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group. By any of the ids that they
 -- go by (memory.user_ids) they were a member, by none they are one now. What was said in a conversation of such a group they may
--- read no more, though they took part. Who comes back has left nothing. By the index of closed memberships: of somebody who
+-- read no more, though they took part. Who comes back has left nothing. Who was forgotten after leaving has left as well
+-- (memory.departures); of an agent of whom nobody has, nothing is hashed. By the index of closed memberships: of somebody who
 -- has left no group nothing else is read.
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (group_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT substr(g.owner, 3)
-    FROM memory.user_ids(p_agent, p_user, p_as_of) i
-    JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL
+    FROM (
+        SELECT m.scope_id
+        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL
+        UNION ALL
+        SELECT d.scope_id
+        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        JOIN memory.departures d ON d.agent_key = p_agent AND d.user_hash = memory.user_hash(p_agent, i.user_id)
+        WHERE EXISTS (SELECT FROM memory.departures e WHERE e.agent_key = p_agent)
+    ) m
     JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id
     WHERE NOT EXISTS (
         SELECT

@@ -3,7 +3,8 @@
 -- what was said; who is a member of the group in which it was said, and wasn't there, doesn't. Nor does, of a conversation that
 -- takes place in a group, who has left that group (memory.left_groups). A user is all the ids that they go by
 -- (memory.user_ids). Nothing of a conversation that is excluded, nor of one that wasn't there at as_of.
--- The agent, the ids and the groups are looked up once a query, whatever it begins with.
+-- The agent, the ids and the groups are looked up once a query, whatever it begins with. As in memory.visible_scopes, who is
+-- entered as a user asks for nobody else.
 CREATE OR REPLACE FUNCTION memory.visible_conversations(p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (agent_key bigint, conversation_id text, owner text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -18,6 +19,7 @@ AS $$
           WHERE a.agent_id = p_agent
       )
       AND NOT s.excluded
+      AND memory.asks_for(p_agent, p_user)
       AND NOT s.group_ids && ARRAY(
           SELECT l.group_id
           FROM memory.agents a

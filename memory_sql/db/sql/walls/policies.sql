@@ -120,6 +120,11 @@ CREATE POLICY users ON memory.user_aliases FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND into_user_id = ANY ((SELECT memory.my_user_ids())::text[])
 );
 
+ALTER TABLE memory.departures ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.departures USING (
+    (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
+);
+
 ALTER TABLE memory.retrievals ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.retrievals USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())

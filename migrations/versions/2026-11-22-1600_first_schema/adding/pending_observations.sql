@@ -10,13 +10,13 @@ AS $$
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
       AND NOT EXISTS (
           SELECT FROM memory.observation_states t
-          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND t.status <> 'active'
+          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND NOT memory.in_use(t.status)
       )
     UNION ALL
     SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observation_states t
     JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-    WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND t.status = 'active'
+    WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND memory.in_use(t.status)
       AND o.lane = 'absorb'
 $$;
 

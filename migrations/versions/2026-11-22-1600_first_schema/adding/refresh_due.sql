@@ -19,7 +19,8 @@ AS $$
             JOIN memory.agents a ON a.agent_key = c.agent_key
             CROSS JOIN LATERAL (
                 SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(
-                    c.consolidation_threshold, (a.settings->>'consolidation_threshold')::integer, p_threshold
+                    c.consolidation_threshold,
+                    memory.number_setting(a.settings, 'consolidation_threshold', p_threshold)::integer
                 ) END AS pending
             ) wanted
             CROSS JOIN LATERAL (

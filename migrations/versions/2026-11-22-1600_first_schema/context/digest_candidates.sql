@@ -15,15 +15,16 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 SET jit = off
 SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off  -- the planner takes most observations for tagged, and would read the whole table
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_is jsonb := p_defaults || memory.agent_settings(p_agent) || p_asked;
+    v_is jsonb := memory.settings_over(p_defaults, memory.agent_settings(p_agent) || p_asked);
     v_keys text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_fact_keys'));
     v_tags text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_tags'));
     v_shown text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_sensitivities'));
-    v_most bigint := 2 * (v_is ->> 'digest_items')::bigint;
-    v_newest bigint := (v_is ->> 'digest_newest')::bigint;
+    v_most bigint := 2 * (v_is ->> 'digest_items')::numeric::bigint;
+    v_newest bigint := (v_is ->> 'digest_newest')::numeric::bigint;
 BEGIN
     IF v_is ->> 'assembly' = 'eden' OR NOT (v_is ->> 'digest_enabled')::boolean OR v_most = 0 THEN
         RETURN;
@@ -39,16 +40,24 @@ BEGIN
         FROM visible v
         JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
         LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-        WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND coalesce(t.status, 'active') = 'active'
+        WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND memory.in_use(t.status)
         ORDER BY o.fact_key, o.observed_at DESC, o.scope_id, o.seq
     ), tagged AS (
-        SELECT o.agent_key, o.scope_id, o.seq
+        SELECT n.agent_key, n.scope_id, n.seq
         FROM visible v
-        JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
-        LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-        WHERE cardinality(v_tags) > 0 AND o.tags && v_tags AND o.sensitivity = ANY (v_shown)
-          AND coalesce(t.status, 'active') = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
-        ORDER BY o.observed_at DESC, o.scope_id, o.seq
+        CROSS JOIN LATERAL (  -- of each scope no more than go into the digest; what has no tag at all isn't read
+            SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
+            FROM memory.observations o
+            LEFT JOIN memory.observation_states t
+                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+            WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.tags <> '{}' AND o.tags && v_tags
+              AND o.sensitivity = ANY (v_shown)
+              AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
+            ORDER BY o.observed_at DESC, o.seq
+            LIMIT v_most
+        ) n
+        WHERE cardinality(v_tags) > 0
+        ORDER BY n.observed_at DESC, n.scope_id, n.seq
         LIMIT v_most
     ), newest AS (
         SELECT n.agent_key, n.scope_id, n.seq
@@ -59,7 +68,7 @@ BEGIN
             LEFT JOIN memory.observation_states t
                 ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
-              AND coalesce(t.status, 'active') = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
+              AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
             ORDER BY o.seq DESC
             LIMIT v_newest
         ) n

@@ -4,7 +4,8 @@
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
 -- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
--- `scopes` lose also their name and guidance, `users` their memberships. It runs as its owner, who may delete where
+-- `scopes` lose also their name and guidance, `users` their memberships and their place among the participants of
+-- conversations; that they had left a group stays, without their ids (memory.departures). It runs as its owner, who may delete where
 -- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
@@ -90,9 +91,11 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
-        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         WHERE l.agent_key = p_agent
-          AND ((l.scope_id, l.seq) = (k.scope_id, k.seq) OR (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq))
+          AND (
+              (l.scope_id, l.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+              OR (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+          )
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
 
@@ -100,6 +103,7 @@ BEGIN
     DELETE FROM memory.evidence e
     USING memory.observations o
     WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+      AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
       AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
       AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.conversation_id IS NULL
       AND NOT EXISTS (
@@ -112,11 +116,27 @@ BEGIN
         USING unnest(p_evidence_ids) AS k (evidence_id)
         WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
         RETURNING e.scope_id, e.seq
-    ), left_by_others AS (
+    ), left_by_others AS (  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
         UPDATE memory.observations o
-        SET speaker = NULL, related_users = ARRAY(SELECT u FROM unnest(o.related_users) u WHERE u <> ALL (p_users))
-        FROM (SELECT DISTINCT scope_id, seq FROM gone) g
-        WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq AND o.related_users && p_users
+        SET speaker = CASE WHEN o.related_users && p_users THEN NULL ELSE o.speaker END,
+            related_users = l.users
+        FROM (
+            SELECT o.scope_id, o.seq, ARRAY(
+                SELECT u.user_id
+                FROM unnest(o.related_users) WITH ORDINALITY AS u (user_id, place)
+                WHERE u.user_id <> ALL (p_users) AND EXISTS (
+                    SELECT
+                    FROM memory.evidence e
+                    WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.user_id = u.user_id
+                      AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
+                )
+                ORDER BY u.place
+            ) AS users
+            FROM memory.observations o
+            JOIN (SELECT scope_id, seq FROM gone EXCEPT SELECT * FROM unnest(p_scope_ids, p_seqs)) g ON g.scope_id = o.scope_id AND g.seq = o.seq
+            WHERE o.agent_key = p_agent
+        ) l
+        WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users
     ) SELECT 'evidence', count(*) FROM gone;
 
     -- What was superseded by what goes stays superseded by the next one in line that doesn't.
@@ -212,6 +232,30 @@ BEGIN
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
+
+    UPDATE memory.conversations t
+    SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
+    WHERE t.agent_key = p_agent AND t.participants && p_users;
+
+    -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
+    WITH of_them AS (
+        SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member
+        FROM memory.members m
+        WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users)
+        GROUP BY m.scope_id
+    ), hashed AS (
+        SELECT memory.user_hash(p_agent, u) AS user_hash FROM unnest(p_users) u
+    ), came_back AS (
+        DELETE FROM memory.departures d
+        USING hashed h, of_them o
+        WHERE d.agent_key = p_agent AND d.user_hash = h.user_hash AND d.scope_id = o.scope_id AND o.is_member
+    )
+    INSERT INTO memory.departures (agent_key, user_hash, scope_id)
+    SELECT p_agent, h.user_hash, o.scope_id
+    FROM of_them o
+    CROSS JOIN hashed h
+    WHERE NOT o.is_member
+    ON CONFLICT DO NOTHING;
 
     RETURN QUERY
     WITH gone AS (

@@ -11,7 +11,7 @@ BEGIN
     END IF;
 
     FOREACH what IN ARRAY ARRAY[
-        'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'user_aliases',
+        'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
         'runs', 'messages', 'conversations', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;

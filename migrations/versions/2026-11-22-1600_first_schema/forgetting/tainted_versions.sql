@@ -12,7 +12,7 @@ AS $$
         FROM memory.consolidations c
         WHERE c.agent_key = p_agent AND (
             c.scope_id = ANY (p_scopes)
-            OR EXISTS (
+            OR c.scope_id IN (SELECT * FROM unnest(p_scope_ids)) AND EXISTS (
                 SELECT FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
                 LEFT JOIN memory.observation_states t
                     ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq

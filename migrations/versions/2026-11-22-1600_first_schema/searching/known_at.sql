@@ -14,7 +14,7 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT o.agent_key, o.scope_id, o.seq, then_.status,
-           o.lane = 'absorb' AND then_.status = 'active' AND NOT EXISTS (
+           o.lane = 'absorb' AND memory.in_use(then_.status) AND NOT EXISTS (
                SELECT FROM memory.consolidations c
                WHERE c.agent_key = o.agent_key AND c.scope_id = o.scope_id
                  AND c.created_at <= p_as_of AND (c.live_until IS NULL OR c.live_until > p_as_of)

@@ -10,7 +10,7 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
 AS $$
     SELECT o.observation, s.kind, s.owner, s.name, coalesce(t.status, 'active'), coalesce(t.verification, 'unverified'),
            t.superseded_by,
-           o.lane = 'absorb' AND coalesce(t.status, 'active') = 'active'
+           o.lane = 'absorb' AND memory.in_use(t.status)
                AND (p_seq > s.done_seq OR coalesce(t.repend, false)),
            (  -- as memory.observation_version, which would be called row by row
                SELECT count(*)::integer + 1

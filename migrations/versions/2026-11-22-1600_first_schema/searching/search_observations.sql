@@ -105,7 +105,7 @@ BEGIN
         SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
         INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
         FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
-        WHERE k.status NOT IN ('quarantined', 'superseded', 'evicted');
+        WHERE memory.is_found(k.status);
     END IF;
     v_named := ARRAY(
         SELECT DISTINCT n.first
@@ -153,7 +153,7 @@ BEGIN
                         SELECT
                         FROM memory.observation_states t
                         WHERE t.agent_key = v_agent AND t.scope_id = v_scope AND t.seq = o.seq
-                          AND t.status IN ('quarantined', 'superseded', 'evicted')
+                          AND NOT memory.is_found(t.status)
                     )
                 )
                 SELECT array_agg(x.found * v_size ORDER BY x.g)
@@ -210,7 +210,7 @@ BEGIN
             ) t ON true
             WHERE o.scope_id = ANY (v_scopes)
               AND CASE
-                  WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
+                  WHEN p_as_of IS NULL THEN memory.is_found(t.status)
                   ELSE (o.scope_id, o.seq) IN (
                       SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                   )
@@ -368,7 +368,7 @@ BEGIN
         WHERE (
                 a.mask IS NOT NULL
                 OR CASE
-                    WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') NOT IN ('quarantined', 'superseded', 'evicted')
+                    WHEN p_as_of IS NULL THEN memory.is_found(t.status)
                     ELSE (o.scope_id, o.seq) IN (
                         SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                     )

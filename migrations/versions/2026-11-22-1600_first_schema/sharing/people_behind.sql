@@ -1,7 +1,7 @@
 -- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons who support these observations, by their own
 -- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
 -- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
--- is. The host counts as no person, and what is quarantined supports nothing.
+-- is. The host counts as no person, and what is set aside supports nothing.
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
 LANGUAGE sql STABLE
@@ -18,7 +18,7 @@ AS $$
             SELECT
             FROM memory.observation_states t
             WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
-              AND t.status = 'quarantined'
+              AND memory.is_aside(t.status)
         )
     ), said AS (
         SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at

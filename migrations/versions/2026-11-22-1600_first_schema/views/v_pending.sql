@@ -25,14 +25,14 @@ CROSS JOIN LATERAL (
         WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.seq > s.done_seq AND o.lane = 'absorb'
           AND NOT EXISTS (
               SELECT FROM memory.observation_states t
-              WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND t.status <> 'active'
+              WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND NOT memory.in_use(t.status)
           )
         UNION ALL
         SELECT o.created_at
         FROM memory.observation_states t
         JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
         WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.seq <= s.done_seq AND t.repend
-          AND t.status = 'active' AND o.lane = 'absorb'
+          AND memory.in_use(t.status) AND o.lane = 'absorb'
     ) w
 ) p
 WHERE p.pending > 0;

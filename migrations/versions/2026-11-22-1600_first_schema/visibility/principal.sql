@@ -43,6 +43,19 @@ $$;
 COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
     'Names the principal of this transaction; returns the setting before, for memory.leave.';
 
+-- memory.asks_for(agent, user): whether this transaction may ask what that user sees: where it was entered as a user, for no
+-- other; else for anybody, as the functions that are told for whom they read do. A user of an agent that isn't entered is told
+-- by memory.visible_scopes and memory.visible_conversations alone, which ask this.
+CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT coalesce(
+        NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
+    )
+$$;
+
+COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
+
 -- memory.leave(before): puts back what memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE

@@ -2,7 +2,7 @@
 -- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
 -- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups. Inactive scopes
 -- are included. A user is all the ids that they go by (memory.user_ids). The agent and the owners are looked up once a
--- query, whatever it begins with.
+-- query, whatever it begins with. In a transaction that was entered as a user nobody else sees anything (memory.asks_for).
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
     p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
@@ -12,6 +12,7 @@ AS $$
     FROM memory.scopes s
     WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
       AND p_user IS NOT NULL
+      AND memory.asks_for(p_agent, p_user)
       AND s.owner = ANY (
           ARRAY['c', 'a']
           || ARRAY(

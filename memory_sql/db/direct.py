@@ -1,0 +1,86 @@
+"""Statements that go past SQLAlchemy to the driver: for reads on hot paths."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from sqlalchemy import Dialect, Float, Numeric, Select
+from sqlalchemy.types import TypeEngine
+
+
+class Reader(Protocol):
+    """What can be asked: a session, or a connection of ours without what a session costs (`Database.reading`)."""
+
+    async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> Iterable[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A statement as the driver takes it: its parameters by place, and the columns that come otherwise than as values.
+
+    `own` are the parameters that stand in the statement with their value.
+    """
+
+    sql: str
+    given: tuple[tuple[str, Callable[[Any], Any] | None], ...]
+    own: Mapping[str, Any]
+    row: Callable[[Iterable[Any]], Any]
+    read: tuple[tuple[int, Callable[[Any], Any]], ...]
+
+    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
+        values = {**self.own, **parameters}
+        return [values[name] if write is None else write(values[name]) for name, write in self.given]
+
+    def rows(self, records: Iterable[Sequence[Any]]) -> list[Any]:
+        if not self.read:
+            return [self.row(record) for record in records]
+        return [self.row(self._converted(record)) for record in records]
+
+    def _converted(self, record: Sequence[Any]) -> list[Any]:
+        values = list(record)
+        for place, convert in self.read:
+            values[place] = convert(values[place])
+        return values
+
+
+@lru_cache(maxsize=256)
+def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
+    """Compiled once: the statement is one that was built at import, or it would be compiled each time."""
+    compiled: Any = statement.compile(dialect=dialect)
+    asked = [name for name, bound in compiled.binds.items() if bound.required]
+    written = compiled.construct_expanded_state(dict.fromkeys(asked))
+    readers = enumerate(_reader(item.type, dialect) for item in statement.selected_columns)
+    return _Prepared(
+        sql=written.statement,
+        given=tuple((name, written.processors.get(name)) for name in written.positiontup or ()),
+        own={name: value for name, value in written.parameters.items() if name not in asked},
+        row=_row_of(*statement.selected_columns.keys()),
+        read=tuple((place, read) for place, read in readers if read is not None),
+    )
+
+
+def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Numbers are as the driver brings them; to ask for their reader takes the server's word for what they are."""
+    return None if isinstance(kind, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
+
+
+def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
+    named: Any = namedtuple("Row", columns)  # type: ignore[misc]  # their names are known only now
+    make: Callable[[Iterable[Any]], Any] = named._make
+    return make
+
+
+class Direct:
+    """A pooled connection below SQLAlchemy: no transaction, no cursor, no result; each statement is one round trip."""
+
+    def __init__(self, connection: Any, dialect: Dialect) -> None:
+        self._connection = connection
+        self._dialect = dialect
+
+    async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
+        prepared = _prepared(statement, self._dialect)
+        return prepared.rows(await self._connection.fetch(prepared.sql, *prepared.values(parameters)))

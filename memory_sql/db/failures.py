@@ -1,0 +1,62 @@
+"""What the driver raises, as errors of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from memory_sql.errors import (
+    ConflictError,
+    DatabaseError,
+    LockTimeoutError,
+    PoolFullError,
+    ReadOnlyError,
+    SchemaError,
+)
+
+NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
+LOCK_NOT_AVAILABLE = "55P03"
+CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
+READ_ONLY = "25006"
+NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
+
+
+def _named(error: BaseException | None) -> DatabaseError:
+    """Of what the driver raised."""
+    code = getattr(error, "sqlstate", None)
+    if code in NO_SCHEMA:
+        return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
+    if code == LOCK_NOT_AVAILABLE:
+        return LockTimeoutError(f"try again (SQLSTATE {code})")
+    if code in CONFLICTS:
+        return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
+    if code == READ_ONLY:
+        return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
+    if code in NOT_TO_BE_HAD:
+        return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
+    if code is None:
+        return DatabaseError(f"the driver refused: {type(error).__name__}")
+    constraint = getattr(error, "constraint_name", None)
+    return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Turns what the driver raises into errors of ours, without their cause: Postgres quotes the row that it refuses."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _named(error.driver_exception) from None
+    except AsyncAdapt_asyncpg_dbapi.Error as error:  # from connecting, where SQLAlchemy doesn't wrap it any further
+        raise _named(error.__cause__) from None
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise _named(error) from None
+    except PoolTimeoutError:
+        raise PoolFullError from None
+    except OSError as error:
+        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error

@@ -1,0 +1,134 @@
+"""The locks of an agent, in one order for everybody: the agent, conversations by id, scopes by id; then what lies in them.
+
+What takes something out of an agent shares the agent's row, and looks then; who is who, who is a member and what is held
+changes under the agent's lock. So a hold is seen by a forgetting, or waits for it. Neither stops a foreign key to the
+agent: only `lock_whole_agent` does, for erasing all of it.
+
+What has to be locked is often known only after a look under the locks. `under_locks` then gives all of them back and
+takes them anew, in order: to lock one more beside those that are held would be a deadlock with whoever is going by the
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
+
+from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
+
+Done = TypeVar("Done")
+
+
+async def share_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody becomes somebody else, leaves, or is held; others may share it."""
+    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
+
+
+async def lock_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody shares or locks the agent; what only adds to it goes on (FOR NO KEY UPDATE).
+
+    By an update, not a lock alone: it also refuses whoever reads an older snapshot than the change before.
+    """
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=AgentRow.settings))
+
+
+async def lock_whole_agent(session: AsyncSession, agent_key: int) -> None:
+    """Until the transaction ends nobody reads, changes or adds anything of the agent under a lock.
+
+    Its conversations and scopes first: who holds one of them may still have to refer to the agent. Then those that were made
+    meanwhile, of which there can't be more.
+    """
+    await lock_agent(session, agent_key)
+    await _lock_all(session, agent_key)
+    await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update())
+    await _lock_all(session, agent_key)
+
+
+async def _lock_all(session: AsyncSession, agent_key: int) -> None:
+    for key in (ConversationRow.conversation_id, ScopeRow.scope_id):
+        await session.execute(
+            select(key).where(key.class_.agent_key == agent_key).order_by(key).with_for_update(key_share=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Conversations and scopes of an agent."""
+
+    scopes: frozenset[int] = frozenset()
+    conversations: frozenset[str] = frozenset()
+
+    def __or__(self, other: Rows) -> Rows:
+        return Rows(self.scopes | other.scopes, self.conversations | other.conversations)
+
+
+class _MoreError(Exception):
+    """These have to be locked as well."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is locked."""
+
+    rows: Rows
+
+    def need(self, scopes: Iterable[int] = (), conversations: Iterable[str] = ()) -> None:
+        """To be called with all that is about to be changed. If any of it isn't locked, all begins anew with it locked."""
+        wanted = Rows(frozenset(scopes), frozenset(conversations))
+        if self.rows | wanted != self.rows:
+            raise _MoreError(self.rows | wanted)
+
+
+async def under_locks(
+    session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], *, keys_change: bool = False
+) -> Done:
+    """What `act` returns, done under the locks on all that it says it needs (`Held.need`), taken in order.
+
+    `act` looks, says what it needs, and only then changes anything. It is called without locks first, and again whenever
+    it needs more: what it did is undone, and the locks are given back. `keys_change`: the ids themselves change.
+    """
+    rows = Rows()
+    while True:
+        try:
+            if rows == Rows():
+                return await act(Held(rows))  # nothing is changed before something is needed
+            return await _act(session, agent_key, act, rows, keys_change=keys_change)
+        except _MoreError as more:
+            rows |= more.rows
+
+
+async def _act(
+    session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], rows: Rows, *, keys_change: bool
+) -> Done:
+    unlocked = await _savepoint(session)
+    try:
+        await _lock(session, agent_key, rows, keys_change=keys_change)
+        done = await act(Held(rows))
+    except Exception:
+        await unlocked.rollback()
+        raise
+    await unlocked.commit()
+    return done
+
+
+async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool) -> None:
+    for key, wanted in ((ConversationRow.conversation_id, rows.conversations), (ScopeRow.scope_id, rows.scopes)):
+        if wanted:
+            await session.execute(
+                select(key)
+                .where(key.class_.agent_key == agent_key, key.in_(sorted(wanted)))
+                .order_by(key)
+                .with_for_update(key_share=not keys_change)
+            )
+
+
+async def _savepoint(session: AsyncSession) -> AsyncTransaction:
+    """To go back to: its rollback also gives back the locks that were taken since. The session's events don't tell of it."""
+    return await (await session.connection()).begin_nested()

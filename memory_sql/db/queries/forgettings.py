@@ -1,0 +1,35 @@
+"""Which forgettings a database knows of, and by what it is known itself: what a journal outside of it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import cast, exists, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, Text
+
+from memory_sql.db.models import AgentRow, EventRow
+
+
+async def database_id(session: AsyncSession) -> str:
+    """The id of this database; its copies and backups have the same."""
+    return str(await session.scalar(select(func.memory.installation_id())))
+
+
+async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Of forgettings, each as `(agent_id, id)`, the ids of those that the database doesn't know of.
+
+    Of an agent that it doesn't know it holds nothing either: these aren't among them.
+    """
+    agents, ids = ([pair[place] for pair in forgettings] for place in (0, 1))
+    listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
+    entry = listed.table_valued("agent_id", "id", name="entry").render_derived()
+    recorded = select(EventRow.event_id).where(
+        EventRow.agent_key == AgentRow.agent_key,
+        EventRow.kind == "forget",
+        EventRow.detail["id"].astext == entry.c.id,
+    )
+    found = await session.scalars(
+        select(entry.c.id).join(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(~exists(recorded))
+    )
+    return frozenset(found)

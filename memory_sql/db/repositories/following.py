@@ -1,0 +1,112 @@
+"""What was made of observations follows them: superseded, set aside and brought back with them, by `memory.unsettled`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, cast, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import LineageRow, ScopeRow
+from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.db.repositories.states import StateRepository
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """An observation that hasn't the state that what it was made of leaves it."""
+
+    key: ObservationKey
+    status: str
+    becomes: str
+
+
+class FollowingRepository:
+    def __init__(self, session: AsyncSession, agent_key: int) -> None:
+        self._session = session
+        self._agent_key = agent_key
+
+    async def lock(self, scope_ids: Collection[int]) -> list[ScopeState]:
+        """These scopes and all in which something follows them, locked in id order; of these their states."""
+        reach = await self.reach(scope_ids)
+        while True:
+            locked = await ScopeRepository(self._session).lock(self._agent_key, scope_ids=sorted(reach))
+            again = await self.reach(scope_ids)
+            if again <= reach:
+                return [state for state in locked if state.scope_id in scope_ids]
+            reach = again
+
+    async def lock_owned(self, owner: str, name: str) -> None:
+        """As `lock`, the scope that is this owner's, if there is one."""
+        s = ScopeRow
+        owned = select(s.scope_id).where(s.agent_key == self._agent_key, s.owner == owner, s.name == name)
+        await self.lock(list(await self._session.scalars(owned)))
+
+    async def reach(self, scope_ids: Collection[int]) -> set[int]:
+        """These, and those in which something was made of what they hold, over all levels."""
+        link = LineageRow
+        mine = link.agent_key == self._agent_key
+        line = (
+            select(link.scope_id)
+            .where(mine, link.source_scope_id.in_(sorted(scope_ids)), link.whole)
+            .cte(recursive=True)
+        )
+        line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id, link.whole))
+        return {*scope_ids, *await self._session.scalars(select(line.c.scope_id))}
+
+    async def settle(
+        self, scope_ids: Iterable[int], threshold: int, now: datetime, **cause: Any
+    ) -> tuple[list[ObservationKey], list[int]]:
+        """What lies in these scopes or was made of what does, and changed with its sources; and the scopes to be rewritten.
+
+        The texts go back to before they took in what goes. The caller has locked the scopes by `lock`.
+        """
+        wanted, changed, tainted = {*scope_ids}, set[ObservationKey](), set[int]()
+        while unsettled := await self._unsettled(wanted):
+            tainted |= await self._rewind([one.key for one in unsettled if one.status == "active"], now)
+            await self._follow(unsettled, now, **cause)
+            changed |= {one.key for one in unsettled}
+            wanted |= {scope_id for scope_id, _ in changed} | tainted
+        touched = sorted({scope_id for scope_id, _ in changed} | tainted)
+        if not touched:
+            return [], []
+        withheld = await ForgettingRepository(self._session, self._agent_key).await_rebuild(sorted(tainted))
+        await ScopeRepository(self._session).refresh_due(self._agent_key, touched, threshold, now)
+        return sorted(changed), withheld
+
+    async def _unsettled(self, scope_ids: Collection[int]) -> list[Unsettled]:
+        found = func.memory.unsettled(self._agent_key, cast(sorted(scope_ids), ARRAY(BigInteger))).table_valued(
+            "scope_id", "seq", "status", "becomes"
+        )
+        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
+        return [Unsettled((row.scope_id, row.seq), row.status, row.becomes) for row in rows]
+
+    async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
+        """The scopes whose texts held any of these."""
+        holding = Closure(tuple(keys), (), (), 0, 0)
+        tainted = await ForgettingRepository(self._session, self._agent_key).first_tainted((), holding)
+        for state in await self._states(tainted):
+            await ConsolidationRepository(self._session).rewind(state, tainted[state.scope_id], "retract", now)
+        return {*tainted}
+
+    async def _follow(self, unsettled: Iterable[Unsettled], now: datetime, **cause: Any) -> None:
+        by_scope = defaultdict[int, dict[str, list[int]]](lambda: defaultdict(list))
+        for one in unsettled:
+            scope_id, seq = one.key
+            by_scope[scope_id][one.becomes].append(seq)
+        for state in await self._states(by_scope):
+            await ScopeRepository(self._session).take_lease(state)
+            for status, seqs in by_scope[state.scope_id].items():
+                await StateRepository(self._session).follow(state, seqs, status, now, **cause)
+
+    async def _states(self, scope_ids: Collection[int]) -> list[ScopeState]:
+        if not scope_ids:
+            return []
+        return await ScopeRepository(self._session).lock(self._agent_key, scope_ids=sorted(scope_ids))

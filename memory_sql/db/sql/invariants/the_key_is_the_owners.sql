@@ -1,0 +1,21 @@
+-- Nobody is given the key of this database, and nobody may hash with it but who writes observations and the owners of our own
+-- functions: they could confirm what they guess.
+SELECT NULL AS agent_id, 'role ' || coalesce(r.rolname, 'public') AS key, 'may read the key of this database' AS detail
+FROM pg_class c
+CROSS JOIN LATERAL (
+    SELECT a.grantee FROM aclexplode(c.relacl) a
+    UNION
+    SELECT a.grantee FROM pg_attribute t CROSS JOIN LATERAL aclexplode(t.attacl) a WHERE t.attrelid = c.oid
+) given
+LEFT JOIN pg_roles r ON r.oid = given.grantee
+WHERE c.oid = 'memory.installation'::regclass AND given.grantee <> c.relowner
+UNION ALL
+SELECT NULL, 'role ' || r.rolname, 'may hash with the key of this database, and writes no observations'
+FROM pg_proc p
+CROSS JOIN LATERAL aclexplode(p.proacl) a
+JOIN pg_roles r ON r.oid = a.grantee
+WHERE p.oid = 'memory.keyed_hash(text, bytea)'::regprocedure AND a.grantee <> p.proowner
+  AND NOT has_table_privilege(r.oid, 'memory.observations', 'INSERT')
+  AND NOT EXISTS (
+      SELECT FROM pg_proc d WHERE d.pronamespace = 'memory'::regnamespace AND d.prosecdef AND d.proowner = r.oid
+  )

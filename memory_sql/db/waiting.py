@@ -1,0 +1,123 @@
+"""How long a call waits: for a lock, for a connection, for its turn.
+
+The limits are set in each transaction of ours, together with its BEGIN: a pooler hands on no others, and a role that
+somebody is a member of doesn't either. In the host's transaction only the time for locks is limited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import Interval, Select, case, cast, func, or_, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+
+from memory_sql.db.failures import LOCK_NOT_AVAILABLE
+from memory_sql.errors import InputError, LockTimeoutError, MemorySQLError, PoolFullError
+
+WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a call waits for a lock and for a connection, and a transaction of ours stands still before it is ended."""
+
+    lock: timedelta = timedelta(seconds=5)
+    connection: timedelta = timedelta(seconds=10)
+    idle: timedelta = timedelta(seconds=60)
+
+    @property
+    def of_writes(self) -> str:
+        return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};" + (
+            f"SET LOCAL idle_in_transaction_session_timeout = {_milliseconds(self.idle)};"
+        )
+
+    @property
+    def of_reads(self) -> str:
+        """Who reads holds no row; and may take long for what was read, as an export does."""
+        return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};"
+
+
+class Limited(asyncpg.Connection):  # type: ignore[misc]
+    """A connection whose transactions begin with limits, in the same round trip.
+
+    BEGIN has no parameters, so it goes by the simple protocol, which takes several statements; a pooler leaves them together.
+    """
+
+    limits = ""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:  # noqa: ASYNC109
+        limited = query + self.limits if query.startswith("BEGIN") else query
+        status: str = await super().execute(limited, *args, timeout=timeout)
+        return status
+
+
+class Turns:
+    """At most so many write at once; the others wait for their turn, without a connection."""
+
+    def __init__(self, connections: int, limit: timedelta) -> None:
+        self._free = asyncio.Semaphore(max(1, int(connections * WRITING)))
+        self._limit = limit
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Raises `PoolFullError`."""
+        try:
+            async with asyncio.timeout(self._limit.total_seconds()):
+                await self._free.acquire()
+        except TimeoutError:
+            raise PoolFullError(self._limit.total_seconds()) from None
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+def must_be_session(value: object) -> None:
+    """Of what a host passes as `session=`; raises `InputError`."""
+    if not isinstance(value, AsyncSession | async_scoped_session):
+        raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(value).__name__}")
+
+
+@asynccontextmanager
+async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]:
+    """The host's transaction, with a limit on waiting for locks where it has none or a longer one, restored afterwards.
+
+    Raises `LockTimeoutError` when it was waited for too long; other errors of the database are the host's, as the driver
+    tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
+    limit as well.
+    """
+    must_be_session(session)
+    before = await session.scalar(_limit_locks(limit))
+    try:
+        yield
+    except MemorySQLError:  # ours: the transaction is as it was
+        await _restore_locks(session, before)
+        raise
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise LockTimeoutError("roll the transaction back, or to a savepoint before the call, and try again") from None
+    await _restore_locks(session, before)
+
+
+async def _restore_locks(session: AsyncSession, before: str) -> None:
+    await session.execute(select(func.set_config("lock_timeout", before, True)))
+
+
+def _limit_locks(limit: timedelta) -> Select[Any]:
+    """Sets it and says what it was; both in one statement, the old value is read first."""
+    old = select(func.current_setting("lock_timeout").label("value")).cte("old").prefix_with("MATERIALIZED")
+    none, longer = old.c.value == "0", cast(old.c.value, Interval) > limit
+    new = case((or_(none, longer), str(_milliseconds(limit))), else_=old.c.value)
+    return select(old.c.value, func.set_config("lock_timeout", new, True))
+
+
+def _milliseconds(limit: timedelta) -> int:
+    return max(1, int(limit.total_seconds() * 1000))

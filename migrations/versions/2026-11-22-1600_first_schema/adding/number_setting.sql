@@ -1,0 +1,18 @@
+-- memory.number_setting(settings, name, else, most): a number that an agent has of its own, else the given one. What is
+-- stored there may be anything: what isn't a number from 0 to `most` counts as not being there. It never raises.
+CREATE OR REPLACE FUNCTION memory.number_setting(
+    p_settings jsonb, p_name text, p_else double precision, p_most numeric DEFAULT 2147483647
+) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT CASE WHEN jsonb_typeof(p_settings -> p_name) = 'number' THEN
+        CASE WHEN (p_settings -> p_name)::numeric BETWEEN 0 AND p_most
+            THEN round((p_settings -> p_name)::numeric, 6)::double precision
+            ELSE p_else
+        END
+        ELSE p_else
+    END
+$$;
+
+COMMENT ON FUNCTION memory.number_setting(jsonb, text, double precision, numeric) IS
+    'A number among the settings of an agent, or the given one where there is none that can be used.';

@@ -1,0 +1,68 @@
+-- memory.unsettled(agent_key, scopes): what lies in these scopes, or was made of what does (null: all), and hasn't the state that
+-- its sources leave it. One row per observation: its state, and the one that it has to get. What was made of one source alone
+-- (lineage.whole) is in use while such a source supports it; else it is what its sources are, of several states the one that
+-- says least against it. What somebody has said there themselves stays; but a correction there goes with what is set aside, since it
+-- has inherited the sources of what it corrects. What was merged of several is set aside with any
+-- of them that is quarantined (it is erased then, unless a legal hold keeps it), and stays as it was said otherwise.
+-- Only what is in use goes, and only what went for this reason (observation_states.follows) comes back.
+CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
+RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
+LANGUAGE sql STABLE
+AS $$
+    WITH concerned AS (
+        SELECT l.scope_id, l.seq
+        FROM memory.observation_states t
+        JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = t.scope_id AND l.source_seq = t.seq
+        WHERE t.agent_key = p_agent AND (p_scopes IS NULL OR t.scope_id = ANY (p_scopes)) AND NOT memory.supports(t.status)
+        UNION
+        SELECT l.scope_id, l.seq
+        FROM memory.lineage l
+        JOIN memory.observation_states t
+            ON t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
+        WHERE l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND NOT memory.supports(t.status)
+        UNION
+        SELECT t.scope_id, t.seq
+        FROM memory.observation_states t
+        JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = t.scope_id AND l.seq = t.seq
+        WHERE t.agent_key = p_agent AND t.follows
+          AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes))
+    ), made AS (
+        SELECT c.scope_id, c.seq, coalesce(d.status, 'active') AS status, coalesce(d.follows, false) AS follows, CASE
+            WHEN s.is_merged THEN CASE WHEN s.loses_one THEN 'quarantined' ELSE 'active' END
+            ELSE (ARRAY['active', 'superseded', 'given_up', 'quarantined'])[s.least]
+        END AS becomes
+        FROM concerned c
+        LEFT JOIN memory.observation_states d ON d.agent_key = p_agent AND d.scope_id = c.scope_id AND d.seq = c.seq
+        CROSS JOIN LATERAL (
+            SELECT bool_or(NOT l.whole) AS is_merged,
+                   bool_or(NOT l.whole AND u.status IS NOT DISTINCT FROM 'quarantined') AS loses_one,
+                   min(CASE
+                       WHEN memory.supports(u.status) THEN 1
+                       WHEN u.status = 'superseded' THEN 2
+                       WHEN u.status = 'given_up' THEN 3
+                       ELSE 4
+                   END) AS least
+            FROM memory.lineage l
+            LEFT JOIN memory.observation_states u
+                ON u.agent_key = p_agent AND u.scope_id = l.source_scope_id AND u.seq = l.source_seq
+            WHERE l.agent_key = p_agent AND l.scope_id = c.scope_id AND l.seq = c.seq
+        ) s
+    )
+    SELECT m.scope_id, m.seq, m.status, m.becomes
+    FROM made m
+    JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = m.scope_id AND o.seq = m.seq
+    WHERE m.becomes <> m.status AND (
+        m.follows
+        OR memory.in_use(m.status) AND NOT (
+            (o.source_kind = 'propagation' OR m.becomes = 'superseded') AND EXISTS (
+                SELECT
+                FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
+                  AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+            )
+        )
+    )
+$$;
+
+COMMENT ON FUNCTION memory.unsettled(bigint, bigint[]) IS
+    'What was made of others and hasn''t the state that these leave it; one row per observation.';

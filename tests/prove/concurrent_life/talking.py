@@ -1,0 +1,166 @@
+"""What is said, and what is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from memory_sql.db.principals import SERVICE
+from memory_sql.errors import (
+    BusyError,
+    LanguageModelError,
+    StaleError,
+)
+from tests.prove.concurrent_life.actor import Actor, TakenBackError
+from tests.prove.concurrent_life.ledger import Utterance
+from tests.prove.concurrent_life.liar import FOR_GROUP
+from tests.prove.concurrent_life.world import SETTINGS, NothingToDoError
+
+
+class Talking(Actor):
+    """What goes in, the work on it, and its upkeep."""
+
+    def words(self, token: str) -> str:
+        form = self.random.choice(
+            ("Release {} is deployed to staging.",) * 2 + ("My note {} is kept.", FOR_GROUP + " {}.")
+        )
+        return form.format(token)
+
+    def says(self, agent: str) -> tuple[list[dict[str, Any]], list[Utterance], dict[str, Any]]:
+        conversation, groups = self.place(agent)
+        user = self.name(agent, "user")
+        messages, said = list[dict[str, Any]](), list[Utterance]()
+        for _ in range(self.random.randrange(1, 4)):
+            speaker = self.random.choice((user, user, self.name(agent, "user")))
+            token, wording = self.again(agent, speaker)
+            number = f"m{self.ledger.now()}"
+            messages.append({"role": "user", "content": wording, "id": number, "user_id": speaker})
+            said.append(
+                self.ledger.begin(
+                    token, agent, "message", speaker, conversation=conversation, groups=groups, message=number
+                )
+            )
+        where = {"agent_id": agent, "user_id": user, "conversation_id": conversation, "group_ids": groups}
+        return messages, said, where
+
+    def again(self, agent: str, speaker: str) -> tuple[str, str]:
+        """Something new, or what somebody else has said, in the same words, which goes where many say it."""
+        if self.random.randrange(8) == 0:
+            known = [u.token for u in self.ledger.of(agent) if u.via == "message" and speaker not in u.users]
+            if known:
+                token = self.random.choice(known)
+                return token, f"Release {token} is deployed to staging."
+        token = self.ledger.token()
+        return token, self.words(token)
+
+    async def add(self) -> None:
+        """As clients do, it is sent again until it is acknowledged."""
+        messages, said, where = self.says(self.agent())
+        with self.saying(said):
+            await self.again_until_it_returns(partial(self.add_once, messages, where))
+
+    async def add_once(self, messages: list[dict[str, Any]], where: dict[str, Any]) -> None:
+        try:
+            await self.memory.add(messages, **where, wait=self.random.randrange(6) == 0)
+        except (LanguageModelError, StaleError, BusyError) as error:
+            if error.added is None:
+                raise
+
+    async def observe(self) -> None:
+        agent, token = self.agent(), self.ledger.token()
+        user, shared = self.name(agent, "user"), self.random.randrange(3) == 0
+        groups = [self.name(agent, "group")] if shared else []
+        tag = self.random.choice((None, "red", "blue"))
+        key = self.random.choice((None, None, "home", "work"))
+        said = self.ledger.begin(token, agent, "observe", user, groups=groups, shared=shared, tag=tag, fact_key=key)
+        with self.saying([said]):
+            await self.memory.observe(
+                f"Release {token} is deployed to staging.",
+                agent_id=agent,
+                user_id=user,
+                group_id=groups[0] if groups else None,
+                tags=[tag] if tag else (),
+                fact_key=key,
+            )
+
+    async def host(self) -> None:
+        """Several calls in a host's transaction, which it commits or takes back."""
+        agent, commits = self.agent(), self.random.randrange(3) > 0
+        messages, said, where = self.says(agent)
+        token, user = self.ledger.token(), self.name(agent, "user")
+        said.append(self.ledger.begin(token, agent, "observe", user))
+        with suppress(TakenBackError), self.saying(said):
+            async with self.memory.database.transaction(principal=SERVICE) as unit:
+                await self.memory.add(messages, **where, session=unit)
+                await self.memory.observe(f"Noted {token}.", agent_id=agent, user_id=user, session=unit)
+                if not commits:
+                    raise TakenBackError
+
+    async def form(self) -> None:
+        agent = self.agent()
+        await self.memory.conversations.form(agent_id=agent, conversation_id=self.place(agent)[0])
+
+    async def consolidate(self) -> None:
+        agent = self.agent()
+        await self.memory.scopes.consolidate(agent_id=agent, scope_id=await self.scope(agent))
+
+    async def propagate(self) -> None:
+        agent = self.agent()
+        await self.memory.scopes.propagate(
+            agent_id=agent, scope_id=await self.scope(agent), dry_run=self.random.randrange(5) == 0
+        )
+
+    async def run_due(self) -> None:
+        await self.memory.run_due(agent_id=self.agent(), limit=1)
+
+    async def undo(self) -> None:
+        agent = self.agent()
+        await self.memory.scopes.undo(agent_id=agent, scope_id=await self.scope(agent))
+
+    async def retry(self) -> None:
+        await self.decide(discard=False)
+
+    async def discard(self) -> None:
+        await self.decide(discard=True)
+
+    async def decide(self, *, discard: bool) -> None:
+        dead = list(await self.memory.work.dead())
+        if not dead:
+            raise NothingToDoError
+        one = self.random.choice(dead)
+        if not discard:
+            await self.memory.work.retry(agent_id=one.agent_id, run_id=one.run_id)
+            return
+        self.skip(one.agent_id, one.conversation_id)
+        await self.memory.work.discard(agent_id=one.agent_id, run_id=one.run_id)
+        self.skip(one.agent_id, one.conversation_id)
+
+    async def exclude(self) -> None:
+        agent = self.agent()
+        conversation, _ = self.place(agent)
+        self.skip(agent, conversation)
+        try:
+            await self.memory.conversations.exclude(agent_id=agent, conversation_id=conversation)
+            await asyncio.sleep(self.random.uniform(0, 0.2))
+            await self.memory.conversations.exclude(agent_id=agent, conversation_id=conversation, excluded=False)
+        finally:
+            self.skip(agent, conversation)
+
+    async def configure(self) -> None:
+        name = self.random.choice(list(SETTINGS))
+        await self.memory.configure(agent_id=self.agent(), **{name: self.random.choice(SETTINGS[name])})
+
+    async def trim(self) -> None:
+        await self.memory.work.trim(agent_id=self.agent(), dry_run=self.random.randrange(4) == 0)
+
+    async def maintain(self) -> None:
+        await self.memory.work.maintain()
+
+    async def review(self) -> None:
+        agent = self.agent()
+        held = await self.memory.work.held_claims(agent_id=agent)
+        if held:
+            one = self.random.choice(held)
+            await self.memory.work.review(one.source, agent_id=agent, target_scope_id=one.target_scope_id, share=True)

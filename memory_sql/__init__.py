@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.ids import Id, ScopeKind
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
-    from memory_sql.domain.people import Alias, Hold, HoldKind, Renamed, RenameKind
+    from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind
     from memory_sql.domain.reading import (
         Context,
         ContextLine,
@@ -200,6 +200,7 @@ __all__ = [
     "Observations",
     "People",
     "Physical",
+    "PlacedHold",
     "PoolFullError",
     "PropagateResult",
     "PropagationOutcome",
@@ -257,7 +258,7 @@ _HOME = {
     "domain.ids": "Id ScopeKind",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
-    "domain.people": "Alias Hold HoldKind RenameKind Renamed",
+    "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",
     "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
     "domain.results": (
         "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult HeldClaim JournalStatus Judged "

@@ -10,7 +10,7 @@ from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, Agent, AsJson, Data, Reason, Url, run
 
 if TYPE_CHECKING:
-    from memory_sql.domain.people import Hold
+    from memory_sql.domain.people import Hold, PlacedHold
     from memory_sql.memory import Memory
 
 app = tree.group("Legal holds: what can't be forgotten.")
@@ -38,17 +38,16 @@ def place(
     \b
     memory-sql hold place --agent ada --user mia --reason "Case 7"
 
-    Placing a hold that is there already changes nothing.
+    Placing a hold that is there already changes nothing. It says how much it keeps: nothing where that has gone before.
     """
 
-    async def work(memory: Memory) -> Hold:
-        held = await memory.holds.place(
+    async def work(memory: Memory) -> PlacedHold:
+        return await memory.holds.place(
             agent_id=agent, user_id=user, conversation_id=conversation, group_id=group, observation_id=observation,
             actor=actor, reason=reason,
         )  # fmt: skip
-        return next(one for one in await memory.holds.list(agent_id=agent) if one.hold_id == held)
 
-    output.one(run(url, data, work), _hold_text, as_json)
+    output.one(run(url, data, work), _placed_text, as_json)
 
 
 @app.command("list")
@@ -87,8 +86,12 @@ def release(
     output.one(ended, _hold_text, as_json)
 
 
+def _placed_text(hold: PlacedHold) -> str:
+    observations, messages = output.many(hold.observations, "observation"), output.many(hold.messages, "message")
+    return f"{_hold_text(hold)} (keeps {observations} and {messages})"
+
+
 def _hold_text(hold: Hold) -> str:
     released = f", released {output.minute(hold.released_at)}" if hold.released_at else ""
     why = f": {output.flat(hold.reason)}" if hold.reason else ""
-    kind = "conversation" if hold.kind == "conversation" else hold.kind
-    return f"{hold.hold_id}  {kind} {hold.target}, since {output.minute(hold.created_at)}{released}{why}"
+    return f"{hold.hold_id}  {hold.kind} {hold.target}, since {output.minute(hold.created_at)}{released}{why}"

@@ -37,6 +37,13 @@ class Hold(Value):
     released_at: datetime | None = None
 
 
+class PlacedHold(Hold):
+    """A hold, with how many observations and messages it keeps as it is placed; none where they have gone before."""
+
+    observations: int
+    messages: int
+
+
 class Renamed(Value):
     """`rows` counts what was changed, by table; tables in which nothing was aren't named."""
 

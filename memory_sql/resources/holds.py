@@ -18,7 +18,7 @@ from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.domain.ids import Id, parse_observation_id
-from memory_sql.domain.people import Hold
+from memory_sql.domain.people import Hold, PlacedHold
 from memory_sql.errors import (
     NotFoundError,
 )
@@ -39,17 +39,17 @@ class Holds(Face):
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
-    ) -> int:
-        """The id of a hold, which keeps an observation, or all of a user, conversation or group, from being forgotten.
+    ) -> PlacedHold:
+        """The hold, which keeps an observation, or all of a user, conversation or group, from being forgotten.
 
         Placing the same hold twice returns the first one. What doesn't exist yet can be held too, except an observation
-        (`NotFoundError`).
+        (`NotFoundError`). A forgetting that is under way comes first: `observations` and `messages` count what is left.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         kind, target = held_of(user_id, conversation_id, group_id, observation_id)
         by, why = optional_id("actor", actor), reason_of(reason)
 
-        async def place(unit: Session) -> int:
+        async def place(unit: Session) -> PlacedHold:
             if kind == "observation":
                 agent_key = await locked_agent(unit, agent, kind, target)
             else:
@@ -62,7 +62,7 @@ class Holds(Face):
             if is_new:
                 detail = {"action": "hold", "hold_id": hold_id, f"{kind}_id": target}
                 await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
-            return hold_id
+            return await holds.placed(hold_id)
 
         return await self._database.write(place, session, service(agent))
 

@@ -93,7 +93,7 @@ async def test_what_is_pinned_disputed_or_held_stays(memory: Memory) -> None:
     stays = {pinned.id, tagged.id, disputed.id}
     assert await memory.work.trim(**ADA) == Trimmed(evicted={"note": 1}, scopes=(1,), over=(1,))
     assert await active(memory) == {*stays, held.id}
-    await memory.holds.release(hold, **ADA)
+    await memory.holds.release(hold.hold_id, **ADA)
     assert (await memory.work.trim(**ADA)).evicted == {"note": 1}
     assert await active(memory) == stays
     assert (await memory.observations.get(plain.id, **MIA)).status == "evicted"

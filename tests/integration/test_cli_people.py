@@ -48,7 +48,10 @@ def test_renamed_user_is_told_with_what_was_changed(run: Run, known: str) -> Non
 
 
 def test_holds_are_listed_until_they_are_released(run: Run, known: str) -> None:
-    held = run("hold", "place", *ADA, "--observation", known, "--reason", "Case 7", "--json").value
+    placed = run("hold", "place", *ADA, "--observation", known, "--reason", "Case 7").out
+    assert placed.endswith(": Case 7 (keeps 1 observation and 0 messages)\n")
+    held = run("hold", "place", *ADA, "--observation", known, "--json").value
+    assert (held["observations"], held["messages"]) == (1, 0)
     assert (held["kind"], held["target"], held["reason"]) == ("observation", known, "Case 7")
     shown = run("hold", "list", *ADA).out
     assert shown.startswith(f"{held['hold_id']}  observation {known}, since 2")

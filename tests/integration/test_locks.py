@@ -119,6 +119,10 @@ def erases(memory: Memory, _id: str, session: AsyncSession | None = None) -> Awa
     return memory.forget(Selection(everything=True), **ADA, session=session)
 
 
+def next_of(target: dict[str, Any]) -> str:
+    return next(iter(target))
+
+
 TAKES_OUT = pytest.mark.parametrize("act", [forgets, forgets_one, marks, leaves, erases])
 
 
@@ -163,6 +167,35 @@ async def test_what_takes_out_waits_for_a_hold_and_sees_it(memory: Memory, host:
         "SELECT count(*) FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = 'g:crew'",
     )
     assert held == 1
+
+
+@pytest.mark.parametrize("target", [{"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "crew"}], ids=next_of)
+async def test_hold_says_how_much_a_forgetting_has_left_to_it(
+    memory: Memory, host: AsyncSession, target: dict[str, Any]
+) -> None:
+    await shared(memory)
+    before = await memory.holds.place(**ADA, **target)
+    assert (before.observations > 0, before.messages) == (True, 1)
+    await memory.holds.release(before.hold_id, **ADA)
+    await forgets(memory, "", host)
+    placing = asyncio.ensure_future(memory.holds.place(**ADA, **target))
+    await are_waiting(memory, 1)
+    await host.commit()
+    (after,) = await ended(placing)
+    assert (after.observations, after.messages) == (0, 0)
+
+
+@pytest.mark.parametrize("target", [{"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "crew"}], ids=next_of)
+async def test_forgetting_leaves_what_a_hold_said_that_it_keeps(
+    memory: Memory, host: AsyncSession, target: dict[str, Any]
+) -> None:
+    await shared(memory)
+    held = await memory.holds.place(**ADA, **target, session=host)
+    forgetting = asyncio.ensure_future(forgets(memory, ""))
+    await are_waiting(memory, 1)
+    await host.commit()
+    await ended(forgetting)
+    assert await memory.holds.place(**ADA, **target) == held
 
 
 async def test_hold_stops_no_one_who_only_adds(memory: Memory, host: AsyncSession) -> None:

@@ -401,7 +401,7 @@ async def test_what_a_hold_covers_keeps_its_text_until_it_is_released(
     assert (await timed.work.maintain()).messages == 3 - len(kept)
     assert set(await stubs(timed)) == everything - {*kept}
     assert await timed.conversations.messages(**MIA) == []  # held is not shown
-    await timed.holds.release(hold, **ADA)
+    await timed.holds.release(hold.hold_id, **ADA)
     assert (await timed.work.maintain()).messages == len(kept)
     assert set(await stubs(timed)) == everything
 

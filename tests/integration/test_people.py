@@ -453,9 +453,10 @@ async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: M
     targets: list[dict[str, Any]] = [
         {"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "harbor"}, {"observation_id": observation.id}
     ]  # fmt: skip
-    first = [await memory.holds.place(**ADA, **target, actor="legal", reason="Case 7.") for target in targets]
-    again = [await memory.holds.place(**ADA, **target) for target in targets]
-    assert first == again
+    placed = [await memory.holds.place(**ADA, **target, actor="legal", reason="Case 7.") for target in targets]
+    assert [await memory.holds.place(**ADA, **target) for target in targets] == placed
+    assert [(hold.observations, hold.messages) for hold in placed] == [(1, 0), (0, 0), (0, 0), (1, 0)]
+    first = [hold.hold_id for hold in placed]
     assert len(set(first)) == 4
     found = await memory.holds.list(**ADA)
     assert [(hold.kind, hold.target, hold.actor, hold.reason) for hold in found] == [
@@ -469,7 +470,7 @@ async def test_hold_is_one_however_often_it_is_asked_for_and_ends_once(memory: M
         assert released.released_at is not None
     assert [hold.hold_id for hold in await memory.holds.list(**ADA)] == first[1:]
     assert [hold.hold_id for hold in await memory.holds.list(**ADA, released=True)] == first
-    assert await memory.holds.place(**ADA, user_id="mia") not in first
+    assert (await memory.holds.place(**ADA, user_id="mia")).hold_id not in first
     events = await rows(memory, "SELECT detail ->> 'action' FROM memory.events WHERE kind = 'hold' ORDER BY event_id")
     assert [action for (action,) in events] == ["hold"] * 4 + ["release", "hold"]
 
@@ -489,7 +490,7 @@ async def test_hold_names_exactly_one_thing_that_can_be_held(memory: Memory) -> 
 
 
 async def test_hold_of_another_agent_is_not_found(memory: Memory) -> None:
-    hold_id = await memory.holds.place(**MIA)
+    hold_id = (await memory.holds.place(**MIA)).hold_id
     await memory.observe("Hello.", agent_id="bob", user_id="mia")
     for agent, number in (("bob", hold_id), ("unknown", hold_id), ("ada", hold_id + 1)):
         with pytest.raises(NotFoundError):
@@ -499,7 +500,7 @@ async def test_hold_of_another_agent_is_not_found(memory: Memory) -> None:
 
 async def test_holds_at_once_are_one(memory: Memory) -> None:
     found = await asyncio.gather(*(memory.holds.place(**MIA) for _ in range(6)))
-    assert len(set(found)) == 1
+    assert len({hold.hold_id for hold in found}) == 1
 
 
 # Export

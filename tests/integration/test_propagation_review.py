@@ -210,7 +210,7 @@ async def test_what_a_hold_kept_of_a_forgotten_user_goes_once_it_is_released(mem
     receipt = await memory.forget(Selection(user_id="gene"), **ADA)
     assert receipt.held["observations"] == 1
     assert list(await memory.admin.verify()) == []
-    await memory.holds.release(hold, **ADA, actor="desk")
+    await memory.holds.release(hold.hold_id, **ADA, actor="desk")
     await memory.forget(Selection(user_id="gene"), **ADA)
     assert await known(memory, "g:eden") == []
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import HoldRow, ObservationRow, columns_of
-from memory_sql.domain.people import Hold, HoldKind
+from memory_sql.db.models import HoldRow, MessageRow, ObservationRow, columns_of
+from memory_sql.domain.people import Hold, HoldKind, PlacedHold
 
 _HOLD = columns_of(HoldRow, Hold.model_fields)
 
@@ -53,6 +53,27 @@ class HoldRepository:
         )
         row = found.mappings().one_or_none()
         return None if row is None else Hold(**row)
+
+    async def placed(self, hold_id: int) -> PlacedHold:
+        """An open hold, with what it keeps now."""
+        m = MessageRow
+        observations = func.memory.held_observations(self._agent_key, hold_id).table_valued("scope_id", "seq")
+        messages = func.memory.held_messages(self._agent_key, hold_id).table_valued("conversation_id", "number")
+        is_held = and_(m.conversation_id == messages.c.conversation_id, m.number == messages.c.number)
+        with_text = (
+            select(func.count())
+            .select_from(messages)
+            .join(m, is_held)
+            .where(m.agent_key == self._agent_key, m.content.is_not(None))
+        )
+        found = await self._session.execute(
+            select(
+                *_HOLD,
+                select(func.count()).select_from(observations).scalar_subquery().label("observations"),
+                with_text.scalar_subquery().label("messages"),
+            ).where(HoldRow.agent_key == self._agent_key, HoldRow.hold_id == hold_id)
+        )
+        return PlacedHold(**found.mappings().one())
 
     async def release(self, hold_id: int, now: datetime) -> bool:
         """False: it isn't open."""

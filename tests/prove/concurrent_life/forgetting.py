@@ -19,14 +19,14 @@ class Forgetting(Actor):
         kind = self.random.choice(("user", "conversation", "group", "observation"))
         if kind == "observation":
             _, known = await self.seen(agent)
-            number = await self.memory.holds.place(agent_id=agent, observation_id=known.id)
+            held = await self.memory.holds.place(agent_id=agent, observation_id=known.id)
             kept = list[Utterance]()
         else:
             name = self.name(agent, kind)
             place: Any = self.memory.holds.place
-            number = await place(agent_id=agent, **{f"{kind}_id": name})
+            held = await place(agent_id=agent, **{f"{kind}_id": name})
             kept = self.kept(agent, kind, name)
-        self.world.holds.append(Hold(number, agent, kept))
+        self.world.holds.append(Hold(held.hold_id, agent, kept))
 
     def kept(self, agent: str, kind: str, name: str) -> list[Utterance]:
         """Messages that were certainly there when the hold was granted, and that it certainly covers."""

@@ -350,12 +350,31 @@ async def test_key_stands_for_user_time_and_group_too(memory: Memory) -> None:
     ]
     await memory.add(said, **HERE, idempotency_key="k", group_ids=["harbor"])
     later = [{**said[0], "created_at": "2026-03-02T09:00:01Z"}, said[1]]
-    others: list[dict[str, Any]] = [{"messages": later}, {"user_id": "jonas"}, {"group_ids": ["harbor", "crew"]}]
+    others: list[dict[str, Any]] = [
+        {"messages": later},
+        {"user_id": "jonas"},
+        {"group_ids": ["harbor", "crew"]},
+        {"group_ids": ["crew"]},
+        {"group_ids": []},
+    ]
     for other in others:
         with pytest.raises(InvalidMessageError, match="idempotency key"):
             await memory.add(**{"messages": said, **HERE, "group_ids": ["harbor"], "idempotency_key": "k", **other})
     assert await rows(memory, "SELECT group_ids, participants FROM memory.conversations") == [(["harbor"], ["mia"])]
     assert (await memory.add(said, **HERE, idempotency_key="k", group_ids=["harbor"])).duplicates == 2
+
+
+async def test_key_stands_for_the_groups_of_its_call_whatever_they_are_called_now(memory: Memory) -> None:
+    said = [{"role": "user", "content": "one"}]
+    first = {**HERE, "idempotency_key": "k"}
+    await memory.add(said, **first, group_ids=["harbor", "crew"])
+    await memory.add(said, **HERE, group_ids=["club"])
+    assert (await memory.add(said, **first, group_ids=["crew", "harbor", "crew"])).duplicates == 1
+    await memory.people.rename(agent_id="ada", kind="group", old="crew", new="staff")
+    assert (await memory.add(said, **first, group_ids=["harbor", "staff"])).duplicates == 1
+    for others in (["harbor", "crew"], ["harbor"], ["harbor", "staff", "club"]):
+        with pytest.raises(InvalidMessageError, match="idempotency key"):
+            await memory.add(said, **first, group_ids=others)
 
 
 async def test_hosts_own_id_does_not_occupy_a_key(memory: Memory) -> None:

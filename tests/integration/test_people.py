@@ -224,6 +224,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
     llm.then(extracted(("Likes tea.", "individual_P1"), ("Ships in April.", "group_1", [1])))
     await memory.conversations.form(**ADA, conversation_id="monday-1")
     await memory.observe("Likes boats.", **mia, conversation_id="monday-1")
+    keyed: dict[str, Any] = {"group_ids": ["harbor-1"], "idempotency_key": "k"}
+    await memory.add([{"role": "user", "content": "Hello."}], **mia, conversation_id="monday-1", **keyed)
     targets: list[dict[str, Any]] = [{"user_id": "mia-1"}, {"group_id": "harbor-1"}, {"conversation_id": "monday-1"}]
     for target in targets:
         await memory.holds.place(**ADA, **target, actor="mia-1")
@@ -242,7 +244,7 @@ OF_USERS = {
     "messages.owner", "evidence.user_id", "runs.seen", "observations.related_users", "events.actor", "holds.actor",
     "holds.target", "user_aliases.user_id", "user_aliases.into_user_id",
 }  # fmt: skip
-OF_GROUPS = {"scopes.owner", "conversations.group_ids", "runs.seen", "holds.target"}
+OF_GROUPS = {"scopes.owner", "conversations.group_ids", "messages.group_ids", "runs.seen", "holds.target"}
 OF_SESSIONS = {
     "scopes.owner", "conversations.conversation_id", "messages.conversation_id", "evidence.conversation_id",
     "runs.conversation_id", "observations.conversation_id", "events.conversation_id", "holds.target",

@@ -141,6 +141,9 @@ class MessageRow(Base):
     )
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
     owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the conversation's user.")
+    group_ids: Mapped[list[str] | None] = host_id(
+        "The groups that its call named, where an idempotency key stands for that; else null."
+    )
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)

@@ -67,7 +67,7 @@ IDS: Mapping[RenameKind, Sequence[Column]] = {
         EventRow.actor,
         HoldRow.actor,
     ),
-    "group": (ConversationRow.group_ids,),
+    "group": (ConversationRow.group_ids, MessageRow.group_ids),
     "conversation": (
         ConversationRow.conversation_id,
         MessageRow.conversation_id,

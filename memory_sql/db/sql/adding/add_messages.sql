@@ -41,6 +41,7 @@ DECLARE
     v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
     v_refused text[];
     v_is_known boolean;
+    v_is_elsewhere boolean;
     v_named jsonb := memory.principal();
 BEGIN
     IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
@@ -71,6 +72,7 @@ BEGIN
         SELECT g.n - 1 AS position, k.message_id IS NOT NULL AS known,
                k.role <> g.role OR k.content <> g.content OR coalesce(k.given_at, k.said_at) <> g.said_at
                    OR k.message_id IS NOT NULL AND k.user_id IS DISTINCT FROM g.user_id AS other,
+               NOT (k.group_ids <@ p_groups AND k.group_ids @> p_groups) AS other_groups,
                g.id = ANY (v_conversation.refused) AS was_refused
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
             id text, role text, user_id text, content text, said_at timestamptz, keyed boolean
@@ -78,8 +80,8 @@ BEGIN
         LEFT JOIN memory.messages k ON k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = g.id
         WHERE p_next IS NOT NULL AND g.keyed
     )
-    SELECT min(d.position), EXISTS (SELECT FROM keyed WHERE known)
-    INTO differs, v_is_known
+    SELECT min(d.position), EXISTS (SELECT FROM keyed WHERE known), EXISTS (SELECT FROM keyed WHERE other_groups)
+    INTO differs, v_is_known, v_is_elsewhere
     FROM (
         SELECT position FROM keyed WHERE other OR (NOT known AND NOT was_refused AND EXISTS (SELECT FROM keyed WHERE known))
         UNION ALL
@@ -92,7 +94,7 @@ BEGIN
             )
         )
     ) d;
-    IF v_is_known AND NOT (p_groups <@ v_conversation.group_ids AND p_user = ANY (v_conversation.participants)) THEN
+    IF v_is_elsewhere OR v_is_known AND p_user <> ALL (v_conversation.participants) THEN
         differs := coalesce(differs, 0);
     END IF;
     IF differs IS NOT NULL THEN
@@ -107,9 +109,9 @@ BEGIN
         SELECT DISTINCT ON (m.id) m.*
         FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
             id text, role text, user_id text, speaker text, content text, cleaned text[], weight real,
-            eligible boolean, signal text, said_at timestamptz, search_extra text, refused boolean
+            eligible boolean, signal text, said_at timestamptz, search_extra text, keyed boolean, refused boolean
         )) WITH ORDINALITY AS m (
-            id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, search_extra, refused, n
+            id, role, user_id, speaker, content, cleaned, weight, eligible, signal, said_at, search_extra, keyed, refused, n
         )
         WHERE m.refused IS NOT TRUE
         ORDER BY m.id, m.n
@@ -123,12 +125,12 @@ BEGIN
     ), stored AS (
         INSERT INTO memory.messages (
             agent_key, conversation_id, number, message_id, role, user_id, speaker, content, cleaned, weight, eligible, signal,
-            said_at, given_at, created_at, owner, language, search_extra
+            said_at, given_at, created_at, owner, group_ids, language, search_extra
         )
         SELECT v_agent, p_conversation, v_conversation.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
                eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END,
                CASE WHEN said_at <= v_latest THEN said_at ELSE v_at END, CASE WHEN said_at > v_latest THEN said_at END, v_at,
-               'u:' || v_conversation.user_id, coalesce(v_settings->>'language', 'english'),
+               'u:' || v_conversation.user_id, CASE WHEN keyed THEN p_groups END, coalesce(v_settings->>'language', 'english'),
                coalesce(search_extra, '')
         FROM new
         RETURNING user_id, weight, eligible, signal

@@ -424,7 +424,7 @@ class Memory:
         async def forget(unit: Session) -> Receipt:
             key = await agent_key(unit, asked.agent_id)
             if dry_run:
-                return await forgetting.preview(unit, key, chosen, self.settings, asked.now)
+                return await forgetting.preview(unit, asked, key, chosen)
             forgotten = await forgetting.forget(unit, asked, key, chosen)
             if self.settings.forget_journal is not None:
                 entry = forgotten.entry.model_copy(update={"database": await database_id(unit)})

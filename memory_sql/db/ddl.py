@@ -44,7 +44,6 @@ FUNCTIONS = (
     "forgetting/forget_closure",
     "forgetting/tainted_versions",
     "forgetting/kept_beside",
-    "forgetting/erasable",
     "forgetting/speakers_of",
     "forgetting/detach",
     "forgetting/erase",

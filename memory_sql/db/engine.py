@@ -303,6 +303,20 @@ class Database:
         await self.engine.dispose()
 
 
+@asynccontextmanager
+async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
+    """What is done within is undone at its end, and its locks are given back; what the host has yet to send goes before it.
+
+    Below the session's own transactions, whose events therefore don't tell of it.
+    """
+    await session.flush()
+    savepoint = await (await session.connection()).begin_nested()
+    try:
+        yield
+    finally:
+        await savepoint.rollback()
+
+
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
     """Calls it once, when the transaction of this session has been committed; not if it is rolled back.
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.engine import taken_back
 from memory_sql.db.locks import Held, lock_whole_agent, share_agent, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
@@ -57,20 +58,6 @@ async def find(session: Session, agent_key: int, selection: Selection, words: Qu
     return Found(seeds, await repository.closure(seeds))
 
 
-async def preview(session: Session, agent_key: int, selection: Selection, settings: Settings, now: datetime) -> Receipt:
-    """What `forget` would return, but for the texts: `withheld` are all that would be rewritten. Raises as `forget` does."""
-    repository = ForgettingRepository(session, agent_key)
-    if selection.everything:
-        await _refuse_held(session, agent_key)
-        counts = await repository.count_agent()
-        return _receipt(selection, NOTHING, counts, (), settings, now, dry_run=True)
-    found = await find(session, agent_key, selection, words_of(selection, settings, now))
-    tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
-    counts = await repository.erasable(found.closure, found.seeds.scopes, found.seeds.users)
-    receipt = _receipt(selection, found.closure, counts, tuple(tainted), settings, now, dry_run=True)
-    return receipt.model_copy(update={"kept": await repository.kept_beside(found.closure)})
-
-
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """`entry` says it again for the journal."""
@@ -85,18 +72,30 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
     Raises `NotFoundError` for an observation that isn't there, `HeldError` for a whole agent of which anything is held.
     """
     if selection.everything:
-        receipt = _receipt(selection, NOTHING, {}, (), asked.settings, asked.now)
+        receipt = _receipt(selection, NOTHING, {}, asked.settings, asked.now)
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
 
     async def act(held: Held) -> Forgotten:
         found = await find(session, agent_key, selection, words)
         held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
-        receipt = _receipt(selection, found.closure, {}, (), asked.settings, asked.now)
+        receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
         return await _erase(session, asked, agent_key, found, receipt)
 
     await share_agent(session, agent_key)
     return await under_locks(session, agent_key, act)
+
+
+async def preview(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Receipt:
+    """What `forget` would return, which is done and taken back; of a whole agent, only counted. Raises as `forget` does."""
+    if selection.everything:
+        await _refuse_held(session, agent_key)
+        counts = await ForgettingRepository(session, agent_key).count_agent()
+        receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
+    else:
+        async with taken_back(session):
+            receipt = (await forget(session, asked, agent_key, selection)).receipt
+    return receipt.model_copy(update={"dry_run": True})
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
@@ -138,7 +137,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
     if await ForgettingRepository(session, agent_key).is_recorded(entry.id):
         return None
-    receipt = _receipt(Selection(everything=True), NOTHING, {}, (), asked.settings, asked.now)
+    receipt = _receipt(Selection(everything=True), NOTHING, {}, asked.settings, asked.now)
     receipt = receipt.model_copy(update={"id": entry.id})
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
@@ -148,7 +147,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     async def act(held: Held) -> Forgotten:
         found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
         held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
-        went = _receipt(Selection(everything=True), found.closure, {}, (), asked.settings, asked.now)
+        went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
         return await _erase(session, asked, agent_key, found, receipt)
 
@@ -175,20 +174,16 @@ def _receipt(
     selection: Selection,
     closure: Closure,
     counts: dict[str, int],
-    withheld: tuple[int, ...],
     settings: Settings,
     now: datetime,
-    *,
-    dry_run: bool = False,
 ) -> Receipt:
     return Receipt(
         id=str(uuid.uuid4()),
         at=now,
         target=selection.named,
-        dry_run=dry_run,
+        dry_run=False,
         observations=tuple(observation_id(*key) for key in closure.observations),
         counts=counts,
         held={"observations": closure.held_observations, "messages": closure.held_messages},
-        withheld=withheld,
         physical=Physical(statements=PHYSICAL, backups_until=now + timedelta(days=settings.backup_days)),
     )

@@ -44,7 +44,7 @@ def dumped(url: str) -> str:
 
 def test_preview_forgets_nothing(run: Run, database_url: str) -> None:
     planned = run(*FORGET, "--dry-run")
-    assert planned.out.startswith("would be forgotten: 1 observations, 1 evidence, 1 messages")
+    assert planned.out.startswith("would be forgotten: 1 evidence, 1 observations, 1 messages")
     assert "ruby" in dumped(database_url)
 
 

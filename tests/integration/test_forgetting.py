@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text as sql
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.models import Base
+from memory_sql.db.models import Base, EventRow
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
@@ -339,13 +339,11 @@ async def test_text_is_withheld_while_it_cannot_be_written(
     assert await texts(memory) == {"u:mia": "one"}  # one alone is below the threshold
 
 
-async def test_dry_run_says_what_would_go_and_writes_nothing(memory: Memory) -> None:
+async def test_dry_run_says_what_would_go_and_leaves_everything(memory: Memory) -> None:
     await say(memory, "I hide my ruby.", "I sail a sloop.")
     await tell(memory)
     before = await everything(memory)
-    with statements(memory) as sent:
-        planned = await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True)
-    assert not any(statement.lstrip().startswith(("INSERT", "UPDATE", "DELETE")) for statement in sent)
+    planned = await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True)
     assert await everything(memory) == before
     done = await memory.forget(Selection(user_id="mia"), **ADA)
     assert planned.observations == done.observations
@@ -370,6 +368,30 @@ async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory, parrot:
     parrot.failing = None
     done = await forget_and_compare(memory, Selection(user_id="mia"))
     assert min(done.counts.values()) > 0, done.counts
+
+
+async def test_dry_run_names_the_texts_that_the_forgetting_withholds(memory: Memory) -> None:
+    """Not those of which nothing is left to be rewritten."""
+    await say(memory, "I hide my ruby.", "We sail a sloop.", group_ids=["crew"])
+    await say(memory, "I own the pearl.", "We keep the opal.", user="jonas", session="t", group_ids=["crew"])
+    await tell(memory)
+    of_crew = tuple(
+        f"s{key}" for (key,) in await rows(memory, "SELECT scope_id FROM memory.scopes WHERE owner = 'g:crew'")
+    )
+    for selection, withheld in ((Selection(user_id="mia"), of_crew), (Selection(conversation_id="t"), ())):
+        planned = await memory.forget(selection, **ADA, dry_run=True)
+        done = await memory.forget(selection, **ADA, wait=False)
+        assert planned.withheld == done.withheld == withheld
+        assert (planned.kept, planned.counts, planned.held) == (done.kept, done.counts, done.held)
+
+
+async def test_dry_run_leaves_what_the_host_has_yet_to_send(memory: Memory) -> None:
+    await say(memory, "I hide my ruby.")
+    async with async_sessionmaker(memory.database.engine)() as host:
+        host.add(EventRow(agent_key=1, kind="note", detail={}))
+        await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True, session=host)
+        await host.commit()
+    assert await rows(memory, "SELECT count(*) FROM memory.events WHERE kind = 'note'") == [(1,)]
 
 
 async def test_dry_run_of_everything_meets_a_hold_as_the_forgetting_does(memory: Memory) -> None:

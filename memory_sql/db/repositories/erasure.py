@@ -308,13 +308,6 @@ class ForgettingRepository:
             Kept(observation=observation_id(row.scope_id, row.seq), reason=row.reason, users=row.users) for row in found
         )
 
-    async def erasable(self, closure: Closure, scopes: Sequence[int], users: Sequence[str]) -> dict[str, int]:
-        """What `erase` would count of the same."""
-        seeds = cast(list(scopes), ARRAY(BigInteger)), cast(list(users), ARRAY(Text))
-        erasable = func.memory.erasable(self._agent_key, *closure.arrays.values(), *seeds)
-        found = await self._session.execute(select(erasable.table_valued("what", "counted")))
-        return {row.what: row.counted for row in found}
-
     async def erase(
         self, closure: Closure, scopes: Sequence[int], users: Sequence[str], now: datetime
     ) -> dict[str, int]:

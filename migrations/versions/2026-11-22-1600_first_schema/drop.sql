@@ -66,7 +66,6 @@ DROP FUNCTION memory.erase;
 DROP FUNCTION memory.detach;
 DROP FUNCTION memory.speakers_of;
 DROP FUNCTION memory.newest_speakers;
-DROP FUNCTION memory.erasable;
 DROP FUNCTION memory.kept_beside;
 DROP FUNCTION memory.tainted_versions;
 DROP FUNCTION memory.forget_closure;

@@ -11,7 +11,7 @@ from pydantic_settings import NoDecode
 
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import zone_of
-from memory_sql.languages.text import clean
+from memory_sql.languages.text import clean, lower_uuid
 from memory_sql.privacy import Sensitivity
 
 UNKNOWN_NAMES = 2
@@ -110,6 +110,11 @@ def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
     return cleaned
 
 
+def _written(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """As ids are stored."""
+    return tuple(map(lower_uuid, ids))
+
+
 def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | None:
     text = value.get_secret_value() if isinstance(value, SecretStr) else str(value or "")
     if len(text) > TEXT_CHARACTERS:
@@ -126,6 +131,7 @@ def _language(name: str) -> str:
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_cleaned)]
+Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
 Plain = AfterValidator(_plain)  # stands after the field, of a text, path or URL
 Sensitivities = Annotated[tuple[Sensitivity, ...], NoDecode, BeforeValidator(_listed)]

@@ -34,6 +34,7 @@ from memory_sql.config.kinds import (
     Assembly,
     ContextFormat,
     ContextOrder,
+    Ids,
     Language,
     Names,
     Plain,
@@ -233,11 +234,9 @@ class PropagationSettings(Section):
     propagation_batch: Annotated[int, per_agent("most observations that one propagation call judges", ge=1, le=200)] = (
         30
     )
-    propagation_excluded_users: Annotated[
-        Names, per_agent("users whose scopes and words never go to a wider scope")
-    ] = ()
+    propagation_excluded_users: Annotated[Ids, per_agent("users whose scopes and words never go to a wider scope")] = ()
     propagation_names_in: Annotated[
-        Names,
+        Ids,
         per_agent("groups in whose scope propagated observations may name people; contact data is never propagated"),
     ] = ()
     propagation_min_people: Annotated[

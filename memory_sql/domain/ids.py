@@ -13,10 +13,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from memory_sql.errors import InputError, InvalidIdError
 from memory_sql.languages.invisible import hidden_in_id
-from memory_sql.languages.text import clean
+from memory_sql.languages.text import clean, lower_uuid
 
 ID_MAX_CHARACTERS = 255
-_DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -66,8 +65,7 @@ def stored_id(value: object, name: str = "id") -> str:
     text = str(value)
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
-    if _DASHED_UUID.fullmatch(text):
-        return text.lower()
+    text = lower_uuid(text)
     if text != text.strip() or _UNSTORABLE.search(text):
         raise InvalidIdError(name, "holds control characters or white space at an end")
     return text

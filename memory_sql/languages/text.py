@@ -18,6 +18,7 @@ CHARACTERS_PER_TOKEN = 4.5  # R279
 HASH_VERSION = 1
 
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
+_DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
 _NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
@@ -41,6 +42,11 @@ def clean(text: str) -> tuple[str, tuple[str, ...]]:
             changes.append(name)
     text, gone = without_invisible(text)
     return text, (*changes, *gone)
+
+
+def lower_uuid(text: str) -> str:
+    """The 36 characters of a UUID in lower case, as Postgres and Python write it; anything else as it is."""
+    return text.lower() if _DASHED_UUID.fullmatch(text) else text
 
 
 def count_tokens(text: str) -> int:

@@ -213,3 +213,15 @@ def test_unknown_variable_is_a_warning_that_names_the_nearest(
 def test_a_zone_is_a_name_of_iana_and_no_file_of_the_machine(zone: str) -> None:
     with pytest.raises(MemorySQLError, match="IANA"):
         Settings.load(time_zone=zone)
+
+
+async def test_ids_in_settings_are_written_as_they_are_stored(memory: Memory) -> None:
+    """Else who is excluded under a UUID in capitals isn't."""
+    dashed = "6BA7B810-9DAD-11D1-80B4-00C04FD430C8"
+    ids: dict[str, Any] = {"propagation_excluded_users": [dashed, "Mia"], "propagation_names_in": [dashed]}
+    await memory.configure(agent_id="ada", **ids)
+    assert await memory.admin.settings(agent_id="ada") == {
+        "propagation_excluded_users": [dashed.lower(), "Mia"],
+        "propagation_names_in": [dashed.lower()],
+    }
+    assert Settings(llm="offline", **ids).propagation_excluded_users == (dashed.lower(), "Mia")

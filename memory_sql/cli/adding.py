@@ -14,7 +14,8 @@ from memory_sql.domain.limits import MOST_MESSAGES
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.cli.files import ConversationFile
+    from memory_sql.cli.files import Conversation, ConversationFile
+    from memory_sql.domain.messages import Message
     from memory_sql.domain.results import AddResult, RunDueResult
     from memory_sql.memory import Memory
 
@@ -87,10 +88,11 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
     added = []
     with output.Progress("storing conversations", len(file.conversations)) as progress:
         for talk in file.conversations:
-            for first in range(0, len(talk.messages), MOST_MESSAGES):
+            messages = await _with_ids(memory, talk)
+            for first in range(0, len(messages), MOST_MESSAGES):
                 added.append(
                     await memory.add(
-                        talk.messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
+                        messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
                         conversation_id=talk.conversation_id, group_ids=talk.group_ids, time_zone=talk.time_zone,
                     )
                 )  # fmt: skip
@@ -100,6 +102,23 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
     output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
     return bool(report["failed"])
+
+
+async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
+    """Without an id of its own a message is known by file, place and text.
+
+    So the same file again adds nothing, and another file of that name, or the file with a line changed, doesn't pass for
+    what is known. The text by a hash under the database's own key: who reads ids can't confirm a guess.
+    """
+    from memory_sql.db.hashes import keyed_hashes
+
+    messages = list(talk.messages)
+    said = [f"{m.role}\0{m.name or ''}\0{m.content}".encode() for m in (messages[at] for at in talk.places)]
+    async with memory.database.statement() as unit:
+        hashes = await keyed_hashes(unit, "file", said)
+    for (at, place), known in zip(talk.places.items(), hashes, strict=True):
+        messages[at] = messages[at].model_copy(update={"id": f"{place}:{known.hex()[:8]}"})
+    return messages
 
 
 async def _finish(memory: Memory, agent: str, conversations: Sequence[str]) -> RunDueResult:

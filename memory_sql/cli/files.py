@@ -7,7 +7,6 @@ the message says where it belongs: `conversation` or `conversation_id` (`session
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import unicodedata
@@ -28,13 +27,17 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None."""
+    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None.
+
+    `places` are those in the file, by the positions of the messages, of what has no id of its own.
+    """
 
     conversation_id: str
     user_id: str
     group_ids: tuple[str, ...]
     messages: tuple[Message, ...]
     time_zone: str | None = None
+    places: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class _Talk:
     groups: dict[str, None] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     time_zone: str | None = None
+    places: dict[int, str] = field(default_factory=dict)
 
 
 def read_file(name: str, defaults: Defaults) -> ConversationFile:
@@ -181,7 +185,9 @@ def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) 
             raise InputError(f"{entry.place}: {error}") from None
         talk.user_id = talk.user_id or entry.document.get("user_id") or message.user_id
         talk.groups.update(dict.fromkeys(groups))
-        talk.messages.append(_with_id(message, name, entry.mark))
+        if message.id is None:
+            talk.places[len(talk.messages)] = f"{name}:{entry.mark}"
+        talk.messages.append(message)
     return conversations
 
 
@@ -218,15 +224,6 @@ def _zone(entry: _Entry) -> str | None:
     return None if found is None else zone_of(found).key
 
 
-def _with_id(message: Message, name: str, mark: str) -> Message:
-    """Without an id of its own: known by file, place and text. So the same file again adds nothing, and another file of
-    that name, or the file with a line changed, doesn't pass for what is known."""
-    if message.id is not None:
-        return message
-    said = f"{message.role}\0{message.name or ''}\0{message.content}".encode()
-    return message.model_copy(update={"id": f"{name}:{mark}:{hashlib.sha256(said).hexdigest()[:8]}"})
-
-
 def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> Iterator[Conversation]:
     for conversation_id, talk in conversations.items():
         user = defaults.user or talk.user_id
@@ -240,4 +237,5 @@ def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> It
             tuple(talk.groups),
             tuple(talk.messages),
             talk.time_zone or defaults.time_zone,
+            talk.places,
         )

@@ -11,6 +11,16 @@ TextKey = tuple[int, bytes | None]
 """`(scope_id, content_digest)`."""
 
 
+async def keyed_hashes(session: AsyncSession, subject: str, values: Collection[bytes]) -> list[bytes]:
+    """Of each its `memory.keyed_hash` under this subject, in their order; one statement."""
+    if not values:
+        return []
+    given = func.unnest(cast(list(values), ARRAY(LargeBinary)))
+    one = given.table_valued(column("value", LargeBinary), with_ordinality="place").render_derived()
+    hashed = select(func.memory.keyed_hash(subject, one.c.value)).order_by(one.c.place)
+    return list(await session.scalars(hashed))
+
+
 async def content_hashes(session: AsyncSession, texts: Collection[TextKey]) -> dict[TextKey, bytes]:
     """What `content_hash` of an observation with that text is in that scope; one statement. None has none."""
     wanted = sorted((scope_id, digest) for scope_id, digest in set(texts) if digest is not None)

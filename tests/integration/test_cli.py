@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import re
@@ -55,6 +56,21 @@ def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, ta
     again = run("add", talk, *MIA, "--json").value
     assert again == first | {"accepted": 0, "duplicates": 3, "formed": 0, "observations": 0, "model": None}
     assert run("admin", "stats", *ADA, "--json").value == counts
+
+
+def test_message_without_an_id_is_known_by_what_nobody_can_guess(run: Run, tmp_path: Path) -> None:
+    """By its place and text: a line that was changed is another message. Who reads the id can't confirm what was said."""
+    said = {"role": "user", "content": "I like rain a lot."}
+    file = write(tmp_path / "rain.jsonl", said)
+    run("add", file, *MIA)
+    (message,) = run("conversation", "messages", *MIA, "--json").rows
+    plain = hashlib.sha256(b"user\0\0I like rain a lot.").hexdigest()[:8]
+    assert re.fullmatch(r"rain\.jsonl:1:[0-9a-f]{8}", message["id"])
+    assert plain not in message["id"]
+    again = run("add", write(file, said, said), *MIA, "--json").value
+    assert (again["accepted"], again["duplicates"]) == (1, 1)
+    changed = run("add", write(file, {**said, "content": "I like snow a lot."}, said), *MIA, "--json").value
+    assert (changed["accepted"], changed["duplicates"]) == (1, 1)
 
 
 def test_add_tells_people_what_it_did(run: Run, talk: Path) -> None:

@@ -99,23 +99,22 @@ def test_conversation_without_a_user_is_an_error_that_says_what_to_do() -> None:
         read(lines(said()), defaults=Defaults())
 
 
-def ids(content: bytes, name: str = "talk.jsonl") -> list[str | None]:
-    return [message.id for conversation in read(content, name) for message in conversation.messages]
+def places(content: bytes, name: str = "talk.jsonl") -> dict[int, str]:
+    (conversation,) = read(content, name)
+    return dict(conversation.places)
 
 
-def test_message_without_an_id_is_known_by_file_line_and_text() -> None:
+def test_message_without_an_id_is_known_by_file_and_line() -> None:
     content = lines(said("one"), said("one"), said("two", id="m2"))
-    first, second, own = ids(content)
-    assert (first, second, own) == ("talk.jsonl:1:18c82bcb", "talk.jsonl:2:18c82bcb", "m2")
-    assert ids(content, "elsewhere/talk.jsonl") == ids(content)
-    assert ids(content + b"\n" + lines(said("three")))[:3] == ids(content)
-    assert ids(lines(said("another text")))[0] != first
+    assert places(content) == {0: "talk.jsonl:1", 1: "talk.jsonl:2"}
+    assert places(content, "elsewhere/talk.jsonl") == places(content)
+    assert places(content + b"\n" + lines(said("three"))) == {**places(content), 3: "talk.jsonl:4"}
 
 
 def test_ids_and_conversations_from_names_that_no_id_can_hold() -> None:
     for name in ("a" * 250 + ".jsonl", "line\nbreak\udcff.jsonl", " .jsonl", "cafe\u0301.jsonl"):
         (conversation,) = read(lines(said()), name)
-        assert conversation.messages[0].id
+        assert conversation.places[0]
     assert conversation.conversation_id == "café"
 
 

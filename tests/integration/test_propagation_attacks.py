@@ -27,7 +27,13 @@ from tests.fakes import Parrot
 
 pytestmark = pytest.mark.slow  # all of them live in one database, which takes long to fill
 FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
-CLEANED = {"The deadline is Friday"}
+CLEANED = {  # what nobody can see taken out, these are plain statements
+    "The deadline is Friday",
+    "The rollout is Friday",
+    "The deadline is yadirF",
+    "The deadline is Friday Monday",
+    "The review is Friday",
+}
 ADA: dict[str, Any] = {"agent_id": "ada"}
 SETTINGS = Settings(
     llm="offline",

@@ -92,10 +92,9 @@ class World:
         groups = self.random.sample(GROUPS, self.random.choice((0, 1, 2)))
         said = [{"role": "user", "content": "Hello"}]
         await memory.add(said, agent_id=agent, user_id=user, conversation_id=session, group_ids=groups)
-        present = self.participants.setdefault((agent, session), set())
-        present.add(user)
+        self.participants.setdefault((agent, session), set()).add(user)
         self.places.setdefault((agent, session), set()).update(groups)
-        self.members |= {(agent, group, who) for group in groups for who in present}
+        self.members |= {(agent, group, user) for group in groups}  # who speaks, not who spoke there before
 
     async def learn(self, memory: Memory, agent: str, owner: dict[str, Any]) -> None:
         mark = f"k{len(self.marks)}k"

@@ -27,11 +27,11 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
 from memory_sql.db.direct import Direct, Reader
-from memory_sql.db.failures import named_errors
+from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
-from memory_sql.db.waiting import Limited, Limits, Turns, joined, must_be_session
-from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError
+from memory_sql.db.waiting import Limited, Limits, joined, must_be_session
+from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
 Session = AsyncSession
@@ -59,6 +59,7 @@ CACHE_SIZE = "prepared_statement_cache_size"
 # named statement either, and PgBouncer itself knows only some settings.
 POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
 OVERFLOW = 10  # connections beside those that the pool keeps, while there is more to do at once
+WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
 
@@ -162,10 +163,11 @@ class Database:
         self.walled = False  # until find_walls has asked
         self._principal: Principal | None = None
         self._limits = limits or Limits()
-        self._turns = Turns(pool_size + OVERFLOW, self._limits.connection)
+        self._of_reads, self._of_writes = self._limits.of_reads, self._limits.of_writes
+        self._writing = asyncio.Semaphore(max(1, int((pool_size + OVERFLOW) * WRITING)))
         settings = POOLED_SETTINGS if is_pooled(self.url) else SERVER_SETTINGS
-        waits = self._limits.connection.total_seconds()
-        self.engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
+        self._waits = self._limits.connection.total_seconds()
+        self.engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=self._waits)
         event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
         units = sessionmaker()
         event.listen(units, "after_begin", self._limit)
@@ -175,7 +177,7 @@ class Database:
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
         """Before BEGIN is sent, which is when the first statement is."""
-        limits = self._limits.of_reads if session.info.get("snapshot") else self._limits.of_writes
+        limits = self._of_reads if session.info.get("snapshot") else self._of_writes
         connection.connection.driver_connection.limits = limits
 
     def serving(self) -> Database:
@@ -208,13 +210,21 @@ class Database:
 
     def attempts(self, principal: Principal | None = None, *, single: bool = False) -> Attempts:
         """The transactions of `write`, for a long way: what is done in them isn't called from here."""
-        return Attempts(partial(self._writing, principal, single=single))
+        return Attempts(partial(self._in_turn, principal, single=single))
 
     @asynccontextmanager
-    async def _writing(self, principal: Principal | None, *, single: bool) -> AsyncIterator[AsyncSession]:
-        opened = self.statement if single else self.transaction
-        async with self._turns.turn(), opened(principal=principal) as unit:
-            yield unit
+    async def _in_turn(self, principal: Principal | None, *, single: bool) -> AsyncIterator[AsyncSession]:
+        """Waits for its turn without a connection."""
+        try:
+            async with asyncio.timeout(self._waits):
+                await self._writing.acquire()
+        except TimeoutError:
+            raise PoolFullError(self._waits) from None
+        try:
+            async with (self.statement if single else self.transaction)(principal=principal) as unit:
+                yield unit
+        finally:
+            self._writing.release()
 
     @asynccontextmanager
     async def transaction(
@@ -230,12 +240,14 @@ class Database:
             async with self._as(session, principal):
                 yield session
             return
-        with named_errors():
+        try:
             async with self._units(info={"snapshot": snapshot}) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
                 async with self._as(own, principal, ends=True):
                     yield own
+        except RAISED as error:
+            raise_named(error)
 
     @asynccontextmanager
     async def statement(
@@ -250,9 +262,11 @@ class Database:
             async with self.transaction(session, principal) as unit:
                 yield unit
             return
-        with named_errors():
+        try:
             async with self._statements.begin() as own:
                 yield own
+        except RAISED as error:
+            raise_named(error)
 
     @asynccontextmanager
     async def reading(
@@ -267,12 +281,14 @@ class Database:
             async with self.statement(session, principal) as unit:
                 yield unit
             return
-        with named_errors():
+        try:
             pooled = await self.engine.raw_connection()
             try:
                 yield Direct(pooled.driver_connection, self.engine.dialect)
             finally:
                 await greenlet_spawn(pooled.close)
+        except RAISED as error:
+            raise_named(error)
 
     @asynccontextmanager
     async def _as(self, unit: AsyncSession, principal: Principal | None, *, ends: bool = False) -> AsyncIterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
@@ -23,6 +24,14 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
+RAISED = (
+    DBAPIError,
+    AsyncAdapt_asyncpg_dbapi.Error,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    PoolTimeoutError,
+    OSError,
+)
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
@@ -45,18 +54,23 @@ def _named(error: BaseException | None) -> DatabaseError:
     return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
 
 
+def raise_named(error: Exception) -> NoReturn:
+    """Raises an error of ours for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
+    if isinstance(error, OSError):
+        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
+    if isinstance(error, PoolTimeoutError):
+        raise PoolFullError from None
+    if isinstance(error, DBAPIError):
+        raise _named(error.driver_exception) from None
+    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # from connecting, where SQLAlchemy doesn't wrap it any further
+        raise _named(error.__cause__) from None
+    raise _named(error) from None
+
+
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turns what the driver raises into errors of ours, without their cause: Postgres quotes the row that it refuses."""
+    """Turns what the driver raises into errors of ours."""
     try:
         yield
-    except DBAPIError as error:
-        raise _named(error.driver_exception) from None
-    except AsyncAdapt_asyncpg_dbapi.Error as error:  # from connecting, where SQLAlchemy doesn't wrap it any further
-        raise _named(error.__cause__) from None
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise _named(error) from None
-    except PoolTimeoutError:
-        raise PoolFullError from None
-    except OSError as error:
-        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
+    except RAISED as error:
+        raise_named(error)

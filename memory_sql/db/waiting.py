@@ -1,4 +1,4 @@
-"""How long a call waits: for a lock, for a connection, for its turn.
+"""How long a call waits: for a lock, for a connection.
 
 The limits are set in each transaction of ours, together with its BEGIN: a pooler hands on no others, and a role that
 somebody is a member of doesn't either. In the host's transaction only the time for locks is limited.
@@ -6,8 +6,7 @@ somebody is a member of doesn't either. In the host's transaction only the time 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,9 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 from memory_sql.db.failures import LOCK_NOT_AVAILABLE
-from memory_sql.errors import InputError, LockTimeoutError, MemorySQLError, PoolFullError
-
-WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
+from memory_sql.errors import InputError, LockTimeoutError, MemorySQLError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +30,13 @@ class Limits:
     idle: timedelta = timedelta(seconds=60)
 
     @property
-    def of_writes(self) -> str:
-        return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};" + (
-            f"SET LOCAL idle_in_transaction_session_timeout = {_milliseconds(self.idle)};"
-        )
-
-    @property
     def of_reads(self) -> str:
         """Who reads holds no row; and may take long for what was read, as an export does."""
         return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};"
+
+    @property
+    def of_writes(self) -> str:
+        return f"{self.of_reads}SET LOCAL idle_in_transaction_session_timeout = {_milliseconds(self.idle)};"
 
 
 class Limited(asyncpg.Connection):  # type: ignore[misc]
@@ -52,31 +47,10 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
 
     limits = ""
 
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:  # noqa: ASYNC109
+    def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
         limited = query + self.limits if query.startswith("BEGIN") else query
-        status: str = await super().execute(limited, *args, timeout=timeout)
-        return status
-
-
-class Turns:
-    """At most so many write at once; the others wait for their turn, without a connection."""
-
-    def __init__(self, connections: int, limit: timedelta) -> None:
-        self._free = asyncio.Semaphore(max(1, int(connections * WRITING)))
-        self._limit = limit
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Raises `PoolFullError`."""
-        try:
-            async with asyncio.timeout(self._limit.total_seconds()):
-                await self._free.acquire()
-        except TimeoutError:
-            raise PoolFullError(self._limit.total_seconds()) from None
-        try:
-            yield
-        finally:
-            self._free.release()
+        executed: Awaitable[str] = super().execute(limited, *args, timeout=timeout)
+        return executed
 
 
 def must_be_session(value: object) -> None:

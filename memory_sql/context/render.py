@@ -109,7 +109,6 @@ def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
             scope.ref.kind == "individual" and not scope.ref.name,
             scope.ref.owner_id or "",
             scope.ref.name or "",
-            scope.ref.key,
         ),
     )
 

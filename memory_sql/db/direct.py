@@ -74,12 +74,12 @@ def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
     return make
 
 
+@dataclass(frozen=True, slots=True)
 class Direct:
     """A pooled connection below SQLAlchemy: no transaction, no cursor, no result; each statement is one round trip."""
 
-    def __init__(self, connection: Any, dialect: Dialect) -> None:
-        self._connection = connection
-        self._dialect = dialect
+    _connection: Any
+    _dialect: Dialect
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
         prepared = _prepared(statement, self._dialect)

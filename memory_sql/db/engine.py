@@ -10,7 +10,7 @@ from copy import copy
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DisconnectionError
@@ -109,27 +109,16 @@ def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
         raise DisconnectionError
 
 
-class Attempts:
-    """Transactions, until one found no others in its way (a deadlock, an old snapshot); five more at most.
-
-        for attempt in attempts:
-            async with attempt as unit:
-                done = await step(unit)
-
-    What stands in the way of the last one is raised.
-    """
+class Attempt:
+    """A transaction of ours, to be begun again where others were in its way (a deadlock, an old snapshot)."""
 
     def __init__(self, opened: Callable[[], AbstractAsyncContextManager[AsyncSession]]) -> None:
         self._open = opened
         self._conflicts = 0
-        self._ended = False
-
-    def __iter__(self) -> Iterator[Self]:
-        while not self._ended:
-            yield self
+        self.ended = False
 
     async def __aenter__(self) -> AsyncSession:
-        self._ended = True
+        self.ended = True
         self._transaction = self._open()
         return await self._transaction.__aenter__()
 
@@ -147,7 +136,7 @@ class Attempts:
             raise conflict
         await asyncio.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2**self._conflicts))
         self._conflicts += 1
-        self._ended = False
+        self.ended = False
         return True
 
 
@@ -208,9 +197,18 @@ class Database:
                 done = await step(unit)
         return done
 
-    def attempts(self, principal: Principal | None = None, *, single: bool = False) -> Attempts:
-        """The transactions of `write`, for a long way: what is done in them isn't called from here."""
-        return Attempts(partial(self._in_turn, principal, single=single))
+    def attempts(self, principal: Principal | None = None, *, single: bool = False) -> Iterator[Attempt]:
+        """The transactions of `write`, for a long way: what is done in them isn't called from here.
+
+            for attempt in database.attempts():
+                async with attempt as unit:
+                    done = await step(unit)
+
+        Until one found nobody in its way; five more at most, and what stands in the way of the last one is raised.
+        """
+        attempt = Attempt(partial(self._in_turn, principal, single=single))
+        while not attempt.ended:
+            yield attempt
 
     @asynccontextmanager
     async def _in_turn(self, principal: Principal | None, *, single: bool) -> AsyncIterator[AsyncSession]:

@@ -62,7 +62,9 @@ def raise_named(error: Exception) -> NoReturn:
         raise PoolFullError from None
     if isinstance(error, DBAPIError):
         raise _named(error.driver_exception) from None
-    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # from connecting, where SQLAlchemy doesn't wrap it any further
+    if isinstance(
+        error, AsyncAdapt_asyncpg_dbapi.Error
+    ):  # from connecting, where SQLAlchemy doesn't wrap it any further
         raise _named(error.__cause__) from None
     raise _named(error) from None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import select, update
-from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
@@ -107,15 +107,10 @@ async def under_locks(
 async def _act(
     session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], rows: Rows, *, keys_change: bool
 ) -> Done:
-    unlocked = await _savepoint(session)
-    try:
+    """In a savepoint, whose rollback gives the locks back too; the connection's, of which the session's events don't tell."""
+    async with (await session.connection()).begin_nested():
         await _lock(session, agent_key, rows, keys_change=keys_change)
-        done = await act(Held(rows))
-    except Exception:
-        await unlocked.rollback()
-        raise
-    await unlocked.commit()
-    return done
+        return await act(Held(rows))
 
 
 async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool) -> None:
@@ -127,8 +122,3 @@ async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_chang
                 .order_by(key)
                 .with_for_update(key_share=not keys_change)
             )
-
-
-async def _savepoint(session: AsyncSession) -> AsyncTransaction:
-    """To go back to: its rollback also gives back the locks that were taken since. The session's events don't tell of it."""
-    return await (await session.connection()).begin_nested()

@@ -55,8 +55,9 @@ class _Dialogue:
         shared = replace(task, scopes=tuple(scope for scope in task.scopes if not scope.isolated))
         if not shared.scopes:
             return Extraction()
-        apart = {scope.alias for scope in task.scopes if scope.isolated}
-        found = (await self._ask_twice(shared)).only(lambda item: _named(item) not in apart)
+        found = await self._ask_twice(shared)
+        if apart := {scope.alias for scope in task.scopes if scope.isolated}:
+            found = found.only(lambda item: _named(item) not in apart)
         left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
         for scope in left_out:
             found += _belonging(await self._ask(replace(task, scopes=(scope,))), scope)

@@ -244,7 +244,8 @@ async def apply(session: Session, loaded: Loaded, answered: Extracted, settings:
     }
     runs = RunRepository(session)
     await runs.succeed(loaded.run, now, **outcome)
-    await runs.outlive(state.agent_key, state.dead_run_id)
+    if state.dead_run_id is not None:
+        await runs.outlive(state.agent_key, state.dead_run_id)
     stored = await observations.by_keys(state.agent_key, saved.stored)
     return Applied(stored, len(saved.known), dict(refused), more=state.last_number > to_number)
 

@@ -58,7 +58,7 @@ class Runtime:
         self._llm = llm
         self._given_embeddings = embeddings
         self._own_clock = DatabaseClock()
-        self._clock = partial(_moment, clock) if clock else self._own_clock
+        self.now: Callable[[], datetime] = partial(_moment, clock) if clock else self._own_clock  # in UTC
         self._reset()
 
     def _reset(self) -> None:
@@ -93,7 +93,7 @@ class Runtime:
             readable = replica or database
             semantics = Semantics(readable, self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
-            self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self._clock, lambda: self.embeddings)
+            self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
 
     def _connections(self, url: str) -> Database:
@@ -120,10 +120,6 @@ class Runtime:
     async def close(self) -> None:
         await self._opened.aclose()
         self._reset()
-
-    def now(self) -> datetime:
-        """The present moment, in UTC."""
-        return self._clock()
 
     @property
     def database(self) -> Database:

@@ -209,7 +209,7 @@ MUTATIONS = (
         ),),
     Mutation(
         "8: what was set aside comes back when it is said again",
-        (without("        seen |= await self._set_aside(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})\n"),),
+        (Change("            if row.set_aside is not None:\n", "            if False:\n"),),
         CORRECTIONS,
     ),
     # Corrections
@@ -241,15 +241,15 @@ MUTATIONS = (
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
-        (without("                func.memory.in_use(state.status),\n"),),
+        (Change('"absorb", IN_USE, VERIFICATION', '"absorb", VERIFICATION'),),
     ),
-    Mutation("9: twins in another lane count", (without('                o.lane == "absorb",\n'),)),
+    Mutation(
+        "9: twins in another lane count",
+        (without('_o.lane == "absorb", ', "memory_sql/db/repositories/observations.py"),),
+    ),
     Mutation(
         "9: twins of long ago count",
-        (Change(
-            "tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted}))",
-            "tuple_(o.scope_id, o.content_hash).in_([(w[0], w[2]) for w in wanted])",
-        ),),
+        (without("            _twins.c.seq == _new.c.last_seq,\n"),),
     ),
     Mutation(
         "9: what is known gains no evidence",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,12 +21,12 @@ def user_ids(agent_key: Any, user_id: Any) -> Any:
     return func.memory.user_ids(agent_key, user_id).table_valued("user_id", name="ids")
 
 
+@dataclass(frozen=True, slots=True)
 class AliasRepository:
     """The caller has locked the agent for what writes."""
 
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def user_ids(self, user_id: str) -> list[str]:
         """The user's own id and those that stand for it, in order."""

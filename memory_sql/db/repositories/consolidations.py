@@ -43,9 +43,9 @@ class History:
         return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.key)
 
 
+@dataclass(frozen=True, slots=True)
 class ConsolidationRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
     async def commit_version(
         self,

@@ -96,9 +96,9 @@ def _state(row: Any) -> ConversationState:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class ConversationRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
     async def add(self, settings: Settings, **values: Any) -> Added:
         """Stores the messages that are new; the parameters are those of `memory.add_messages`."""

@@ -53,12 +53,12 @@ class Change:
         return {"from": self.before.status, "to": self.status, "why": self.why, **by, **self.more}
 
 
+@dataclass(frozen=True, slots=True)
 class CorrectionRepository:
     """The caller has locked the scopes of what it changes."""
 
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def record(self, kind: str, key: ObservationKey, detail: dict[str, Any], entry: Cause) -> None:
         await self._record([(kind, key, detail)], entry)

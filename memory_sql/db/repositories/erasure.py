@@ -96,10 +96,10 @@ class Closure:
         }
 
 
+@dataclass(frozen=True, slots=True)
 class ForgettingRepository:
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def seeds(self, selection: Selection, words: Query | None = None) -> Seeds:
         """Where to begin; empty where there is nothing of the kind. `words` are those of its query."""

@@ -28,10 +28,10 @@ class Unsettled:
     becomes: str
 
 
+@dataclass(frozen=True, slots=True)
 class FollowingRepository:
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def lock(self, scope_ids: Collection[int]) -> list[ScopeState]:
         """These scopes and all in which something follows them, locked in id order; of these their states."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,10 +22,10 @@ _GROUP_ID = func.substr(_s.owner, 3).label("group_id")
 _MEMBER = (_GROUP_ID, _m.user_id, _m.source, _m.joined_at, _m.left_at)
 
 
+@dataclass(frozen=True, slots=True)
 class GroupRepository:
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def get(self, group_id: str) -> Group | None:
         found = await self.list(_s.owner == owner_key("group", group_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import and_, func, insert, select, update
@@ -13,12 +14,12 @@ from memory_sql.domain.people import Hold, HoldKind, PlacedHold
 _HOLD = columns_of(HoldRow, Hold.model_fields)
 
 
+@dataclass(frozen=True, slots=True)
 class HoldRepository:
     """The caller has locked the agent for what writes."""
 
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def has_observation(self, scope_id: int, seq: int) -> bool:
         o = ObservationRow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, literal, select, tuple_
@@ -13,12 +14,12 @@ from memory_sql.db.models import LineageRow, ObservationStateRow
 from memory_sql.db.repositories.observations import ObservationKey
 
 
+@dataclass(frozen=True, slots=True)
 class LineageRepository:
     """The caller has locked the scopes of what it changes."""
 
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def derive(
         self, made: ObservationKey, sources: Iterable[ObservationKey], run_id: int, now: datetime, *, whole: bool

@@ -13,10 +13,13 @@ from sqlalchemy import (
     BigInteger,
     DateTime,
     Integer,
+    LargeBinary,
     Text,
     and_,
+    any_,
     bindparam,
     cast,
+    column,
     func,
     insert,
     or_,
@@ -27,7 +30,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.domain.ids import observation_id
@@ -87,9 +89,9 @@ class Saved:
     known: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
 class ObservationRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
     async def save(
         self,
@@ -112,12 +114,7 @@ class ObservationRepository:
         drafts = [classified(draft) for draft in drafts]
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
         placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
-        numbered = await self._hashed(placed)
-        hashed = [(scope, draft, digest) for scope, draft, digest in numbered if digest]
-        seen = await self._twins(
-            agent_key, [(s.scope_id, s.last_seq, digest, d.fact_key) for s, d, digest in hashed], replaced
-        )
-        seen |= await self._set_aside(agent_key, {(s.scope_id, digest) for s, _, digest in hashed})
+        numbered, seen = await self._known(agent_key, placed, replaced)
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
         rows, evidence, stored, known = [], [], [], []
         for scope, draft, digest in numbered:
@@ -138,51 +135,28 @@ class ObservationRepository:
             await self._session.execute(insert(EvidenceRow), evidence)
         return Saved(tuple(stored), tuple(known))
 
-    async def _hashed(self, placed: Sequence[tuple[ScopeState, Draft]]) -> list[tuple[ScopeState, Draft, bytes | None]]:
-        keys = [(scope.scope_id, content_digest(draft.content)) for scope, draft in placed]
-        hashes = await content_hashes(self._session, keys)
-        return [(*one, hashes.get(key)) for one, key in zip(placed, keys, strict=True)]
-
-    async def _twins(
-        self,
-        agent_key: int,
-        wanted: Sequence[tuple[int, int, bytes, str | None]],
-        replaced: tuple[int, int] | None,
-    ) -> dict[tuple[int, bytes | None], int]:
-        """The observations `(scope_id, seq)`, active and of the absorb lane, that have this very normal form."""
-        o, state = ObservationRow, ObservationStateRow
-        fact_keys = {(scope_id, digest): fact_key for scope_id, _, digest, fact_key in wanted}
+    async def _known(
+        self, agent_key: int, placed: Sequence[tuple[ScopeState, Draft]], replaced: ObservationKey | None
+    ) -> tuple[list[tuple[ScopeState, Draft, bytes | None]], dict[tuple[int, bytes | None], int]]:
+        """Each draft with the hash of its text, and by which number its scope knows the text; one statement."""
         found = await self._session.execute(
-            select(o.scope_id, o.content_hash, o.seq, o.fact_key)
-            .outerjoin(state, _same_observation(state, o))
-            .where(
-                o.agent_key == agent_key,
-                o.lane == "absorb",
-                func.memory.in_use(state.status),
-                VERIFICATION != "disputed",
-                tuple_(o.scope_id, o.seq, o.content_hash).in_(sorted({item[:3] for item in wanted})),
-            )
+            _KNOWN,
+            {
+                "agent_key": agent_key,
+                "scope_ids": [scope.scope_id for scope, _ in placed],
+                "last_seqs": [scope.last_seq for scope, _ in placed],
+                "digests": [content_digest(draft.content) for _, draft in placed],
+            },
         )
-        return {
-            (row.scope_id, row.content_hash): row.seq
-            for row in found
-            if (row.scope_id, row.seq) != replaced and fact_keys[row.scope_id, row.content_hash] in (None, row.fact_key)
-        }
-
-    async def _set_aside(self, agent_key: int, wanted: set[tuple[int, bytes]]) -> dict[tuple[int, bytes | None], int]:
-        """Of these normal forms in these scopes those that are set aside, with the number of one that has it."""
-        o, state = ObservationRow, ObservationStateRow
-        found = await self._session.execute(
-            select(o.scope_id, o.content_hash, o.seq)
-            .join(state, _same_observation(state, o))
-            .where(
-                state.agent_key == agent_key,
-                state.scope_id.in_({scope_id for scope_id, _ in wanted}),
-                func.memory.is_aside(state.status),
-                tuple_(o.scope_id, o.content_hash).in_(sorted(wanted)),
-            )
-        )
-        return {(row.scope_id, row.content_hash): row.seq for row in found}
+        hashed, seen = list[tuple[ScopeState, Draft, bytes | None]](), dict[tuple[int, bytes | None], int]()
+        for (scope, draft), row in zip(placed, found, strict=True):
+            hashed.append((scope, draft, row.content_hash))
+            is_twin = row.is_twin and (scope.scope_id, scope.last_seq) != replaced
+            if row.set_aside is not None:
+                seen[scope.scope_id, row.content_hash] = row.set_aside
+            elif is_twin and draft.fact_key in (None, row.fact_key):
+                seen[scope.scope_id, row.content_hash] = scope.last_seq
+        return hashed, seen
 
     async def _count(
         self,
@@ -350,6 +324,64 @@ def to_observation(row: Any) -> Observation:
 
 
 _plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
+
+_scope_ids = bindparam("scope_ids", type_=ARRAY(BigInteger))
+_text = (
+    func.unnest(
+        _scope_ids, bindparam("last_seqs", type_=ARRAY(BigInteger)), bindparam("digests", type_=ARRAY(LargeBinary))
+    )
+    .table_valued(
+        column("scope_id", BigInteger),
+        column("last_seq", BigInteger),
+        column("digest", LargeBinary),
+        with_ordinality="place",
+    )
+    .render_derived("text")
+)
+_new = (
+    select(
+        _text.c.place,
+        _text.c.scope_id,
+        _text.c.last_seq,
+        func.memory.content_hash(_text.c.scope_id, _text.c.digest).label("content_hash"),
+    )
+    .cte("new")
+    .prefix_with("MATERIALIZED")
+)
+_agent_key = bindparam("agent_key", type_=BigInteger)
+_twins = (
+    select(_o.scope_id, _o.seq, _o.content_hash, _o.fact_key)
+    .outerjoin(_t, _same_observation(_t, _o))
+    .where(_o.agent_key == _agent_key, _o.lane == "absorb", IN_USE, VERIFICATION != "disputed")
+    .subquery("twins")
+)
+_aside = (
+    select(_o.scope_id, _o.content_hash, func.max(_o.seq).label("seq"))
+    .join(_t, _same_observation(_t, _o))
+    .where(_t.agent_key == _agent_key, _t.scope_id == any_(_scope_ids), IS_ASIDE)
+    .group_by(_o.scope_id, _o.content_hash)
+    .subquery("aside")
+)
+_KNOWN = (
+    select(
+        _new.c.content_hash,
+        _twins.c.seq.is_not(None).label("is_twin"),
+        _twins.c.fact_key,
+        _aside.c.seq.label("set_aside"),
+    )
+    .outerjoin(
+        _twins,
+        and_(
+            _twins.c.scope_id == _new.c.scope_id,
+            _twins.c.seq == _new.c.last_seq,
+            _twins.c.content_hash == _new.c.content_hash,
+        ),
+    )
+    .outerjoin(_aside, and_(_aside.c.scope_id == _new.c.scope_id, _aside.c.content_hash == _new.c.content_hash))
+    .order_by(_new.c.place)
+)
+"""For each text that is about to be stored its hash, and by which observation its scope knows it."""
+
 _visible = visible_scopes()
 VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
 _FIND = VISIBLE_OBSERVATION.where(

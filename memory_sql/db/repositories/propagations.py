@@ -88,12 +88,12 @@ class Judgement:
     seq: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class PropagationRepository:
     """The caller holds the lease on the scope that is judged, or the locks on what it changes."""
 
-    def __init__(self, session: AsyncSession, agent_key: int) -> None:
-        self._session = session
-        self._agent_key = agent_key
+    _session: AsyncSession
+    _agent_key: int
 
     async def targets(self, scope_id: int) -> list[WiderScope]:
         found = func.memory.propagation_targets(self._agent_key, scope_id).table_valued(

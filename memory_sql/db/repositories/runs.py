@@ -46,9 +46,9 @@ class TakenRun:
     to_seq: int | None
 
 
+@dataclass(frozen=True, slots=True)
 class RunRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
     async def start(self, agent_key: int, kind: str, fence: int, now: datetime, **target: Any) -> RunKey:
         """`target`: conversation_id, from_number, to_number, or scope_id, from_seq, to_seq."""
@@ -159,14 +159,13 @@ class RunRepository:
             )
         )
 
-    async def outlive(self, agent_key: int, run_id: int | None) -> None:
+    async def outlive(self, agent_key: int, run_id: int) -> None:
         """What was given up with this run has gone on all the same: it is a failure like any other."""
-        if run_id is not None:
-            await self._session.execute(
-                update(RunRow)
-                .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
-                .values(state="failed")
-            )
+        await self._session.execute(
+            update(RunRow)
+            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
+            .values(state="failed")
+        )
 
     async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
         """Raises `BudgetError` when the agent's runs of the day (UTC) have cost that many tokens, in and out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -191,7 +191,7 @@ newest_disputed = (
 )
 """For each scope its newest disputed observations, pending or not, at most `pending_max`; to be joined on true."""
 
-_STATE = select(
+_OWN = (
     ScopeRow.agent_key,
     ScopeRow.scope_id,
     ScopeRow.kind,
@@ -219,27 +219,30 @@ _STATE = select(
     ScopeRow.propagation_failures,
     ScopeRow.propagation_errors,
     ScopeRow.propagated_at,
-    select(AgentRow.settings).where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
 )
+_SETTINGS = select(AgentRow.settings)
+_STATE = select(*_OWN, _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery())
 
 
 def _state(row: Any) -> ScopeState:
     return ScopeState(*row[: len(_STATE.selected_columns)])
 
 
+@dataclass(frozen=True, slots=True)
 class ScopeRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
-    async def _make(self, agent_key: int, wanted: Iterable[NewScope], language: str, now: datetime) -> None:
+    async def _make(
+        self, agent_key: int, wanted: Mapping[tuple[str, str], NewScope], language: str, now: datetime
+    ) -> list[ScopeState]:
         """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
-        by_key = {(scope.owner, scope.name): scope for scope in wanted}
         rows = [
-            {"agent_key": agent_key, **asdict(by_key[key]), "language": language, "created_at": now}
-            for key in sorted(by_key)
+            {"agent_key": agent_key, **asdict(wanted[key]), "language": language, "created_at": now}
+            for key in sorted(wanted)
         ]
-        if rows:
-            await self._session.execute(upsert(ScopeRow).values(rows).on_conflict_do_nothing())
+        settings = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
+        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, settings)
+        return [_state(row) for row in await self._session.execute(made)]
 
     async def with_pending(
         self, agent_key: int, owners: Iterable[str], pending_max: int
@@ -305,13 +308,16 @@ class ScopeRepository:
         self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime
     ) -> list[ScopeState]:
         """As `lock`; of the wanted ones those that are missing are made. What is there is locked first, by everybody."""
-        keys, ids = {(scope.owner, scope.name) for scope in wanted}, list(scope_ids)
+        keys, ids = {(scope.owner, scope.name): scope for scope in wanted}, list(scope_ids)
         locked = await self.lock(agent_key, keys, ids)
-        missing = keys - {(scope.owner, scope.name) for scope in locked}
-        if not missing:
+        for scope in locked:
+            keys.pop((scope.owner, scope.name), None)
+        if not keys:
             return locked
-        await self._make(agent_key, [scope for scope in wanted if (scope.owner, scope.name) in missing], language, now)
-        return await self.lock(agent_key, keys, ids)
+        made = await self._make(agent_key, keys, language, now)
+        if len(made) == len(keys):
+            return sorted([*locked, *made], key=attrgetter("scope_id"))
+        return await self.lock(agent_key, keys, [scope.scope_id for scope in locked])  # somebody else made one
 
     async def lock(
         self, agent_key: int, owners: Iterable[tuple[str, str]] = (), scope_ids: Iterable[int] = ()

@@ -6,6 +6,7 @@ And calls `refresh_due` at the end (rule 11): what is set aside isn't pending an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -22,9 +23,9 @@ _o, _t = ObservationRow, ObservationStateRow
 _KEY = ("agent_key", "scope_id", "seq")
 
 
+@dataclass(frozen=True, slots=True)
 class StateRepository:
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    _session: AsyncSession
 
     async def supersede(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active, each now superseded by the one that `by` names."""

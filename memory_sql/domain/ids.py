@@ -16,6 +16,7 @@ from memory_sql.languages.invisible import hidden_in_id
 from memory_sql.languages.text import clean, lower_uuid
 
 ID_MAX_CHARACTERS = 255
+UUID_CHARACTERS = 36
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -65,7 +66,8 @@ def stored_id(value: object, name: str = "id") -> str:
     text = str(value)
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
-    text = lower_uuid(text)
+    if len(text) == UUID_CHARACTERS:
+        text = lower_uuid(text)
     if text != text.strip() or _UNSTORABLE.search(text):
         raise InvalidIdError(name, "holds control characters or white space at an end")
     return text

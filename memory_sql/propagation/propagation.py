@@ -12,7 +12,7 @@ To a group goes what one member knows. To everybody goes what several people of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -249,16 +249,17 @@ async def _lock(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
 ) -> dict[str, ScopeState]:
     """The scopes that are written to, by owner; all that was read is locked too, and is as it was when it was read."""
-    scope, targets = loaded.scope, {item.offer.target.owner: item.offer.target for item in decided.verdicts}
-    if "c" in targets:  # two of the people who are counted must not become one meanwhile
+    scope, targets = loaded.scope, {item.offer.target for item in decided.verdicts}
+    if any(
+        target.kind == "collective" for target in targets
+    ):  # two of the people who are counted must not become one meanwhile
         await share_agent(session, scope.agent_key)
-    wanted = [NewScope(target.kind, owner) for owner, target in targets.items()]
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
     keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
     lineage = LineageRepository(session, scope.agent_key)
     # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
     read |= await lineage.origins(keys)
-    locked = await ScopeRepository(session).lock_or_make(scope.agent_key, wanted, read, settings.language, now)
+    locked, by_owner = await _locked(session, scope, targets, read, settings, now)
     if not await lineage.origins(keys) <= read:
         raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
     for state in locked:
@@ -266,7 +267,26 @@ async def _lock(
             raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been deleted meanwhile")
         if state.scope_id == scope.scope_id and state.fence != scope.fence:
             raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
-    return {state.owner: state for state in locked if state.owner in targets and not state.name}
+    return by_owner
+
+
+async def _locked(
+    session: Session,
+    scope: ScopeState,
+    targets: Iterable[WiderScope],
+    read: Iterable[int],
+    settings: Settings,
+    now: datetime,
+) -> tuple[list[ScopeState], dict[str, ScopeState]]:
+    """All of these, and the targets by the owners that they had: a group may have another id by now, but its scope hasn't."""
+    there = {target.scope_id: target.owner for target in targets if target.scope_id is not None}
+    missing = [NewScope(target.kind, target.owner) for target in targets if target.scope_id is None]
+    locked = await ScopeRepository(session).lock_or_make(
+        scope.agent_key, missing, {*read, *there}, settings.language, now
+    )
+    made = {(one.owner, one.name) for one in missing}
+    wanted = [state for state in locked if state.scope_id in there or (state.owner, state.name) in made]
+    return locked, {there.get(state.scope_id, state.owner): state for state in wanted}
 
 
 async def _standing(
@@ -276,11 +296,11 @@ async def _standing(
     scope_id = loaded.scope.scope_id
     keys = {source.key for item in verdicts for source in item.offer.sources}
     shareable = await repository.still_shareable(keys, settings.propagation_excluded_users)
-    owners = {target.owner for target in await repository.targets(scope_id)}
+    targets = {target.place for target in await repository.targets(scope_id)}
     standing = [
         item
         for item in verdicts
-        if item.offer.target.owner in owners and shareable.issuperset(source.key for source in item.offer.sources)
+        if item.offer.target.place in targets and shareable.issuperset(source.key for source in item.offer.sources)
     ]
     for item in [item for item in standing if item.text is not None and item.offer.target.kind == "collective"]:
         screening = Screening(repository, loaded.scope, item.offer.target, settings, loaded.names)
@@ -344,14 +364,12 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     gives_up = single and scope.propagation_errors + 1 >= settings.propagation_batch.bit_length() + settings.max_errors
     if gives_up:
         changes["propagation_errors"] = 0
-    scopes = ScopeRepository(session)
     if gives_up:
         offer = loaded.offers[0]
-        wanted = [NewScope(offer.target.kind, offer.target.owner)]  # the collective scope may not be there yet
-        locked = await scopes.lock_or_make(scope.agent_key, wanted, [scope.scope_id], settings.language, now)
-        target = next(state for state in locked if (state.owner, state.name) == (offer.target.owner, ""))
-    if await scopes.release(scope, **changes) and gives_up:
-        judgement = Judgement(offer.source.key, target.scope_id, "refused", "unusable_answer")
+        _, targets = await _locked(session, scope, [offer.target], [scope.scope_id], settings, now)
+    if await ScopeRepository(session).release(scope, **changes) and gives_up:
+        scope_id = targets[offer.target.owner].scope_id
+        judgement = Judgement(offer.source.key, scope_id, "refused", "unusable_answer")
         await PropagationRepository(session, scope.agent_key).judge([judgement], loaded.run.run_id, now)
     await RunRepository(session).fail(loaded.run, error, now)
 

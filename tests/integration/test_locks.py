@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
+    AnswerError,
     BusyError,
     DatabaseError,
     HeldError,
@@ -233,6 +235,30 @@ async def test_leaving_and_forgetting_at_once_each_have_an_answer(
 
 def quarantines(memory: Memory, observation_id: str, session: AsyncSession | None = None) -> Awaitable[Any]:
     return memory.observations.quarantine(observation_id, **MIA, session=session)
+
+
+@pytest.mark.parametrize("ends", ["judged", "given up"])
+async def test_group_that_is_renamed_while_the_model_judges_is_not_made_anew(memory: Memory, ends: str) -> None:
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jonas"):
+        await memory.groups.add_member("crew", user, **ADA)
+    mine = await memory.observe("The dock opens at seven.", **MIA)
+    await memory.scopes.consolidate(**ADA, scope_id=mine.scope.id)
+    settings, now = memory.settings, memory.now()
+    async with memory.database.transaction() as unit:
+        _, loaded = await propagation.load(unit, "ada", 1, mine.scope.key, settings, now, "due")
+    assert loaded is not None
+    decided = await propagation.decide(Parrot(), loaded, settings)
+    await memory.people.rename(**ADA, kind="group", old="crew", new="staff")
+    async with memory.database.transaction() as unit:
+        if ends == "judged":
+            await propagation.apply(unit, loaded, decided, settings, now)
+        else:
+            last = replace(loaded, scope=replace(loaded.scope, propagation_errors=50))
+            await propagation.fail(unit, last, AnswerError("unusable"), settings, now)
+    assert await rows(memory, "SELECT owner FROM memory.scopes ORDER BY scope_id") == [("g:staff",), ("u:mia",)]
+    outcome = "propagated" if ends == "judged" else "refused"
+    assert await rows(memory, "SELECT outcome, target_scope_id FROM memory.judged") == [(outcome, 1)]
 
 
 LOCK = "SELECT FROM memory.scopes WHERE owner = :owner FOR NO KEY UPDATE"

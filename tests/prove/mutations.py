@@ -453,7 +453,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: where it may go is not looked at again",
-        (Change("if item.offer.target.owner in owners and ", "if "),),
+        (Change("if item.offer.target.place in targets and ", "if "),),
         PROPAGATION,
     ),
     Mutation(

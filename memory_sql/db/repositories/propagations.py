@@ -52,6 +52,11 @@ class WiderScope:
     display_name: str | None
 
     @property
+    def place(self) -> int | str | None:
+        """By what it is known whatever it is called: the collective scope by its owner, since it may not be there yet."""
+        return self.owner if self.kind == "collective" else self.scope_id
+
+    @property
     def group_id(self) -> str | None:
         return self.owner[2:] if self.kind == "group" else None
 

@@ -757,9 +757,24 @@ async def test_what_of_the_leavers_had_given_way_does_not_stand_again_later(memo
     mine = await stated(memory, "We sail at dawn.")
     newer = await memory.observations.update(mine.id, **JONAS, text="We sail at noon.")
     await leave(memory)
-    assert await standing(memory) == {"We sail at dawn.": "archived", "We sail at noon.": "active"}
+    assert await standing(memory) == {"We sail at dawn.": "superseded", "We sail at noon.": "active"}
     await memory.forget(newer.id, **ADA)
     assert await listed(memory, JONAS) == set()
+
+
+async def test_what_was_superseded_is_not_found_again_when_its_author_leaves(memory: Memory) -> None:
+    """By what others say now, or by what goes with it."""
+    await crew(memory, "mia", "jonas")
+    mine, own = await stated(memory, "We sail at dawn."), await stated(memory, "We moor at sunset.")
+    await memory.observations.update(mine.id, **JONAS, text="We sail at noon.")
+    newest = await memory.observations.update(own.id, **MIA, text="We moor at midnight.")
+    left = await leave(memory)
+    assert left.archived == (newest.id,)
+    found = {hit.observation.content for hit in (await memory.search("sail moor", **JONAS)).results}
+    assert found == {"We sail at noon.", "We moor at midnight."}
+    told = len(await events(memory, "status"))
+    assert (await leave(memory)).archived == ()
+    assert len(await events(memory, "status")) == told
 
 
 async def test_what_was_made_of_it_in_wider_scopes_is_taken_out(memory: Memory) -> None:

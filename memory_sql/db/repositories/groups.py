@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.observations import STATUS, ObservationKey
+from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
 
@@ -122,7 +122,7 @@ class GroupRepository:
         )
 
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
-        """What is active or superseded in these scopes, and supported by nobody but these users.
+        """What is in use in these scopes, or could be so again by itself, and is supported by nobody but these users.
 
         The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose
         scopes it came.
@@ -134,6 +134,7 @@ class GroupRepository:
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))
+        may_return = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
         others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
@@ -141,7 +142,7 @@ class GroupRepository:
             .where(
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
-                STATUS.in_(("active", "superseded")),
+                or_(IN_USE, may_return),
                 or_(theirs, of_them),
                 ~others,
             )

@@ -38,8 +38,16 @@ class Departing:
         return {*self.scope_ids} | self.closure.scopes
 
     @property
+    def archived(self) -> list[ObservationKey]:
+        return [one.key for one in self.standings if one.status == "active"]
+
+    @property
     def changes(self) -> list[Change]:
-        going = [Change(one, "archived", "leave", more=successor_of(one)) for one in self.standings]
+        """What was superseded stays so, else a search would find it again; by nothing, so that it doesn't stand again."""
+        going = [
+            Change(one, "archived" if one.status == "active" else one.status, "leave", more=successor_of(one))
+            for one in self.standings
+        ]
         return going + [Change(one, "active", "leave") for one in self.replaced]
 
 
@@ -75,7 +83,7 @@ async def archive(
 
 def _archived(found: Departing, withheld: list[int]) -> Archived:
     return Archived(
-        observations=tuple(observation_id(*one.key) for one in found.standings),
+        observations=tuple(observation_id(*key) for key in found.archived),
         retracted=tuple(observation_id(*key) for key in found.closure.observations),
         held=found.closure.held_observations,
         withheld=tuple(withheld),

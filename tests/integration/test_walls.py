@@ -389,6 +389,25 @@ async def test_user_asks_for_nobody_else(memory: Memory, llm: Scripted, raw: Any
             assert await raw.fetch(sql) == [], name
 
 
+async def test_settings_of_an_agent_are_told_to_who_works_for_it(memory: Memory, raw: Any) -> None:
+    """And before anybody has named a principal, as a read does that names whom it is for."""
+    for agent in ("ada", "bob"):
+        await memory.observe("Tea.", agent_id=agent, user_id="mia")
+        await memory.configure(agent_id=agent, language="german")
+    own, none = {"language": "german"}, dict[str, Any]()
+    for principal, told in (
+        (None, {"ada": own, "bob": own}),
+        ({"agent": "ada", "user": "mia"}, {"ada": own, "bob": none}),
+        ({"agent": "ada", "serves": True}, {"ada": own, "bob": none}),
+        ({"agent": None, "serves": True}, {"ada": own, "bob": own}),
+    ):
+        async with raw.transaction():
+            if principal is not None:
+                await enter(raw, **principal)
+            found = {agent: await raw.fetchval("SELECT memory.agent_settings($1)", agent) for agent in told}
+        assert {agent: json.loads(settings) for agent, settings in found.items()} == told, principal
+
+
 async def test_library_reads_and_adds_for_another_in_a_transaction_of_the_hosts_user(
     memory: Memory, llm: Scripted, walled: Memory, host: AsyncSession
 ) -> None:

@@ -345,4 +345,15 @@ async def test_flat_answer_keeps_as_many_as_it_may_and_counts_the_rest(memory: M
     llm.then(json.dumps({"observations": many}))
     result = await memory.conversations.form(**SESSION)
     assert len(result.observations) == 5
-    assert sum(result.refused[reason] for reason in ("unknown_scope", "over_limit")) + 5 == 8_000
+    # Every fourth names no scope and is the author's, as half of them say themselves; of these 6,000 five have room.
+    assert result.refused == {"unknown_scope": 2_000, "no_scope": 2_000, "over_limit": 5_995}
+
+
+async def test_message_that_an_answer_names_twice_for_the_same_is_one_piece_of_evidence(
+    memory: Memory, llm: Scripted
+) -> None:
+    await memory.add([message("Mia likes tea.", n=1), message("Tea, as I said.", n=2)], **HERE)
+    llm.then(listing(("Tea.", "individual", [1, 1]), ("Tea.", "individual", [1, 2])))
+    result = await memory.conversations.form(**SESSION)
+    assert (len(result.observations), result.duplicates) == (1, 1)
+    assert await rows(memory, "SELECT number FROM memory.evidence ORDER BY 1") == [(1,), (2,)]

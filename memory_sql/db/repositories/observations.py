@@ -116,7 +116,8 @@ class ObservationRepository:
         placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
         numbered, seen = await self._known(agent_key, placed, replaced)
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
-        rows, evidence, stored, known = [], [], [], []
+        rows, stored, known = [], [], []
+        evidence = dict[tuple[int, int, Evidence], dict[str, Any]]()  # what an answer names twice supports it once
         for scope, draft, digest in numbered:
             seq = seen.get((scope.scope_id, digest))
             if seq is None:
@@ -127,12 +128,13 @@ class ObservationRepository:
                     seen[scope.scope_id, digest] = seq
             else:
                 known.append((scope.scope_id, seq))
-            evidence += [_evidence_row(scope, seq, item, run_id, now) for item in draft.evidence]
+            for item in draft.evidence:
+                evidence[scope.scope_id, seq, item] = _evidence_row(scope, seq, item, run_id, now)
         if rows:
             await self._session.execute(insert(ObservationRow), rows)
             await self._count(agent_key, scopes, next_seq, _speakers(rows), now)
         if evidence:
-            await self._session.execute(insert(EvidenceRow), evidence)
+            await self._session.execute(insert(EvidenceRow), list(evidence.values()))
         return Saved(tuple(stored), tuple(known))
 
     async def _known(

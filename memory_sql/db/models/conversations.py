@@ -148,5 +148,5 @@ class MessageRow(Base):
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
 
-    session: Mapped[ConversationRow] = related()
+    conversation: Mapped[ConversationRow] = related()
     evidence: Mapped[list[EvidenceRow]] = related()

@@ -91,7 +91,7 @@ class RunRow(Base):
     forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
 
     agent: Mapped[AgentRow] = related()
-    session: Mapped[ConversationRow | None] = related()
+    conversation: Mapped[ConversationRow | None] = related()
     scope: Mapped[ScopeRow | None] = related()
     observed: Mapped[list[ObservationRow]] = related()
 

@@ -1,6 +1,7 @@
--- memory.states: what the states of an observation mean; the page is docs/corrections.md. Everything asks these four, so that
--- no other place lists states. A null status is that of an observation without a row in memory.observation_states: active. The planner puts
--- them into the query that asks, so that they cost nothing and meet the conditions of partial indexes.
+-- memory.states: what the states of an observation mean, as four functions of a state: in_use, is_found, is_aside and
+-- supports; the page is docs/corrections.md. Whatever depends on that asks them; elsewhere a state is named only where
+-- it alone is meant. A null status is that of an observation without a row in memory.observation_states: active. The
+-- planner puts them into the query that asks, so that they cost nothing and meet the conditions of partial indexes.
 --
 -- memory.in_use(status): it goes into texts, contexts, digests and prompts, and may be propagated, superseded, evicted.
 CREATE OR REPLACE FUNCTION memory.in_use(p_status text) RETURNS boolean
@@ -16,14 +17,16 @@ AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') $$;
 
 COMMENT ON FUNCTION memory.is_found(text) IS 'Whether a search finds an observation of this state; one value.';
 
--- memory.is_aside(status): no user is shown it, nor the messages behind it; nobody's word stands behind what was made of it.
+-- memory.is_aside(status): no user is shown it, nor the messages behind it; nobody's word stands behind what was made
+-- of it.
 CREATE OR REPLACE FUNCTION memory.is_aside(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up') $$;
 
 COMMENT ON FUNCTION memory.is_aside(text) IS 'Whether an observation of this state is kept from users; one value.';
 
--- memory.supports(status): what was made of it alone stands on it. What a budget evicted or a leaver left behind still does.
+-- memory.supports(status): what was made of it alone stands on it. What a budget evicted or a leaver left behind still
+-- does.
 CREATE OR REPLACE FUNCTION memory.supports(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived', 'evicted') $$;

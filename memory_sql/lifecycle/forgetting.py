@@ -142,10 +142,12 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
-    seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages)
 
     async def act(held: Held) -> Forgotten:
-        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+        repository = ForgettingRepository(session, agent_key)
+        attended = await repository.attended(entry.users)
+        seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages, attended=attended)
+        found = Found(seeds, await repository.closure(seeds))
         held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})

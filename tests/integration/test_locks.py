@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from memory_sql.errors import (
     VersionError,
 )
 from memory_sql.jobs import work
+from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from memory_sql.propagation import propagation
 from tests.database import are_waiting, rows, statements
@@ -198,6 +200,38 @@ async def test_forgetting_leaves_what_a_hold_said_that_it_keeps(
     await host.commit()
     await ended(forgetting)
     assert await memory.holds.place(**ADA, **target) == held
+
+
+@pytest.mark.parametrize("act", ["retry", "discard"])
+async def test_work_that_was_given_up_and_is_erased_meanwhile_is_not_found(
+    memory: Memory, host: AsyncSession, act: str
+) -> None:
+    await say(memory, "The dock opens at seven.")
+    dead = "UPDATE memory.runs SET state = 'dead', error_code = 'empty' WHERE kind = 'formation' RETURNING run_id"
+    ((run_id,),) = await rows(memory, dead)
+    await erases(memory, "", host)
+    acting = asyncio.ensure_future(getattr(memory.work, act)(**ADA, run_id=run_id))
+    await are_waiting(memory, 1)
+    await host.commit()
+    with pytest.raises(NotFoundError):
+        await ended(acting)
+
+
+async def test_journal_is_repeated_under_locks_in_order(memory: Memory, host: AsyncSession, tmp_path: Path) -> None:
+    """Also on a conversation that loses nothing but a participant: it comes before the scopes."""
+    await memory.add([message("Hello.", role="assistant")], **MIA, conversation_id="s")
+    await memory.observe("Tea.", **MIA)
+    entry = journal.Entry(id="e", at=memory.now(), agent_id="ada", users=("mia",))
+    journal.plan(tmp_path / "journal", entry)
+    journal.done(tmp_path / "journal", entry.id)
+    await host.execute(sql("SELECT FROM memory.conversations FOR NO KEY UPDATE"))
+    repeating = asyncio.ensure_future(memory.admin.restore_check(tmp_path / "journal"))
+    await are_waiting(memory, 1)
+    await host.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE NOWAIT"))
+    await host.rollback()
+    ((receipt,),) = await ended(repeating)
+    assert receipt.counts["observations"] == 1
+    assert await rows(memory, "SELECT participants FROM memory.conversations") == [([],)]
 
 
 async def test_hold_stops_no_one_who_only_adds(memory: Memory, host: AsyncSession) -> None:

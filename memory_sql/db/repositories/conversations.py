@@ -355,14 +355,17 @@ class ConversationRepository:
         )
 
     async def locked(self, agent_key: int, conversation_id: str) -> ConversationState:
-        """The session, locked until the transaction ends."""
+        """The conversation, locked until the transaction ends; raises `NotFoundError` where it has gone."""
         found = await self._session.execute(
             select(*_STATE)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id)
             .with_for_update(key_share=True, of=ConversationRow)
         )
-        return _state(found.one())
+        row = found.one_or_none()
+        if row is None:
+            raise NotFoundError("conversation", conversation_id)
+        return _state(row)
 
     async def exclude(self, agent_id: str, conversation_id: str) -> int | None:
         """The agent's key, if there is such a conversation: it isn't due any more, and what is under way is refused."""

@@ -144,8 +144,12 @@ class ForgettingRepository:
             users=users,
             conversations=conversations,
             scopes=await self._scopes(owners),
-            attended=await self._conversations(took_part.op("&&")(them)),
+            attended=await self.attended(users),
         )
+
+    async def attended(self, users: Sequence[str]) -> tuple[str, ...]:
+        """The conversations in which any of them took part."""
+        return await self._conversations(ConversationRow.participants.op("&&")(cast(list(users), ARRAY(Text))))
 
     async def _conversations(self, *conditions: Any) -> tuple[str, ...]:
         found = await self._session.scalars(

@@ -102,6 +102,10 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
     assert min(did.values()) >= 20
 
 
+def test_a_hundred_operations_of_everything_at_once(database_url: str) -> None:
+    run("concurrent_life", "--url", database_url, "--operations", "100")
+
+
 @pytest.mark.slow
 def test_five_hundred_operations_of_everything_at_once(tmp_path: Path) -> None:
     run("concurrent_life", "--embedded", str(tmp_path / "postgres"), "--operations", "500", "--stops", "1")

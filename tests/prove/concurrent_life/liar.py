@@ -55,10 +55,13 @@ def _extraction(turns: Sequence[dict[str, Any]], offered: Collection[str], lie: 
     items = [(turn["text"], _place(turn, offered), [turn["n"]]) for turn in turns if turn["role"] == "user"]
     if lie is not None and items:
         text, place, sources = lie.choice(items)
+        nobodys = (
+            [99] if len(items) == 1 else [*sources, 99]
+        )  # without any it is all who spoke, and goes with each of them
         items += lie.choice((
             [(text, place, sources)],
             [(text, lie.choice(sorted(offered)), sources)],
-            [("An invention.", "group_99", [1]), (f"Another one than {_name(text)}.", place, [99])],
+            [("An invention.", "group_99", [1]), (f"Another one than {_name(text)}.", place, nobodys)],
             [("", place, sources), ("word " * 60, place, sources)],
         ))  # fmt: skip
     return by_scope(offered, *items)

@@ -24,7 +24,7 @@ from memory_sql.memory import Memory
 from memory_sql.resources import clock
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import Parrot, Scripted, extracted
 
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 
@@ -413,6 +413,23 @@ async def test_time_far_ahead_wins_no_fact(memory: Memory) -> None:
     second = await memory.observe("Home is Gate 2.", **mia, fact_key="home")
     assert (await memory.observations.get(first.id, **mia)).status == "superseded"
     assert (await memory.observations.get(second.id, **mia)).given_at is None
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_message_dated_far_ahead_does_not_win_for_ever(database_url: str, calls: int) -> None:
+    """It counts as said when it came: what comes later contradicts it, at the same moment what has the higher number."""
+    parrot = Parrot()
+    ahead, later = "I moor at gate 1.", "I moor at gate 2."
+    said = [message(ahead, n=1, created_at=datetime(9998, 1, 1, tzinfo=UTC)), message(later, n=2, created_at=None)]
+    async with Memory(database_url, parrot, Settings(llm="offline")) as memory:
+        for part in [said] if calls == 1 else [said[:1], said[1:]]:
+            await memory.add(part, **HERE)
+        formed = (await memory.conversations.form(agent_id="ada", conversation_id="s")).observations
+        assert {one.content for one in formed} == {ahead, later}
+        parrot.contradicts(ahead)
+        await memory.scopes.consolidate(agent_id="ada", scope_id=formed[0].scope.id)
+        left = await memory.observations.list(agent_id="ada", user_id="mia")
+        assert [one.content for one in left] == [later]
 
 
 @pytest.mark.parametrize("off", [timedelta(days=-400), timedelta(days=400)])

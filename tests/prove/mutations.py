@@ -22,6 +22,7 @@ EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/
 RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
+ADD = ("tests/integration/test_add.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
 DUE = tuple(f"tests/integration/test_{name}.py" for name in ("add", "triggers", "consolidation", "recovery"))
 FORGETTING = ("tests/integration/test_forgetting.py",)
@@ -564,6 +565,16 @@ MUTATIONS = (
         "propagation: two who turn out to be one leave it to everybody",
         (never_called("corrections.withdraw"),),
         PROPAGATION,
+    ),
+    Mutation(
+        "times: one far ahead counts as it is given",
+        (Change("CASE WHEN said_at <= v_latest THEN said_at ELSE v_at END", "coalesce(said_at, v_at)"),),
+        ADD,
+    ),
+    Mutation(
+        "times: of what was said at once the first wins",
+        (Change("(item.observed_at, item.seq))", "(item.observed_at, -item.seq))"),),
+        ADD,
     ),
     Mutation(
         "propagation: what is merged of several stays without one of them",

@@ -38,6 +38,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--walled", action="store_true", help="run as the role of an application behind walls")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--pgbouncer"):
+        return
+    for item in items:
+        if item.get_closest_marker("listens"):
+            item.add_marker(pytest.mark.skip(reason="a pooler gives the server that listens to somebody else"))
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting, key or file of whoever runs the tests reaches them."""

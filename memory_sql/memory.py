@@ -12,21 +12,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql.arguments import (
-    id_of,
-    moment_of,
-    optional_id,
-    principal_of,
-    question_of,
-    text_of,
-    turn_of,
-)
-from memory_sql.config import (
-    Assembly,
-    ContextFormat,
-    Settings,
-    checked_for_agent,
-)
+from memory_sql.arguments import id_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
+from memory_sql.config import Assembly, ContextFormat, Settings, checked_for_agent
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
@@ -36,20 +23,11 @@ from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import Message
-from memory_sql.domain.observations import (
-    Observation,
-)
+from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.results import (
-    AddResult,
-    Receipt,
-    RunDueResult,
-)
+from memory_sql.domain.results import AddResult, Receipt, RunDueResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import (
-    InputError,
-    MemorySQLError,
-)
+from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
 from memory_sql.lifecycle import forgetting, journal, observing
 from memory_sql.llm import LanguageModel

@@ -12,12 +12,7 @@ from typing import Any, Literal, Self
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
 from memory_sql.config.kinds import LOCAL_DIMENSIONS, OPENAI_DIMENSIONS

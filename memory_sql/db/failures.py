@@ -11,14 +11,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from memory_sql.errors import (
-    ConflictError,
-    DatabaseError,
-    LockTimeoutError,
-    PoolFullError,
-    ReadOnlyError,
-    SchemaError,
-)
+from memory_sql.errors import ConflictError, DatabaseError, LockTimeoutError, PoolFullError, ReadOnlyError, SchemaError
 
 NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"

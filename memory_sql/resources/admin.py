@@ -8,13 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memory_sql.arguments import (
-    id_of,
-)
-from memory_sql.config import (
-    RETRIEVAL_DAYS,
-    VECTORS_OBSERVATIONS,
-)
+from memory_sql.arguments import id_of
+from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.stats import large_scopes, read_stats
@@ -22,17 +17,8 @@ from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_age
 from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
-from memory_sql.domain.results import (
-    AgentSummary,
-    JournalStatus,
-    Receipt,
-    Stats,
-    Violation,
-)
-from memory_sql.errors import (
-    InputError,
-    NotFoundError,
-)
+from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.retrieval import vectors

@@ -25,19 +25,9 @@ from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.observations import ObservationRepository
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.messages import RetainedMessage
-from memory_sql.domain.observations import (
-    Marked,
-    Observation,
-    Sensitivity,
-    SetAside,
-    Verification,
-    storable_metadata,
-)
+from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, Verification, storable_metadata
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import (
-    InputError,
-    NotFoundError,
-)
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
 from memory_sql.resources.runtime import Face, asked_of, settings_of
 

@@ -6,11 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-from memory_sql.arguments import (
-    id_of,
-    optional_id,
-    reason_of,
-)
+from memory_sql.arguments import id_of, optional_id, reason_of
 from memory_sql.db import Session
 from memory_sql.db.locks import Held, lock_agent, under_locks
 from memory_sql.db.principals import service
@@ -23,10 +19,7 @@ from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import Id, stored_id
 from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind
-from memory_sql.errors import (
-    InputError,
-    NotFoundError,
-)
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
 from memory_sql.resources.runtime import Face, asked_of, locked_agent
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from memory_sql.arguments import (
-    id_of,
-    moment_of,
-    optional_scope,
-    principal_of,
-    version_of,
-    within,
-)
+from memory_sql.arguments import id_of, moment_of, optional_scope, principal_of, version_of, within
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
 from memory_sql.db.principals import service
@@ -23,14 +16,9 @@ from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import Id, parse_scope_id
-from memory_sql.domain.results import (
-    ConsolidateResult,
-    PropagateResult,
-)
+from memory_sql.domain.results import ConsolidateResult, PropagateResult
 from memory_sql.domain.scopes import Consolidation, Diff, Scope
-from memory_sql.errors import (
-    NotFoundError,
-)
+from memory_sql.errors import NotFoundError
 from memory_sql.resources.runtime import Face
 
 

@@ -7,13 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
-from memory_sql.arguments import (
-    MOST_STORED,
-    id_of,
-    optional_id,
-    reason_of,
-    within,
-)
+from memory_sql.arguments import MOST_STORED, id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
@@ -23,17 +17,8 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import Id, parse_observation_id, parse_scope_id
-from memory_sql.domain.results import (
-    Backlog,
-    DeadRun,
-    EmbedResult,
-    HeldClaim,
-    MaintainResult,
-    Trimmed,
-)
-from memory_sql.errors import (
-    NotFoundError,
-)
+from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, HeldClaim, MaintainResult, Trimmed
+from memory_sql.errors import NotFoundError
 from memory_sql.jobs import DueKind, DueWork
 from memory_sql.lifecycle import eviction, retention
 from memory_sql.resources.runtime import Face

@@ -3,15 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.context.digest import cut
-from memory_sql.languages.text import (
-    clean,
-    content_digest,
-    count_tokens,
-    normal_form,
-    one_line,
-    sentences,
-    shortened,
-)
+from memory_sql.languages.text import clean, content_digest, count_tokens, normal_form, one_line, sentences, shortened
 
 
 def test_clean_leaves_good_text_alone() -> None:

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    Text,
-    cast,
-    func,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ARRAY, Text, cast, func, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession

@@ -12,10 +12,7 @@ from sqlalchemy import text
 
 from memory_sql.db.principals import SERVICE
 from memory_sql.domain.observations import Observation
-from memory_sql.errors import (
-    ConflictError,
-    DatabaseError,
-)
+from memory_sql.errors import ConflictError, DatabaseError
 from memory_sql.memory import Memory
 from tests.prove.concurrent_life.ledger import TOKEN, Utterance
 from tests.prove.concurrent_life.world import AGENTS, REFUSALS, NothingToDoError, World

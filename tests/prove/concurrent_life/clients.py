@@ -7,9 +7,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from memory_sql.errors import (
-    DatabaseError,
-)
+from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.prove.concurrent_life.correcting import Correcting
 from tests.prove.concurrent_life.forgetting import Forgetting

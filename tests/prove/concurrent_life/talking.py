@@ -8,11 +8,7 @@ from functools import partial
 from typing import Any
 
 from memory_sql.db.principals import SERVICE
-from memory_sql.errors import (
-    BusyError,
-    LanguageModelError,
-    StaleError,
-)
+from memory_sql.errors import BusyError, LanguageModelError, StaleError
 from tests.prove.concurrent_life.actor import Actor, TakenBackError
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.liar import FOR_GROUP

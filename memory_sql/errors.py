@@ -8,7 +8,7 @@
     │   ├── TooLargeError           a text over its limit
     │   └── TooManyError            a list over its limit
     ├── NotFoundError               no such thing, or the principal may not see it
-    ├── HeldError                   a legal hold forbids to forget it
+    ├── HeldError                   a legal hold forbids to erase all of it
     ├── VersionError                it has changed since the caller read it
     ├── DatabaseError
     │   ├── ConflictError           others were writing the same; try again
@@ -123,7 +123,7 @@ class NotFoundError(MemorySQLError):
 
 
 class HeldError(MemorySQLError):
-    """Legal holds forbid to forget or retract it. `holds` is how many."""
+    """Legal holds forbid to erase all of it. `holds` is how many."""
 
     holds: int
 

@@ -18,7 +18,6 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
 from memory_sql.db.principals import service
-from memory_sql.db.queries.forgettings import database_id
 from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id
@@ -394,7 +393,8 @@ class Memory:
         It is gone when this returns, from texts as well: a text that held it returns to an earlier version, or is
         missing, and pending observations are shown instead, until it is rewritten from what is left. With `wait` that
         is tried before returning; if the model fails, it stays due (`withheld` in the receipt). What an open legal hold
-        covers is kept. Raises `InputError`, `NotFoundError` (an unknown agent or observation), `HeldError`.
+        covers is kept, out of use, and goes when the last hold on it is released. Raises `InputError`, `NotFoundError`
+        (an unknown agent or observation), `HeldError`.
         """
         chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())
@@ -404,9 +404,7 @@ class Memory:
             if dry_run:
                 return await forgetting.preview(unit, asked, key, chosen)
             forgotten = await forgetting.forget(unit, asked, key, chosen)
-            if self.settings.forget_journal is not None:
-                entry = forgotten.entry.model_copy(update={"database": await database_id(unit)})
-                journal.write(self.settings.forget_journal, unit, entry, joined=session is not None)
+            await journal.keep(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
 
         receipt = await self.database.write(forget, session, asked.service)

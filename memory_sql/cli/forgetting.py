@@ -55,7 +55,8 @@ def forget(
     memory-sql forget --agent ada --user mia --yes
     memory-sql forget --agent ada --observation o12-3 --reason "wrong person"
 
-    Texts that held it are rewritten from what is left, and withheld until then. What legal holds cover is kept.
+    Texts that held it are rewritten from what is left, and withheld until then. What legal holds cover is kept,
+    out of use, and goes when the last hold is released.
     """
     from memory_sql.domain.selection import Selection
 
@@ -110,7 +111,9 @@ def receipt_text(receipt: Receipt) -> str:
         more = len(receipt.observations) - SHOWN
         lines.append(f"  {' '.join(receipt.observations[:SHOWN])}{f' and {more:,} more' if more > 0 else ''}")
     if any(receipt.held.values()):
-        lines.append(f"kept by legal holds: {', '.join(f'{count:,} {name}' for name, count in receipt.held.items())}")
+        lines.append(
+            f"kept by legal holds, out of use: {', '.join(f'{count:,} {name}' for name, count in receipt.held.items())}"
+        )
     if receipt.kept:
         lines.append(f"stays: {many(len(receipt.kept), 'observation')}")
         more = len(receipt.kept) - SHOWN

@@ -171,6 +171,8 @@ def _departure_text(left: Departure) -> str:
         lines.append(f"archived: {', '.join(left.archived)}")
     if left.retracted:
         lines.append(f"retracted: {', '.join(left.retracted)}")
+    if left.withdrawn:
+        lines.append(f"kept by legal holds, out of use: {', '.join(left.withdrawn)}")
     if left.withheld:
         lines.append(f"to be rewritten: {', '.join(left.withheld)}")
     return "\n".join(lines)

@@ -383,6 +383,7 @@ def _marked_text(marked: Marked) -> str:
     o = marked.observation
     kept = "never leaves its scope" if o.no_propagate else "may leave its scope"
     gone = f"; erased: {', '.join(marked.retracted)}" if marked.retracted else ""
+    gone += f"; kept by legal holds, out of use: {', '.join(marked.withdrawn)}" if marked.withdrawn else ""
     return f"{o.id}  {o.sensitivity}, {kept}{gone}{_withheld(marked.withheld)}"
 
 

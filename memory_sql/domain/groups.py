@@ -38,7 +38,7 @@ class Departure(Value):
     """Somebody isn't a member of a group any more, since `left_at`, by none of `user_ids`: those that they go by.
 
     `archived`: what only they had contributed. `retracted`: what was made of that in other scopes, and had to go. `held`:
-    how much of this a legal hold keeps. `withheld` as in `Receipt`.
+    how much of this a legal hold keeps; `withdrawn`: that, out of use until the hold ends. `withheld` as in `Receipt`.
     """
 
     group_id: str
@@ -48,4 +48,5 @@ class Departure(Value):
     archived: tuple[str, ...] = ()
     retracted: tuple[str, ...] = ()
     held: int = 0
+    withdrawn: tuple[str, ...] = ()
     withheld: tuple[ScopeId, ...] = ()

@@ -65,7 +65,11 @@ class Observation(Value):
     version: int = 1
 
 
-SET_ASIDE = {"quarantined": "quarantined", "given_up": "set aside as work that was given up"}
+SET_ASIDE = {
+    "quarantined": "quarantined",
+    "given_up": "set aside as work that was given up",
+    "withdrawn": "withdrawn, since it was forgotten while a legal hold keeps it",
+}
 """The states of what no user is shown, as `memory.is_aside` has them, in words."""
 
 
@@ -125,10 +129,14 @@ class Candidate:
 
 
 class Marked(Value):
-    """An observation as it is marked now. `retracted`: what was made of it and had to go; `withheld` as in `Receipt`."""
+    """An observation as it is marked now. `retracted`: what was made of it and had to go; `withheld` as in `Receipt`.
+
+    `withdrawn`: of what had to go that which a legal hold keeps, out of use until the hold ends.
+    """
 
     observation: Observation
     retracted: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
 
 

@@ -270,7 +270,8 @@ class Receipt(Value):
 
     `observations` are the deleted ids, `kept` those that lost something and stay. `rebuilt`: scopes whose text has been
     rewritten from what is left. `withheld`: scopes that have lost their text, or part of it, and show pending observations
-    until it is rewritten. `held`: what legal holds kept. `dry_run`: nothing was done; it says what would have been.
+    until it is rewritten. `held`: how much legal holds kept; `withdrawn` are the ids of that, out of use until the holds end.
+    `dry_run`: nothing was done; it says what would have been.
     """
 
     id: str
@@ -280,6 +281,7 @@ class Receipt(Value):
     observations: tuple[str, ...]
     counts: dict[str, int]
     held: dict[str, int]
+    withdrawn: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
     rebuilt: tuple[ScopeId, ...] = ()
     withheld: tuple[ScopeId, ...] = ()

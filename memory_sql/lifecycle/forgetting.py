@@ -8,7 +8,7 @@ refuse whatever a model is making of it meanwhile. What is left becomes pending 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
@@ -31,7 +31,7 @@ from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.journal import Entry
 from memory_sql.lifecycle.selecting import words_of
 
-NOTHING = Closure((), (), (), 0, 0)
+NOTHING = Closure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
 
     async def act(held: Held) -> Forgotten:
         found = await find(session, agent_key, selection, words)
-        held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+        await _need(session, agent_key, held, found)
         receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
         return await _erase(session, asked, agent_key, found, receipt)
 
@@ -105,7 +105,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     for scope_id, version in tainted.items():
         await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     kept = await repository.kept_beside(found.closure)
-    counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, now)
+    counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
     for state in states.values():
         await StateRepository(session).stand_again(state, now)
     threshold, following = asked.settings.consolidation_threshold, FollowingRepository(session, agent_key)
@@ -117,6 +117,35 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     )
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found))
+
+
+async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgotten]:
+    """Erases what waited for a hold that has ended: one for each forgetting, with what no other hold keeps of it.
+
+    The caller has locked the agent.
+    """
+    repository = ForgettingRepository(session, agent_key)
+
+    async def act(held: Held) -> list[Forgotten]:
+        waiting = await repository.released()
+        for closure in waiting.values():
+            await _need(session, agent_key, held, Found(Seeds(), closure))
+        return [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
+
+    return await under_locks(session, agent_key, act)
+
+
+async def _erase_released(
+    session: Session, asked: Asked, agent_key: int, waited: str, closure: Closure, receipt_id: str | None = None
+) -> Forgotten:
+    receipt = _receipt(Selection(everything=True), closure, {}, asked.settings, asked.now)
+    receipt = receipt.model_copy(update={"id": receipt_id or receipt.id, "target": {"waited": waited}})
+    forgotten = await _erase(session, asked, agent_key, Found(Seeds(), closure), receipt)
+    return replace(forgotten, entry=forgotten.entry.model_copy(update={"waited": waited}))
+
+
+async def _need(session: Session, agent_key: int, held: Held, found: Found) -> None:
+    held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
 
 
 async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
@@ -145,10 +174,14 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
 
     async def act(held: Held) -> Forgotten:
         repository = ForgettingRepository(session, agent_key)
+        if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
+            closure = (await repository.released()).get(entry.waited, NOTHING)
+            await _need(session, agent_key, held, Found(Seeds(), closure))
+            return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
         attended = await repository.attended(entry.users)
         seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages, attended=attended)
         found = Found(seeds, await repository.closure(seeds))
-        held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+        await _need(session, agent_key, held, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
         return await _erase(session, asked, agent_key, found, receipt)
@@ -159,7 +192,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
 
 def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
     messages: dict[str, tuple[int, ...]] = {}
-    for conversation_id, number in found.closure.messages:
+    for conversation_id, number in found.closure.going.messages:
         messages[conversation_id] = (*messages.get(conversation_id, ()), number)
     return Entry(
         id=receipt.id,
@@ -167,7 +200,7 @@ def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
         agent_id=agent_id,
         users=found.seeds.users,
         scopes=found.seeds.scopes,
-        observations=found.closure.observations,
+        observations=found.closure.going.observations,
         messages=messages,
     )
 
@@ -184,8 +217,9 @@ def _receipt(
         at=now,
         target=selection.named,
         dry_run=False,
-        observations=tuple(observation_id(*key) for key in closure.observations),
+        observations=tuple(observation_id(*key) for key in closure.erased.observations),
         counts=counts,
-        held={"observations": closure.held_observations, "messages": closure.held_messages},
+        held={kind: len(getattr(closure.withdrawn, kind)) for kind in ("observations", "messages")},
+        withdrawn=tuple(observation_id(*key) for key in closure.withdrawn.observations),
         physical=Physical(statements=PHYSICAL, backups_until=now + timedelta(days=settings.backup_days)),
     )

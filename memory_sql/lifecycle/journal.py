@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from memory_sql.db import Session
 from memory_sql.db.engine import on_commit
+from memory_sql.db.queries.forgettings import database_id
 from memory_sql.domain.ids import Value
 from memory_sql.errors import ConfigurationError
 
@@ -26,6 +27,7 @@ class Entry(Value):
     """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages.
 
     `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
+    `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest.
     """
 
     id: str
@@ -37,9 +39,16 @@ class Entry(Value):
     observations: tuple[tuple[int, int], ...] = ()
     messages: Mapping[str, tuple[int, ...]] = {}
     database: str | None = None
+    waited: str | None = None
 
     def is_of(self, database: str) -> bool:
         return self.database in (None, database)
+
+
+async def keep(path: Path | None, unit: Session, entry: Entry, *, joined: bool) -> None:
+    """As `write`, of this database; None: no journal is kept."""
+    if path is not None:
+        write(path, unit, entry.model_copy(update={"database": await database_id(unit)}), joined=joined)
 
 
 def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.db import Session
@@ -155,10 +156,11 @@ class Groups(Face):
             is_member = await groups.is_member(scope_ids[0], users)
             if not is_member and await groups.last_left(scope_ids[0], users) is None:
                 raise NotFoundError(f"member of group {group}:", user)
+            waits = str(uuid.uuid4())
             archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
             if is_member or await choose():
-                archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose)
-                detail = {"action": "leave", "group_id": group, "user_id": user, **_told(archived)}
+                archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)
+                detail = {"action": "leave", "group_id": group, "user_id": user, **_told(archived, waits)}
                 about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
                 await record(unit, agent_key, "membership", now, **about)
             if is_member:
@@ -172,7 +174,8 @@ class Groups(Face):
                 left_at=left_at,
                 archived=archived.observations,
                 retracted=archived.retracted,
-                held=archived.held,
+                held=len(archived.withdrawn),
+                withdrawn=archived.withdrawn,
                 withheld=archived.withheld,
             )
 
@@ -213,8 +216,9 @@ async def _found(groups: GroupRepository, group: str) -> Group:
     return found
 
 
-def _told(archived: corrections.Archived) -> dict[str, list[str]]:
-    return {"archived": list(archived.observations), "retracted": list(archived.retracted)}
+def _told(archived: corrections.Archived, waits: str) -> dict[str, Any]:
+    waiting = {"id": waits, "withdrawn": list(archived.withdrawn)} if archived.withdrawn else {}
+    return {"archived": list(archived.observations), "retracted": list(archived.retracted), **waiting}
 
 
 def _name_of(display_name: str) -> str:

@@ -14,7 +14,8 @@ from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.people import Hold, PlacedHold
 from memory_sql.errors import NotFoundError
-from memory_sql.resources.runtime import Face, locked_agent
+from memory_sql.lifecycle import forgetting, journal
+from memory_sql.resources.runtime import Face, asked_of, locked_agent
 
 
 class Holds(Face):
@@ -74,9 +75,13 @@ class Holds(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Hold:
-        """The hold, ended: what it covers can be forgotten again. Repeating it changes nothing. Raises `NotFoundError`."""
+        """The hold, ended: what it covers can be forgotten again, and what has been meanwhile is erased now.
+
+        Each forgetting that it alone kept something of has a receipt in the events, and in the journal. Repeating it
+        changes nothing. Raises `NotFoundError`.
+        """
         agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self._now()
-        by, why = optional_id("actor", actor), reason_of(reason)
+        asked = asked_of(agent, actor, reason, self._settings, now)
 
         async def release(unit: Session) -> Hold:
             agent_key = await locked_agent(unit, agent, "hold", str(number))
@@ -87,7 +92,9 @@ class Holds(Face):
                 raise NotFoundError("hold", str(number))
             if released:
                 detail = {"action": "release", "hold_id": number, f"{hold.kind}_id": hold.target}
-                await record(unit, agent_key, "hold", now, actor=by, reason=why, detail=detail)
+                await record(unit, agent_key, "hold", now, actor=asked.actor, reason=asked.reason, detail=detail)
+                for forgotten in await forgetting.release(unit, asked, agent_key):
+                    await journal.keep(self._settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return hold
 
         return await self._database.write(release, session, service(agent))

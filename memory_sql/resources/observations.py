@@ -233,7 +233,7 @@ class Observations(Face):
 
         `private`: it never leaves its scope. What it has superseded is marked too. If it becomes more private,
         everything derived from it is erased, and the texts that held that return to an earlier version until they are
-        rewritten. Raises as `update` does, and `HeldError` if a legal hold covers what would be erased.
+        rewritten. What a legal hold keeps of it is withdrawn until the hold ends. Raises as `update` does.
         """
         asked = self._asked(agent_id, user_id, actor, reason)
         level = sensitivity_of(sensitivity)

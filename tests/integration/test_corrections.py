@@ -16,7 +16,7 @@ from memory_sql.config import Settings
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import DatabaseError, HeldError, InputError, NotFoundError, StaleError, VersionError
+from memory_sql.errors import DatabaseError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import message
@@ -559,16 +559,17 @@ async def test_marking_again_or_less_private_takes_out_nothing(memory: Memory) -
         await memory.observations.mark(low.id, **MIA, sensitivity="secret")  # type: ignore[arg-type]
 
 
-async def test_hold_on_what_has_spread_forbids_to_withdraw_it(memory: Memory) -> None:
-    low, middle, _ = await rubies(memory)
+async def test_what_has_spread_and_is_held_is_withdrawn_by_a_marking(memory: Memory) -> None:
+    low, middle, high = await rubies(memory)
     await rows(
         memory,
         "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key, 'observation', :id FROM memory.agents",
         id=middle.id,
     )
-    with pytest.raises(HeldError):
-        await memory.observations.mark(low.id, **MIA, private=True)
-    assert (await memory.observations.get(low.id, **MIA)).no_propagate is False
+    marked = await memory.observations.mark(low.id, **MIA, private=True)
+    assert (marked.retracted, marked.withdrawn) == ((high.id,), (middle.id,))
+    assert marked.observation.no_propagate
+    assert list(await memory.admin.verify()) == []
 
 
 # Quarantine

@@ -802,7 +802,7 @@ async def test_leaving_is_not_refused_by_a_legal_hold(memory: Memory) -> None:
     await memory.holds.place(**ADA, observation_id=high.id)
     left = await leave(memory)
     assert (left.archived, left.retracted, left.held) == ((mine.id,), (), 1)
-    assert await standing(memory) == {"Mia's ruby.": "archived", "Somebody's ruby.": "active"}
+    assert await standing(memory) == {"Mia's ruby.": "archived", "Somebody's ruby.": "withdrawn"}
 
 
 async def test_what_lies_in_the_leavers_own_scope_stays(memory: Memory) -> None:

@@ -406,6 +406,12 @@ KEYS = {
     " WHERE seq = 1 AND scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'u:jonas')",
     "later": "now() + interval '1 hour'",
     "c": "(SELECT scope_id FROM memory.scopes WHERE owner = 'c')",
+    "forgetting": "'f'",
+    "forgotten": "INSERT INTO memory.events (agent_key, kind, detail, created_at)"
+    " SELECT agent_key, 'forget', jsonb_build_object('id', 'f'), created_at"
+    " FROM memory.agents WHERE agent_id = 'ada'",
+    "hold": "INSERT INTO memory.holds (agent_key, kind, target) SELECT agent_key,",
+    "agent": "FROM memory.agents WHERE agent_id = 'ada'",
     "own": "(SELECT scope_id FROM memory.scopes WHERE owner = 'u:ida')",
     "west": "(SELECT scope_id FROM memory.scopes WHERE owner = 'g:west')",
     "set_aside": "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, follows)",
@@ -491,6 +497,19 @@ PLANTED: dict[str, list[str]] = {
     "what_is_set_aside_is_in_no_text": [
         "UPDATE memory.observation_states SET status = 'quarantined' WHERE (agent_key, scope_id, seq) IN {extras}",
         "UPDATE memory.observation_states SET status = 'given_up' WHERE (agent_key, scope_id, seq) IN {extras}",
+        "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_withdrawn_by_check;"
+        "UPDATE memory.observation_states SET status = 'withdrawn' WHERE (agent_key, scope_id, seq) IN {extras}",
+    ],
+    "withdrawn_waits_for_a_hold": [
+        "UPDATE memory.messages SET withdrawn_by = {forgetting} WHERE conversation_id = 's' AND number = 2",
+        "{hold} 'conversation', 's' {agent};"
+        "UPDATE memory.messages SET withdrawn_by = {forgetting} WHERE conversation_id = 's' AND number = 2",
+        "{forgotten};UPDATE memory.evidence SET withdrawn_by = {forgetting} WHERE conversation_id = 's' AND number = 2",
+        "{forgotten};INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id, ended_at, withdrawn_by)"
+        " SELECT agent_key, 'visitor', 'mia', now(), {forgetting} {agent}",
+        "{forgotten};{hold} 'user', 'jonas' {agent};"
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, withdrawn_by)"
+        " SELECT agent_key, {due}, last_seq, 'withdrawn', {forgetting} FROM memory.scopes WHERE scope_id = {due}",
     ],
     "what_is_made_follows_its_sources": [
         "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"

@@ -301,6 +301,27 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
     assert list(await memory.admin.verify()) == []
 
 
+async def test_user_reads_no_row_of_what_is_forgotten_and_held(
+    memory: Memory, llm: Scripted, walled: Memory, raw: Any
+) -> None:
+    """By the role of the application, which may neither delete nor bring back what is withdrawn."""
+    await live(memory, llm)
+    llm.then("Ship in April.")
+    receipt = await walled.forget(Selection(user_id="mia"), agent_id="ada")
+    assert receipt.withdrawn
+    for user in ("mia", "jonas", "anonymous"):
+        async with raw.transaction():
+            await enter(raw, "ada", user)
+            for name in ("observations", "v_observations", "messages", "evidence", "user_aliases", "consolidations"):
+                assert "mia" not in str(await raw.fetch(f"SELECT * FROM memory.{name}")), name
+    assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(1,)]
+    ((hold_id,),) = await rows(memory, "SELECT hold_id FROM memory.holds")
+    await walled.holds.release(hold_id, agent_id="ada")
+    assert await rows(memory, "SELECT count(*) FROM memory.observations WHERE content ~ 'mia'") == [(0,)]
+    assert await rows(memory, "SELECT content FROM memory.messages WHERE user_id = 'mia' AND content IS NOT NULL") == []
+    assert await rows(memory, "SELECT user_id FROM memory.user_aliases") == []
+
+
 async def test_user_lets_nobody_into_a_group_and_nobody_out(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     (scope,) = [s.ref.key for s in await memory.scopes.list(**MIA) if s.ref.kind == "group"]
@@ -480,7 +501,11 @@ async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
         async with raw.transaction():
             if principal:
                 await enter(raw, **principal)
-            for call in ("erase_agent(1)", "erase(1, '{1}', '{1}', '{}', '{}', '{}', '{1}', '{mia}', now())"):
+            rows_of_each_kind = ", ".join(["'{1}'", "'{1}'", *["'{}'"] * 8])
+            for call in (
+                "erase_agent(1)",
+                f"erase(1, {rows_of_each_kind}, '{{1}}', '{{mia}}', 'f', now())",
+            ):
                 savepoint = raw.transaction()
                 await savepoint.start()
                 with pytest.raises(asyncpg.InsufficientPrivilegeError, match="does not work for agent 1"):

@@ -25,6 +25,7 @@ CORRECTIONS = ("tests/integration/test_corrections.py",)
 ADD = ("tests/integration/test_add.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
 DUE = tuple(f"tests/integration/test_{name}.py" for name in ("add", "triggers", "consolidation", "recovery"))
+WITHDRAWING = ("tests/integration/test_withdrawing.py",)
 FORGETTING = ("tests/integration/test_forgetting.py",)
 DIALOGUE = ("tests/integration/test_dialogue.py",)
 MESSAGES = ("tests/integration/test_messages.py",)
@@ -187,6 +188,26 @@ MUTATIONS = (
         "7: one's own confirmation keeps what is forgotten",
         (Change("                       NOT p_confirmable\n", "                       false\n", FORGET),),
         FORGETTING,
+    ),
+    Mutation(
+        "7: what a hold keeps of it stays in use",
+        (Change("p_at, p_forgetting FROM before b\n", "p_at, p_forgetting FROM before b WHERE false\n"),),
+        WITHDRAWING,
+    ),
+    Mutation(
+        "7: a message that a hold keeps is found",
+        (without("      AND m.withdrawn_by IS NULL\n"),),
+        WITHDRAWING,
+    ),
+    Mutation(
+        "7: the end of a hold forgets nothing",
+        (Change("waiting = await repository.released()", "waiting = dict[str, Closure]()"),),
+        WITHDRAWING,
+    ),
+    Mutation(
+        "7: the end of one hold takes what another keeps",
+        (Change("AND (t.scope_id, t.seq) NOT IN (TABLE held)", ""),),
+        WITHDRAWING,
     ),
     Mutation(
         "7: a query without a word chooses all the rest",

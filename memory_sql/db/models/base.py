@@ -104,6 +104,10 @@ def related(**options: Any) -> Relationship[Any]:
     return relationship(viewonly=True, lazy="raise", **options)
 
 
+def withdrawn_by() -> MappedColumn[Any]:
+    return constant("The id of the forgetting that waits for a hold to end; null: it is in use.", nullable=True)
+
+
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
     """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
     generated = Computed(_search_vector(), persisted=True)

@@ -26,6 +26,7 @@ from memory_sql.db.models.base import (
     one_of,
     related,
     search_vector,
+    withdrawn_by,
 )
 
 if TYPE_CHECKING:
@@ -116,6 +117,13 @@ class MessageRow(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=text("content IS NOT NULL"),
         ),
+        Index(
+            "messages_withdrawn_by_idx",
+            "agent_key",
+            "conversation_id",
+            "number",
+            postgresql_where=text("withdrawn_by IS NOT NULL"),
+        ),
         one_of("language", *LANGUAGES),
         {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
     )
@@ -147,6 +155,7 @@ class MessageRow(Base):
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
+    withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     conversation: Mapped[ConversationRow] = related()
     evidence: Mapped[list[EvidenceRow]] = related()

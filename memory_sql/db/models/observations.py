@@ -37,6 +37,7 @@ from memory_sql.db.models.base import (
     one_of,
     related,
     search_vector,
+    withdrawn_by,
 )
 from memory_sql.domain.ids import observation_id
 from memory_sql.privacy import SENSITIVITIES
@@ -163,10 +164,11 @@ class ObservationStateRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
         key_of("observations", "scope_id", "seq"),
-        one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted"),
+        one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted", "withdrawn"),
         one_of("verification", "unverified", "confirmed", "disputed"),
         CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
-        CheckConstraint("NOT follows OR status <> 'active'", name="follows"),
+        CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
+        CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
         Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
         Index(
             "observation_states_superseded_by_idx",
@@ -180,7 +182,14 @@ class ObservationStateRow(Base):
             "agent_key",
             "scope_id",
             "seq",
-            postgresql_where=text("status IN ('quarantined', 'given_up')"),
+            postgresql_where=text("status IN ('quarantined', 'given_up', 'withdrawn')"),
+        ),
+        Index(
+            "observation_states_withdrawn_by_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("withdrawn_by IS NOT NULL"),
         ),
         Index("observation_states_follows_idx", "agent_key", "scope_id", "seq", postgresql_where=text("follows")),
         Index(
@@ -200,7 +209,7 @@ class ObservationStateRow(Base):
     scope_id: Mapped[int] = column("The scope.")
     seq: Mapped[int] = column("The observation.", Integer)
     status: Mapped[str] = constant(
-        "active, superseded, archived, quarantined, given_up or evicted.", server_default=text("'active'")
+        "active, superseded, archived, quarantined, given_up, evicted or withdrawn.", server_default=text("'active'")
     )
     status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
@@ -209,6 +218,7 @@ class ObservationStateRow(Base):
         "True: it isn't active because what it was made of isn't, and comes back with that.", server_default=FALSE
     )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
+    withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     observation: Mapped[ObservationRow] = related()
 
@@ -225,6 +235,13 @@ class EvidenceRow(Base):
         Index(
             "evidence_number_idx", "agent_key", "conversation_id", "number", postgresql_where=text("number IS NOT NULL")
         ),
+        Index(
+            "evidence_withdrawn_by_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("withdrawn_by IS NOT NULL"),
+        ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
         {"comment": "One row per message or person that supports an observation, which exists while it has some."},
     )
@@ -238,6 +255,7 @@ class EvidenceRow(Base):
     user_id: Mapped[str | None] = host_id("The user who said it.")
     run_id: Mapped[int | None] = column("The run that found it.")
     created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)
+    withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     observation: Mapped[ObservationRow] = related()
     message: Mapped[MessageRow | None] = related()

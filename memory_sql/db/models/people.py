@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import CheckConstraint, Identity, Index, PrimaryKeyConstraint, text
 from sqlalchemy.orm import Mapped
 
-from memory_sql.db.models.base import NOW, Base, column, constant, erase, host_id, key_of, one_of, related
+from memory_sql.db.models.base import NOW, Base, column, constant, erase, host_id, key_of, one_of, related, withdrawn_by
 
 if TYPE_CHECKING:
     from memory_sql.db.models.agents import AgentRow
@@ -45,6 +45,7 @@ class UserAliasRow(Base):
         key_of("agents"),
         CheckConstraint("user_id <> into_user_id", name="into_user_id"),
         CheckConstraint("ended_at >= created_at", name="ended_at"),
+        CheckConstraint("withdrawn_by IS NULL OR ended_at IS NOT NULL", name="withdrawn_by"),
         Index(
             "user_aliases_user_id_key", "agent_key", "user_id", unique=True, postgresql_where=text("ended_at IS NULL")
         ),
@@ -57,6 +58,7 @@ class UserAliasRow(Base):
     into_user_id: Mapped[str] = host_id("The user for whom it stands, and who sees what is its.")
     created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
     ended_at: Mapped[datetime | None] = column("Until when; null: still.")
+    withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     agent: Mapped[AgentRow] = related()
 

@@ -11,7 +11,6 @@ from sqlalchemy import ARRAY, ColumnElement, Text, and_, case, cast, exists, fun
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION
 from memory_sql.domain.observations import budget_kind
 
@@ -107,7 +106,7 @@ def _is_state() -> ColumnElement[bool]:
 
 def _is_held() -> Any:
     """By an open hold on it, its group, its conversation, or on a user whose it is or who said it, by any of their ids."""
-    ids = user_ids(_h.agent_key, _h.target)
+    ids = func.memory.held_ids(_h.agent_key, _h.target, _h.created_at).table_valued("user_id", name="ids")
     theirs = or_(_s.owner == "u:" + ids.c.user_id, ids.c.user_id == func.any(_o.related_users))
     of_user = exists(select(ids.c.user_id).where(theirs).correlate(_h, _o, _s))
     covers = case(

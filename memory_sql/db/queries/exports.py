@@ -29,6 +29,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import (
     ConsolidationRow,
@@ -138,7 +139,11 @@ class PersonalRows:
         a = UserAliasRow
         rows = (
             select(*columns_of(a, ExportedAlias.model_fields))
-            .where(self._in_agent(a), or_(a.user_id.in_(self._ids), a.into_user_id.in_(self._ids)))
+            .where(
+                self._in_agent(a),
+                a.withdrawn_by.is_(None),
+                or_(a.user_id.in_(self._ids), a.into_user_id.in_(self._ids)),
+            )
             .order_by(a.created_at, a.user_id)
         )
         return Part(rows, lambda row: ExportedAlias(**row._mapping))
@@ -185,7 +190,7 @@ class PersonalRows:
         answers = and_(m.user_id.is_(None), m.conversation_id.in_(self._own_conversations()))
         rows = (
             select(*columns)
-            .where(self._in_agent(m), or_(m.user_id.in_(self._ids), answers))
+            .where(self._in_agent(m), m.withdrawn_by.is_(None), or_(m.user_id.in_(self._ids), answers))
             .order_by(m.conversation_id, m.number)
         )
         return Part(rows, lambda row: ExportedMessage(**row._mapping))
@@ -226,7 +231,7 @@ class PersonalRows:
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
-            .where(self._in_agent(o), self._is_said())
+            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
             .order_by(o.scope_id, o.seq)
         )
         return Part(rows, self._observation)
@@ -265,6 +270,7 @@ class PersonalRows:
             )
             .where(
                 *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
+                e.withdrawn_by.is_(None),
                 or_(e.user_id.in_(self._ids), and_(self._is_own, e.user_id.is_(None))),
             )
             .correlate(o, ScopeRow)
@@ -276,7 +282,7 @@ class PersonalRows:
         return (
             select(o.scope_id, o.seq)
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .where(self._in_agent(o), self._is_said())
+            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
             .cte("said")
         )
 
@@ -286,6 +292,7 @@ class PersonalRows:
         confirmed = exists().where(
             *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
             e.user_id.in_(self._ids),
+            e.withdrawn_by.is_(None),
         )
         return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
 
@@ -317,7 +324,11 @@ class PersonalRows:
                 .label("sources"),
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .where(self._in_agent(o), tuple_(o.scope_id, o.seq).in_(select(derived.c.scope_id, derived.c.seq)))
+            .where(
+                self._in_agent(o),
+                tuple_(o.scope_id, o.seq).in_(select(derived.c.scope_id, derived.c.seq)),
+                ~_is_withdrawn(o),
+            )
             .order_by(o.scope_id, o.seq)
         )
         return Part(rows, self._derivation)
@@ -369,7 +380,7 @@ class PersonalRows:
         columns = columns_of(e, ExportedEvent.model_fields)
         rows = (
             select(*columns, func.coalesce(about, false()).label("about"))
-            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)))
+            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)), ~_is_withdrawn(e))
             .order_by(e.event_id)
         )
         return Part(rows, lambda row: self._event(_named(row, columns), row.about))
@@ -436,6 +447,12 @@ _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, 
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:
     overlap: ColumnElement[bool] = left.op("&&", is_comparison=True)(right)
     return overlap
+
+
+def _is_withdrawn(of: Any) -> ColumnElement[bool]:
+    t = aliased(ObservationStateRow)
+    withdrawn = (t.scope_id == of.scope_id, t.seq == of.seq, t.withdrawn_by.is_not(None))
+    return exists().where(t.agent_key == of.agent_key, *withdrawn)
 
 
 def _source(line: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -62,28 +63,22 @@ class Seeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Closure:
-    """All that goes, each in order. What a legal hold covers isn't in it, only counted.
+class Taken:
+    """Rows that go, each kind in order."""
 
-    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
-    those of other sources of what goes.
-    """
+    observations: tuple[tuple[int, int], ...] = ()
+    messages: tuple[tuple[str, int], ...] = ()
+    evidence: tuple[int, ...] = ()
 
-    observations: tuple[tuple[int, int], ...]
-    messages: tuple[tuple[str, int], ...]
-    evidence: tuple[int, ...]
-    held_observations: int
-    held_messages: int
-    heard: tuple[int, ...] = ()
+    def __bool__(self) -> bool:
+        return bool(self.observations or self.messages or self.evidence)
 
-    @property
-    def conversations(self) -> list[str]:
-        return sorted({conversation_id for conversation_id, _ in self.messages})
-
-    @property
-    def scopes(self) -> set[int]:
-        """Those that lose something."""
-        return {*self.heard, *(scope_id for scope_id, _ in self.observations)}
+    def __or__(self, other: Taken) -> Taken:
+        return Taken(
+            tuple(sorted(self.observations + other.observations)),
+            tuple(sorted(self.messages + other.messages)),
+            tuple(sorted(self.evidence + other.evidence)),
+        )
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -94,6 +89,32 @@ class Closure:
             "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
             "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """All that goes: what is `erased`, and what a legal hold keeps, which is `withdrawn`.
+
+    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
+    those of other sources of what goes.
+    """
+
+    erased: Taken = Taken()
+    withdrawn: Taken = Taken()
+    heard: tuple[int, ...] = ()
+
+    @property
+    def going(self) -> Taken:
+        return self.erased | self.withdrawn
+
+    @property
+    def conversations(self) -> list[str]:
+        return sorted({conversation_id for conversation_id, _ in self.going.messages})
+
+    @property
+    def scopes(self) -> set[int]:
+        """Those that lose something."""
+        return {*self.heard, *(scope_id for scope_id, _ in self.going.observations)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,52 +265,55 @@ class ForgettingRepository:
         return tuple((row.scope_id, row.seq) for row in rows)
 
     async def closure(self, seeds: Seeds) -> Closure:
-        columns = (
-            "scope_ids",
-            "seqs",
-            "conversation_ids",
-            "numbers",
-            "evidence_ids",
-            "held_observations",
-            "held_messages",
-        )
+        columns = ("scope_ids", "seqs", "conversation_ids", "numbers", "evidence_ids")
         found = await self._session.execute(
-            select(func.memory.forget_closure(self._agent_key, *seeds.arguments.values()).table_valued(*columns))
+            select(
+                func.memory.forget_closure(self._agent_key, *seeds.arguments.values()).table_valued(
+                    *columns, *(f"held_{name}" for name in columns)
+                )
+            )
         )
         row = found.one()
-        return Closure(
-            tuple(sorted(zip(row.scope_ids, row.seqs, strict=True))),
-            tuple(sorted(zip(row.conversation_ids, row.numbers, strict=True))),
-            tuple(sorted(row.evidence_ids)),
-            row.held_observations,
-            row.held_messages,
-            await self._heard(row.evidence_ids, row.scope_ids, row.seqs),
-        )
+        return await self._heard_of(Closure(_taken(*row[:5]), _taken(*row[5:])))
 
-    async def _heard(
-        self, evidence_ids: Sequence[int], scope_ids: Sequence[int], seqs: Sequence[int]
-    ) -> tuple[int, ...]:
+    async def released(self) -> dict[str, Closure]:
+        """What is withdrawn and no hold keeps any more, by the forgetting that waits for that."""
+        found = await self._session.execute(
+            select(
+                func.memory.released(self._agent_key).table_valued(
+                    "withdrawn_by", "scope_id", "seq", "conversation_id", "number", "evidence_id"
+                )
+            )
+        )
+        waiting = defaultdict[str, list[Any]](list)
+        for row in found:
+            waiting[str(row.withdrawn_by)].append(row)
+        return {key: await self._heard_of(Closure(_released(waiting[key]))) for key in sorted(waiting)}
+
+    async def _heard_of(self, closure: Closure) -> Closure:
+        return replace(closure, heard=await self._heard(closure.going))
+
+    async def _heard(self, going: Taken) -> tuple[int, ...]:
         """The scopes of the evidence, and those of other sources of what goes: these are judged again.
 
         Of arrays, not lists: a statement has at most 32,767 parameters, and each member of a list is one.
         """
         e, link, j = EvidenceRow, LineageRow, JudgedRow
-        keys = func.unnest(cast(scope_ids, ARRAY(BigInteger)), cast(seqs, ARRAY(Integer)))
-        going = keys.table_valued("scope_id", "seq", name="going").render_derived()
-        said = select(e.scope_id).where(
-            e.agent_key == self._agent_key, e.evidence_id == any_(cast(evidence_ids, ARRAY(BigInteger)))
-        )
+        arrays = going.arrays
+        keys = func.unnest(arrays["scope_ids"], arrays["seqs"])
+        key = keys.table_valued("scope_id", "seq", name="going").render_derived()
+        said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id == any_(arrays["evidence_ids"]))
         other = select(link.source_scope_id).where(
-            link.agent_key == self._agent_key, link.scope_id == going.c.scope_id, link.seq == going.c.seq
+            link.agent_key == self._agent_key, link.scope_id == key.c.scope_id, link.seq == key.c.seq
         )
         judged = select(j.source_scope_id).where(
-            j.agent_key == self._agent_key, j.target_scope_id == going.c.scope_id, j.seq == going.c.seq
+            j.agent_key == self._agent_key, j.target_scope_id == key.c.scope_id, j.seq == key.c.seq
         )
         return tuple(sorted(await self._session.scalars(said.union(other, judged))))
 
     async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
         """For each scope whose text holds what goes, the first live version that does."""
-        arrays = closure.arrays
+        arrays = closure.going.arrays
         tainted = func.memory.tainted_versions(
             self._agent_key, cast(list(scopes), ARRAY(BigInteger)), arrays["scope_ids"], arrays["seqs"]
         ).table_valued("scope_id", "version", "live")
@@ -303,7 +327,7 @@ class ForgettingRepository:
 
     async def kept_beside(self, closure: Closure) -> tuple[Kept, ...]:
         """The observations that lose something with these, or were made of them, and stay, in the order of their keys."""
-        arrays = closure.arrays
+        arrays = closure.going.arrays
         kept = func.memory.kept_beside(
             self._agent_key, arrays["scope_ids"], arrays["seqs"], arrays["evidence_ids"]
         ).table_valued("scope_id", "seq", "reason", "users")
@@ -313,16 +337,18 @@ class ForgettingRepository:
         )
 
     async def erase(
-        self, closure: Closure, scopes: Sequence[int], users: Sequence[str], now: datetime
+        self, closure: Closure, scopes: Sequence[int], users: Sequence[str], forgetting: str, now: datetime
     ) -> dict[str, int]:
-        """Takes it all out, and says how many rows of each table."""
+        """Takes it all out, and says how many rows of each table; what is withdrawn waits for `forgetting`, by its id."""
         erased = await self._session.execute(
             select(
                 func.memory.erase(
                     self._agent_key,
-                    *closure.arrays.values(),
+                    *closure.erased.arrays.values(),
+                    *closure.withdrawn.arrays.values(),
                     cast(list(scopes), ARRAY(BigInteger)),
                     cast(list(users), ARRAY(Text)),
+                    cast(forgetting, Text),
                     now,
                 ).table_valued("what", "counted")
             )
@@ -378,4 +404,29 @@ class ForgettingRepository:
             "observations": list(receipt.observations),
             "counts": receipt.counts,
         }
+        if receipt.withdrawn:
+            detail["withdrawn"] = list(receipt.withdrawn)
         await record(self._session, self._agent_key, "forget", receipt.at, actor=actor, reason=reason, detail=detail)
+
+
+def _taken(
+    scope_ids: Sequence[int],
+    seqs: Sequence[int],
+    conversation_ids: Sequence[str],
+    numbers: Sequence[int],
+    evidence: Sequence[int],
+) -> Taken:
+    return Taken(
+        tuple(sorted(zip(scope_ids, seqs, strict=True))),
+        tuple(sorted(zip(conversation_ids, numbers, strict=True))),
+        tuple(sorted(evidence)),
+    )
+
+
+def _released(rows: Iterable[Any]) -> Taken:
+    found = list(rows)
+    return Taken(
+        tuple(sorted((row.scope_id, row.seq) for row in found if row.seq is not None)),
+        tuple(sorted((row.conversation_id, row.number) for row in found if row.number is not None)),
+        tuple(sorted(row.evidence_id for row in found if row.evidence_id is not None)),
+    )

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import LineageRow, ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -90,7 +90,7 @@ class FollowingRepository:
 
     async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
         """The scopes whose texts held any of these."""
-        holding = Closure(tuple(keys), (), (), 0, 0)
+        holding = Closure(Taken(tuple(keys)))
         tainted = await ForgettingRepository(self._session, self._agent_key).first_tainted((), holding)
         for state in await self._states(tainted):
             await ConsolidationRepository(self._session).rewind(state, tainted[state.scope_id], "retract", now)

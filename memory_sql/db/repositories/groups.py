@@ -130,7 +130,7 @@ class GroupRepository:
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         owners = [owner_key("individual", user) for user in users]
         of_them, of_a_member = _made_in(_s.owner.in_(owners)), _made_in(_s.owner.not_in(owners))
-        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
+        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.withdrawn_by.is_(None))
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))

@@ -360,7 +360,12 @@ _twins = (
 _aside = (
     select(_o.scope_id, _o.content_hash, func.max(_o.seq).label("seq"))
     .join(_t, _same_observation(_t, _o))
-    .where(_t.agent_key == _agent_key, _t.scope_id == any_(_scope_ids), IS_ASIDE)
+    .where(
+        _t.agent_key == _agent_key,
+        _t.scope_id == any_(_scope_ids),
+        IS_ASIDE,
+        _t.status != "withdrawn",  # said again, it is new
+    )
     .group_by(_o.scope_id, _o.content_hash)
     .subquery("aside")
 )

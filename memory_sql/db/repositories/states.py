@@ -107,9 +107,14 @@ class StateRepository:
         return {row.seq: row.status for row in found}
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
-        """Those that are active again because what superseded them is gone."""
-        newer = aliased(_o)
-        is_there = select(newer.seq).where(in_scope(newer, scope), newer.seq == _t.superseded_by).exists()
+        """Those that are active again because what superseded them is gone, or withdrawn."""
+        newer, its = aliased(_o), aliased(_t)
+        is_there = (
+            select(newer.seq)
+            .outerjoin(its, and_(in_scope(its, scope), its.seq == newer.seq))
+            .where(in_scope(newer, scope), newer.seq == _t.superseded_by, its.withdrawn_by.is_(None))
+            .exists()
+        )
         return await self._bring_back(scope, "superseded", _t.superseded_by.is_not(None) & ~is_there, now, **cause)
 
     async def _bring_back(

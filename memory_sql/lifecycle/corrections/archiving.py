@@ -31,7 +31,7 @@ class Departing:
 
     @property
     def keys(self) -> list[ObservationKey]:
-        return [*(one.key for one in self.standings), *self.closure.observations]
+        return [*(one.key for one in self.standings), *self.closure.going.observations]
 
     @property
     def scopes(self) -> set[int]:
@@ -53,28 +53,29 @@ class Departing:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The ids of what was archived, and of what was made of it and erased; `held` counts what legal holds kept of that."""
+    """The ids of what was archived, and of what was made of it and erased, or withdrawn since a legal hold keeps it."""
 
     observations: tuple[str, ...] = ()
     retracted: tuple[str, ...] = ()
-    held: int = 0
+    withdrawn: tuple[str, ...] = ()
     withheld: tuple[int, ...] = ()
 
 
 async def archive(
-    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose
+    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose, waits: str
 ) -> Archived:
-    """Archives what `choose` returns in these scopes; what was made of it elsewhere is erased, but for legal holds.
+    """Archives what `choose` returns in these scopes; what was made of it elsewhere is erased, or withdrawn.
 
     `choose` is called again under the locks. The texts go back to before they took in any of it, and are to be rebuilt.
-    Whatever a model is making just now of what these scopes hold is refused, also where nothing is chosen.
+    Whatever a model is making just now of what these scopes hold is refused, also where nothing is chosen. What a legal
+    hold keeps waits for its end by the id `waits`.
     """
 
     async def act(held: Held) -> Archived:
         found, tainted = await _rewound(session, asked, agent_key, held, scope_ids, choose)
         await CorrectionRepository(session, agent_key).change(found.changes, asked.entry)
-        await PropagationRepository(session, agent_key).reopen(found.closure.observations, found.keys, asked.now)
-        await erase_derived(session, asked, agent_key, found.closure)
+        await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
+        await erase_derived(session, asked, agent_key, found.closure, waits)
         await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
         return _archived(found, await rebuild(session, asked, agent_key, tainted, found.scopes))
 
@@ -84,8 +85,8 @@ async def archive(
 def _archived(found: Departing, withheld: list[int]) -> Archived:
     return Archived(
         observations=tuple(observation_id(*key) for key in found.archived),
-        retracted=tuple(observation_id(*key) for key in found.closure.observations),
-        held=found.closure.held_observations,
+        retracted=tuple(observation_id(*key) for key in found.closure.erased.observations),
+        withdrawn=tuple(observation_id(*key) for key in found.closure.withdrawn.observations),
         withheld=tuple(withheld),
     )
 

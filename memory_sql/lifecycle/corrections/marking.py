@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.locks import Held, share_agent, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
-from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.erasure import Closure
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
@@ -30,10 +31,10 @@ async def mark(
 ) -> Marked:
     """Sets how private it is, and what it has superseded.
 
-    If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. Raises
-    `HeldError` where a legal hold keeps any of it.
+    If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. What a legal
+    hold keeps of it is withdrawn until the hold ends.
     """
-    values = _values(private, sensitivity)
+    values, waits = _values(private, sensitivity), str(uuid.uuid4())
     await find(session, asked, wanted)
     agent_key, key = await agent_key_for(session, asked), parse_observation_id(wanted)
 
@@ -41,11 +42,15 @@ async def mark(
         spread = await spread_of(session, agent_key, key)
         await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
         before = (await lock(session, asked, wanted, if_version)).observation
-        retracted, withheld = await _set(session, asked, agent_key, spread, values)
-        detail = {"from": _privacy_of(before), "to": values, "retracted": retracted}
+        gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
+        retracted, withdrawn = (
+            tuple(observation_id(*key) for key in taken.observations) for taken in (gone.erased, gone.withdrawn)
+        )
+        detail = {"from": _privacy_of(before), "to": values, "retracted": list(retracted)}
+        detail |= {"id": waits, "withdrawn": list(withdrawn)} if withdrawn else {}
         await CorrectionRepository(session, agent_key).record("privacy", key, detail, asked.entry)
         observation = await observation_at(session, agent_key, key)
-        return Marked(observation=observation, retracted=tuple(retracted), withheld=tuple(withheld))
+        return Marked(observation=observation, retracted=retracted, withdrawn=withdrawn, withheld=tuple(withheld))
 
     await share_agent(session, agent_key)
     return await under_locks(session, agent_key, act)
@@ -59,16 +64,14 @@ def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, 
 
 
 async def _set(
-    session: Session, asked: Asked, agent_key: int, spread: Spread, values: dict[str, Any]
-) -> tuple[list[str], list[int]]:
-    """The observations that were erased, and the scopes whose texts wait to be rebuilt."""
-    repository = CorrectionRepository(session, agent_key)
-    retracted: tuple[ObservationKey, ...] = ()
-    withheld: list[int] = []
+    session: Session, asked: Asked, agent_key: int, spread: Spread, values: dict[str, Any], waits: str
+) -> tuple[Closure, list[int]]:
+    """What went, and the scopes whose texts wait to be rewritten."""
+    repository, gone, withheld = CorrectionRepository(session, agent_key), Closure(), list[int]()
     if any(_is_raised(now, values) for now in await repository.privacy(spread.line)):
-        retracted, withheld = spread.closure.observations, await retract(session, asked, agent_key, spread)
+        gone, withheld = spread.closure, await retract(session, asked, agent_key, spread, waits)
     await repository.set_privacy(spread.line, values)
-    return [observation_id(*key) for key in retracted], withheld
+    return gone, withheld
 
 
 def _privacy_of(observation: Observation) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
-from memory_sql.domain.observations import SET_ASIDE, SetAside
+from memory_sql.domain.observations import SetAside
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.replacing import refuse_twins
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
-from memory_sql.lifecycle.corrections.retracting import closure_of, erase_derived
+from memory_sql.lifecycle.corrections.retracting import erase_derived, unheld
 from memory_sql.lifecycle.corrections.texts import follow, need, rebuild, rewind
 from memory_sql.lifecycle.selecting import words_of
 
@@ -39,7 +39,7 @@ class Poisoned:
 
     @property
     def keys(self) -> list[ObservationKey]:
-        return [*(one.key for one in self.standings), *self.closure.observations]
+        return [*(one.key for one in self.standings), *self.closure.erased.observations]
 
     @property
     def scopes(self) -> set[int]:
@@ -74,13 +74,13 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
         poisoned, tainted = await _rewound(session, asked, agent_key, held, selection)
         repository = CorrectionRepository(session, agent_key)
         await repository.change(poisoned.changes(asked), asked.entry)
-        await PropagationRepository(session, agent_key).reopen(poisoned.closure.observations, (), asked.now)
+        gone = poisoned.closure.erased.observations
+        await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
         await erase_derived(session, asked, agent_key, poisoned.closure)
         followed, more = await follow(session, asked, agent_key, poisoned.scopes)
         touched = poisoned.scopes | {scope_id for scope_id, _ in followed}
         await ScopeRepository(session).raise_epochs(agent_key, touched)
         withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
-        gone = poisoned.closure.observations
         return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
 
     await share_agent(session, agent_key)  # what is merged may be held
@@ -113,7 +113,7 @@ async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: S
     return Poisoned(
         tuple(standings),
         tuple(await superseded_alone(repository, {one.key for one in standings})) if standings else (),
-        await closure_of(session, agent_key, merged),
+        await unheld(session, agent_key, merged),
     )
 
 
@@ -136,7 +136,8 @@ def _is_itself(one: Standing) -> bool:
 async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Selection) -> list[Standing]:
     words = words_of(selection, asked.settings, asked.now)
     selected = await ForgettingRepository(session, agent_key).selected(selection, words)
-    return await CorrectionRepository(session, agent_key).standings(selected)
+    standings = await CorrectionRepository(session, agent_key).standings(selected)
+    return [one for one in standings if one.status != "withdrawn"]
 
 
 async def superseded_alone(repository: CorrectionRepository, going: Collection[ObservationKey]) -> list[Standing]:
@@ -186,7 +187,7 @@ async def _check_quarantined(session: Session, asked: Asked, agent_key: int, sel
     wanted = selection.observation_id
     if wanted is None:
         return
-    if (await find(session, asked, wanted, aside=SET_ASIDE)).status != "quarantined":
+    if (await find(session, asked, wanted, aside=("quarantined", "given_up"))).status != "quarantined":
         raise InputError(f"{wanted} isn't quarantined")
     key = parse_observation_id(wanted)
     (standing,) = await CorrectionRepository(session, agent_key).standings([key])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory_sql.db import Session
 from memory_sql.db.locks import Held, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds, Taken
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
-from memory_sql.errors import HeldError
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
 
@@ -45,14 +45,21 @@ async def closure_of(session: Session, agent_key: int, keys: Collection[Observat
     return await ForgettingRepository(session, agent_key).closure(Seeds(observations=tuple(keys)))
 
 
-async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread) -> list[int]:
-    """Erases what was made of the line; the scopes whose texts are to be rebuilt. Raises `HeldError`."""
-    if spread.closure.held_observations:
-        raise HeldError(spread.closure.held_observations)
-    tainted = await rewind(session, asked, agent_key, spread.closure.observations, "retract")
-    await PropagationRepository(session, agent_key).reopen(spread.closure.observations, spread.line, asked.now)
+async def unheld(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> Closure:
+    """As `closure_of`, without what a legal hold keeps, which stays as it is."""
+    return replace(await closure_of(session, agent_key, keys), withdrawn=Taken())
+
+
+async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread, waits: str) -> list[int]:
+    """Erases what was made of the line; the scopes whose texts are to be rebuilt.
+
+    What a legal hold keeps of that is withdrawn, and waits for its end by the id `waits`.
+    """
+    going = spread.closure.going.observations
+    tainted = await rewind(session, asked, agent_key, going, "retract")
+    await PropagationRepository(session, agent_key).reopen(going, spread.line, asked.now)
+    await erase_derived(session, asked, agent_key, spread.closure, waits)
     await LineageRepository(session, agent_key).detach(spread.line)
-    await erase_derived(session, asked, agent_key, spread.closure)
     await ScopeRepository(session).raise_epochs(agent_key, {scope_id for scope_id, _ in spread.line})
     return await rebuild(session, asked, agent_key, tainted, spread.scopes)
 
@@ -64,9 +71,9 @@ async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choos
     """
 
     async def act(held: Held) -> tuple[str, ...]:
-        spread = Spread((), await closure_of(session, agent_key, await choose()))
+        spread = Spread((), await unheld(session, agent_key, await choose()))
         await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
-        going = spread.closure.observations
+        going = spread.closure.erased.observations
         tainted = await rewind(session, asked, agent_key, going, "retract")
         await PropagationRepository(session, agent_key).reopen(going, (), asked.now)
         await erase_derived(session, asked, agent_key, spread.closure)
@@ -76,10 +83,12 @@ async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choos
     return await under_locks(session, agent_key, act) if await choose() else ()
 
 
-async def erase_derived(session: Session, asked: Asked, agent_key: int, closure: Closure) -> None:
+async def erase_derived(
+    session: Session, asked: Asked, agent_key: int, closure: Closure, waits: str | None = None
+) -> None:
     """What it had superseded is active again."""
-    if not closure.observations:
+    if not closure.going:
         return
-    await ForgettingRepository(session, agent_key).erase(closure, (), (), asked.now)
+    await ForgettingRepository(session, agent_key).erase(closure, (), (), waits or str(uuid.uuid4()), asked.now)
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=closure.scopes):
         await StateRepository(session).stand_again(state, asked.now)

@@ -9,7 +9,7 @@ from memory_sql.db import Session
 from memory_sql.db.locks import Held
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.corrections import Cause
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
@@ -83,4 +83,4 @@ async def rebuild_with(
 
 async def _first_holding(repository: ForgettingRepository, keys: Collection[ObservationKey]) -> dict[int, int]:
     """For each scope whose text holds any of these, the first live version that does."""
-    return await repository.first_tainted((), Closure(tuple(sorted(keys)), (), (), 0, 0))
+    return await repository.first_tainted((), Closure(Taken(tuple(sorted(keys)))))

@@ -260,10 +260,12 @@ CREATE TABLE memory.user_aliases (
     into_user_id TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     ended_at TIMESTAMP WITH TIME ZONE,
+    withdrawn_by TEXT,
     CONSTRAINT user_aliases_pkey PRIMARY KEY (agent_key, user_id, created_at),
     CONSTRAINT user_aliases_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
     CONSTRAINT user_aliases_into_user_id_check CHECK (user_id <> into_user_id),
-    CONSTRAINT user_aliases_ended_at_check CHECK (ended_at >= created_at)
+    CONSTRAINT user_aliases_ended_at_check CHECK (ended_at >= created_at),
+    CONSTRAINT user_aliases_withdrawn_by_check CHECK (withdrawn_by IS NULL OR ended_at IS NOT NULL)
 );
 CREATE INDEX user_aliases_into_user_id_idx ON memory.user_aliases (agent_key, into_user_id) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX user_aliases_user_id_key ON memory.user_aliases (agent_key, user_id) WHERE ended_at IS NULL;
@@ -273,6 +275,7 @@ COMMENT ON COLUMN memory.user_aliases.user_id IS 'The id that stands for another
 COMMENT ON COLUMN memory.user_aliases.into_user_id IS 'The user for whom it stands, and who sees what is its.';
 COMMENT ON COLUMN memory.user_aliases.created_at IS 'Since when.';
 COMMENT ON COLUMN memory.user_aliases.ended_at IS 'Until when; null: still.';
+COMMENT ON COLUMN memory.user_aliases.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
 
 CREATE TABLE memory.departures (
     agent_key BIGINT NOT NULL,
@@ -330,6 +333,7 @@ CREATE TABLE memory.messages (
     language TEXT DEFAULT 'english' NOT NULL,
     search_extra TEXT DEFAULT '' NOT NULL,
     search TSVECTOR GENERATED ALWAYS AS ((CASE language WHEN 'arabic' THEN to_tsvector('pg_catalog.arabic'::regconfig, left(content, 100000)) WHEN 'armenian' THEN to_tsvector('pg_catalog.armenian'::regconfig, left(content, 100000)) WHEN 'basque' THEN to_tsvector('pg_catalog.basque'::regconfig, left(content, 100000)) WHEN 'catalan' THEN to_tsvector('pg_catalog.catalan'::regconfig, left(content, 100000)) WHEN 'danish' THEN to_tsvector('pg_catalog.danish'::regconfig, left(content, 100000)) WHEN 'dutch' THEN to_tsvector('pg_catalog.dutch'::regconfig, left(content, 100000)) WHEN 'english' THEN to_tsvector('pg_catalog.english'::regconfig, left(content, 100000)) WHEN 'finnish' THEN to_tsvector('pg_catalog.finnish'::regconfig, left(content, 100000)) WHEN 'french' THEN to_tsvector('pg_catalog.french'::regconfig, left(content, 100000)) WHEN 'german' THEN to_tsvector('pg_catalog.german'::regconfig, left(content, 100000)) WHEN 'greek' THEN to_tsvector('pg_catalog.greek'::regconfig, left(content, 100000)) WHEN 'hindi' THEN to_tsvector('pg_catalog.hindi'::regconfig, left(content, 100000)) WHEN 'hungarian' THEN to_tsvector('pg_catalog.hungarian'::regconfig, left(content, 100000)) WHEN 'indonesian' THEN to_tsvector('pg_catalog.indonesian'::regconfig, left(content, 100000)) WHEN 'irish' THEN to_tsvector('pg_catalog.irish'::regconfig, left(content, 100000)) WHEN 'italian' THEN to_tsvector('pg_catalog.italian'::regconfig, left(content, 100000)) WHEN 'lithuanian' THEN to_tsvector('pg_catalog.lithuanian'::regconfig, left(content, 100000)) WHEN 'nepali' THEN to_tsvector('pg_catalog.nepali'::regconfig, left(content, 100000)) WHEN 'norwegian' THEN to_tsvector('pg_catalog.norwegian'::regconfig, left(content, 100000)) WHEN 'portuguese' THEN to_tsvector('pg_catalog.portuguese'::regconfig, left(content, 100000)) WHEN 'romanian' THEN to_tsvector('pg_catalog.romanian'::regconfig, left(content, 100000)) WHEN 'russian' THEN to_tsvector('pg_catalog.russian'::regconfig, left(content, 100000)) WHEN 'serbian' THEN to_tsvector('pg_catalog.serbian'::regconfig, left(content, 100000)) WHEN 'simple' THEN to_tsvector('pg_catalog.simple'::regconfig, left(content, 100000)) WHEN 'spanish' THEN to_tsvector('pg_catalog.spanish'::regconfig, left(content, 100000)) WHEN 'swedish' THEN to_tsvector('pg_catalog.swedish'::regconfig, left(content, 100000)) WHEN 'tamil' THEN to_tsvector('pg_catalog.tamil'::regconfig, left(content, 100000)) WHEN 'turkish' THEN to_tsvector('pg_catalog.turkish'::regconfig, left(content, 100000)) WHEN 'yiddish' THEN to_tsvector('pg_catalog.yiddish'::regconfig, left(content, 100000)) END) || to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, 100000))) STORED,
+    withdrawn_by TEXT,
     CONSTRAINT messages_pkey PRIMARY KEY (agent_key, conversation_id, number),
     CONSTRAINT messages_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
     CONSTRAINT messages_agent_key_conversation_id_message_id_key UNIQUE (agent_key, conversation_id, message_id),
@@ -340,6 +344,7 @@ CREATE TABLE memory.messages (
     CONSTRAINT messages_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
 CREATE INDEX messages_search_idx ON memory.messages USING gin (memory.search_tokens(hashtextextended(owner, agent_key), search)) WITH (fastupdate = off) WHERE content IS NOT NULL;
+CREATE INDEX messages_withdrawn_by_idx ON memory.messages (agent_key, conversation_id, number) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.messages IS 'One row per message. When its text has gone, the row stays, so that it isn''t taken twice.';
 COMMENT ON COLUMN memory.messages.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.messages.conversation_id IS 'The conversation.';
@@ -361,6 +366,7 @@ COMMENT ON COLUMN memory.messages.group_ids IS 'The groups that its call named, 
 COMMENT ON COLUMN memory.messages.language IS 'Text-search configuration.';
 COMMENT ON COLUMN memory.messages.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms.';
 COMMENT ON COLUMN memory.messages.search IS 'What full-text search sees; null once the text has gone.';
+COMMENT ON COLUMN memory.messages.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
 
 CREATE TABLE memory.runs (
     agent_key BIGINT NOT NULL,
@@ -573,6 +579,7 @@ CREATE TABLE memory.evidence (
     user_id TEXT,
     run_id BIGINT,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    withdrawn_by TEXT,
     CONSTRAINT evidence_pkey PRIMARY KEY (agent_key, evidence_id),
     CONSTRAINT evidence_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
     CONSTRAINT evidence_agent_key_conversation_id_number_fkey FOREIGN KEY(agent_key, conversation_id, number) REFERENCES memory.messages (agent_key, conversation_id, number),
@@ -582,6 +589,7 @@ CREATE TABLE memory.evidence (
 CREATE INDEX evidence_number_idx ON memory.evidence (agent_key, conversation_id, number) WHERE number IS NOT NULL;
 CREATE INDEX evidence_seq_idx ON memory.evidence (agent_key, scope_id, seq);
 CREATE INDEX evidence_user_id_idx ON memory.evidence (agent_key, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX evidence_withdrawn_by_idx ON memory.evidence (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.evidence IS 'One row per message or person that supports an observation, which exists while it has some.';
 COMMENT ON COLUMN memory.evidence.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.evidence.evidence_id IS 'Our own key.';
@@ -592,6 +600,7 @@ COMMENT ON COLUMN memory.evidence.number IS 'The message.';
 COMMENT ON COLUMN memory.evidence.user_id IS 'The user who said it.';
 COMMENT ON COLUMN memory.evidence.run_id IS 'The run that found it.';
 COMMENT ON COLUMN memory.evidence.created_at IS 'When it was found.';
+COMMENT ON COLUMN memory.evidence.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
 
 CREATE TABLE memory.judged (
     agent_key BIGINT NOT NULL,
@@ -660,26 +669,30 @@ CREATE TABLE memory.observation_states (
     superseded_by INTEGER,
     follows BOOLEAN DEFAULT false NOT NULL,
     verification TEXT DEFAULT 'unverified' NOT NULL,
+    withdrawn_by TEXT,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
-    CONSTRAINT observation_states_status_check CHECK (status IN ('active', 'superseded', 'archived', 'quarantined', 'given_up', 'evicted')),
+    CONSTRAINT observation_states_status_check CHECK (status IN ('active', 'superseded', 'archived', 'quarantined', 'given_up', 'evicted', 'withdrawn')),
     CONSTRAINT observation_states_verification_check CHECK (verification IN ('unverified', 'confirmed', 'disputed')),
     CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status = 'superseded'),
-    CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status <> 'active')
+    CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status NOT IN ('active', 'withdrawn')),
+    CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL))
 )
  WITH (fillfactor = 70);
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend;
-CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up');
+CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
+CREATE INDEX observation_states_withdrawn_by_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.observation_states IS 'One row per observation whose state differs from the defaults: what may change about it.';
 COMMENT ON COLUMN memory.observation_states.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observation_states.scope_id IS 'The scope.';
 COMMENT ON COLUMN memory.observation_states.seq IS 'The observation.';
-COMMENT ON COLUMN memory.observation_states.status IS 'active, superseded, archived, quarantined, given_up or evicted.';
+COMMENT ON COLUMN memory.observation_states.status IS 'active, superseded, archived, quarantined, given_up, evicted or withdrawn.';
 COMMENT ON COLUMN memory.observation_states.status_at IS 'Since when.';
 COMMENT ON COLUMN memory.observation_states.repend IS 'True: waits for a consolidation although one has passed it.';
 COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of the same scope that took its place.';
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: it isn''t active because what it was made of isn''t, and comes back with that.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
+COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';

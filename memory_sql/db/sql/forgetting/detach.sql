@@ -1,6 +1,6 @@
 -- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
--- was made of them stays for the sake of its others, and they themselves aren't judged again. Nothing comes back. Belongs after
--- memory.derived and before memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
+-- was made of them stays for the sake of its others, and they themselves aren't judged again. What is withdrawn keeps its sources,
+-- for the hold. Nothing comes back. Belongs after memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -18,6 +18,10 @@ BEGIN
         DELETE FROM memory.lineage l
         USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+          AND NOT EXISTS (
+              SELECT FROM memory.observation_states t
+              WHERE t.agent_key = p_agent AND t.scope_id = l.scope_id AND t.seq = l.seq AND t.withdrawn_by IS NOT NULL
+          )
         RETURNING l.scope_id, l.seq
     ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
 

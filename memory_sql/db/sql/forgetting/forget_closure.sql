@@ -11,41 +11,28 @@
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten.
--- What an open hold covers stays, and is counted; one on a user covers the ids that stand for them.
+-- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
+-- nothing.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
     p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean,
     OUT scope_ids bigint[], OUT seqs integer[], OUT conversation_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
-    OUT held_observations integer, OUT held_messages integer
+    OUT held_scope_ids bigint[], OUT held_seqs integer[], OUT held_conversation_ids text[], OUT held_numbers bigint[],
+    OUT held_evidence_ids bigint[]
 )
 LANGUAGE plpgsql STABLE
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_held_scope_ids bigint[] := '{}';
-    v_held_seqs integer[] := '{}';
-    v_held_conversation_ids text[] := '{}';
-    v_held_numbers bigint[] := '{}';
     v_round_scope_ids bigint[];
     v_round_seqs integer[];
     v_round_conversation_ids text[];
     v_round_numbers bigint[];
 BEGIN
-    IF EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
-        SELECT coalesce(array_agg(h.scope_id), '{}'), coalesce(array_agg(h.seq), '{}')
-        INTO v_held_scope_ids, v_held_seqs
-        FROM memory.held_observations(p_agent) h;
-        SELECT coalesce(array_agg(h.conversation_id), '{}'), coalesce(array_agg(h.number), '{}')
-        INTO v_held_conversation_ids, v_held_numbers
-        FROM memory.held_messages(p_agent) h;
-    END IF;
-
     scope_ids := '{}';
     seqs := '{}';
     conversation_ids := '{}';
     numbers := '{}';
-    held_observations := 0;
-    held_messages := 0;
 
     SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
     INTO v_round_scope_ids, v_round_seqs
@@ -81,30 +68,15 @@ BEGIN
         );
 
     LOOP
-        held_observations := held_observations + (
-            SELECT count(*)
-            FROM unnest(v_round_scope_ids, v_round_seqs) AS r (scope_id, seq)
-            JOIN unnest(v_held_scope_ids, v_held_seqs) AS h (scope_id, seq) USING (scope_id, seq)
-        );
-        held_messages := held_messages + (
-            SELECT count(*)
-            FROM unnest(v_round_conversation_ids, v_round_numbers) AS r (conversation_id, number)
-            JOIN unnest(v_held_conversation_ids, v_held_numbers) AS h (conversation_id, number) USING (conversation_id, number)
-        );
-        SELECT scope_ids || coalesce(array_agg(r.scope_id), '{}'), seqs || coalesce(array_agg(r.seq), '{}')
-        INTO scope_ids, seqs
-        FROM unnest(v_round_scope_ids, v_round_seqs) AS r (scope_id, seq)
-        WHERE (r.scope_id, r.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
-        SELECT conversation_ids || coalesce(array_agg(r.conversation_id), '{}'), numbers || coalesce(array_agg(r.number), '{}')
-        INTO conversation_ids, numbers
-        FROM unnest(v_round_conversation_ids, v_round_numbers) AS r (conversation_id, number)
-        WHERE (r.conversation_id, r.number) NOT IN (SELECT * FROM unnest(v_held_conversation_ids, v_held_numbers));
+        scope_ids := scope_ids || v_round_scope_ids;
+        seqs := seqs || v_round_seqs;
+        conversation_ids := conversation_ids || v_round_conversation_ids;
+        numbers := numbers || v_round_numbers;
 
         SELECT coalesce(array_agg(e.evidence_id), '{}')
         INTO evidence_ids
         FROM memory.evidence e
         WHERE e.agent_key = p_agent
-          AND (e.scope_id, e.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs))
           AND (
               e.user_id = ANY (p_users)
               OR (e.scope_id, e.seq) IN (SELECT * FROM unnest(scope_ids, seqs))
@@ -122,7 +94,7 @@ BEGIN
                            AS is_own
                 FROM (
                     SELECT e.scope_id, e.seq, e.conversation_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
-                           e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) AS is_removed,
+                           e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                            CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
                            coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
                     FROM (
@@ -146,8 +118,7 @@ BEGIN
             SELECT d.scope_id, d.seq
             FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
         ) o
-        WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
-          AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_held_scope_ids, v_held_seqs));
+        WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs));
 
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
@@ -164,11 +135,39 @@ BEGIN
                     WHERE l.agent_key = p_agent AND l.scope_id = e.scope_id AND l.seq = e.seq
                 )
           )
-          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers))
-          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(v_held_conversation_ids, v_held_numbers));
+          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers));
 
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
+
+    held_scope_ids := '{}';
+    held_seqs := '{}';
+    held_conversation_ids := '{}';
+    held_numbers := '{}';
+    held_evidence_ids := '{}';
+    IF NOT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
+        RETURN;
+    END IF;
+    SELECT coalesce(array_agg(e.evidence_id) FILTER (WHERE h.seq IS NULL), '{}'),
+           coalesce(array_agg(e.evidence_id) FILTER (WHERE h.seq IS NOT NULL), '{}')
+    INTO evidence_ids, held_evidence_ids
+    FROM unnest(evidence_ids) AS k (evidence_id)
+    JOIN memory.evidence e ON e.agent_key = p_agent AND e.evidence_id = k.evidence_id
+    LEFT JOIN memory.held_observations(p_agent) h ON h.scope_id = e.scope_id AND h.seq = e.seq;
+    SELECT coalesce(array_agg(k.scope_id) FILTER (WHERE h.seq IS NULL), '{}'),
+           coalesce(array_agg(k.seq) FILTER (WHERE h.seq IS NULL), '{}'),
+           coalesce(array_agg(k.scope_id) FILTER (WHERE h.seq IS NOT NULL), '{}'),
+           coalesce(array_agg(k.seq) FILTER (WHERE h.seq IS NOT NULL), '{}')
+    INTO scope_ids, seqs, held_scope_ids, held_seqs
+    FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+    LEFT JOIN memory.held_observations(p_agent) h ON h.scope_id = k.scope_id AND h.seq = k.seq;
+    SELECT coalesce(array_agg(k.conversation_id) FILTER (WHERE h.number IS NULL), '{}'),
+           coalesce(array_agg(k.number) FILTER (WHERE h.number IS NULL), '{}'),
+           coalesce(array_agg(k.conversation_id) FILTER (WHERE h.number IS NOT NULL), '{}'),
+           coalesce(array_agg(k.number) FILTER (WHERE h.number IS NOT NULL), '{}')
+    INTO conversation_ids, numbers, held_conversation_ids, held_numbers
+    FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
+    LEFT JOIN memory.held_messages(p_agent) h ON h.conversation_id = k.conversation_id AND h.number = k.number;
 END
 $$;
 

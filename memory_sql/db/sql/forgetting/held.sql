@@ -1,7 +1,39 @@
+-- memory.held_ids(agent_key, user, since): the ids that a hold on a user since then covers: those that stand for them or have
+-- since, and those that a forgetting keeps known for holds alone (user_aliases.withdrawn_by). One row per id.
+CREATE OR REPLACE FUNCTION memory.held_ids(p_agent bigint, p_user text, p_since timestamptz) RETURNS TABLE (user_id text)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE theirs (user_id) AS (
+        SELECT p_user
+        UNION
+        SELECT l.user_id
+        FROM theirs t
+        JOIN memory.user_aliases l ON l.agent_key = p_agent AND l.into_user_id = t.user_id
+        WHERE l.ended_at IS NULL OR l.ended_at >= p_since OR l.withdrawn_by IS NOT NULL
+    )
+    SELECT t.user_id FROM theirs t
+$$;
+
+COMMENT ON FUNCTION memory.held_ids(bigint, text, timestamptz) IS 'The ids that a hold on a user covers; one row per id.';
+
+-- memory.is_held_id(agent_key, user): whether an open hold on a user covers this id. One value.
+CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT
+        FROM memory.holds h
+        CROSS JOIN LATERAL memory.held_ids(p_agent, h.target, h.created_at) i
+        WHERE h.agent_key = p_agent AND h.kind = 'user' AND h.released_at IS NULL AND i.user_id = p_user
+    )
+$$;
+
+COMMENT ON FUNCTION memory.is_held_id(bigint, text) IS 'Whether an open hold on a user covers this id; one value.';
+
 -- memory.held_observations(agent_key, hold_id): the observations that an open hold keeps: any, or this one. One row per
--- observation. A hold on a user covers the ids that stand for them: what lies in their own scopes, and what they said. What
--- something held was made of is held with it: without that nobody could say where it comes from, nor find it when the hold has
--- ended.
+-- observation. A hold on a user covers the ids that stand for them: what lies in their own scopes, and what they said, withdrawn
+-- words included. What something held was made of is held with it: without that nobody could say where it comes from, nor find it
+-- when the hold has ended.
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
@@ -21,8 +53,12 @@ AS $$
                   WHEN 'group' THEN s.owner = 'g:' || h.target
                   WHEN 'conversation' THEN o.conversation_id = h.target
                   ELSE EXISTS (
-                      SELECT FROM memory.user_ids(p_agent, h.target) i
-                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users)
+                      SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
+                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users) OR EXISTS (
+                          SELECT FROM memory.evidence e
+                          WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+                            AND e.user_id = i.user_id AND e.withdrawn_by IS NOT NULL
+                      )
                   )
               END
           )
@@ -55,7 +91,7 @@ AS $$
               SELECT FROM memory.holds h
               WHERE h.agent_key = p_agent AND h.released_at IS NULL
                 AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.user_ids(p_agent, h.target) i)
+                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.held_ids(p_agent, h.target, h.created_at) i)
                   WHEN 'group' THEN h.target = ANY (t.group_ids)
                   WHEN 'conversation' THEN m.conversation_id = h.target
               END
@@ -69,3 +105,37 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.held_messages(bigint, bigint) IS 'The messages that an open hold keeps; one row per message.';
+
+-- memory.released(agent_key): what is withdrawn (observation_states.status, withdrawn_by elsewhere) and no open hold keeps any
+-- more: the forgettings that wait for nothing. One row per observation, message, row of evidence or alias, of which the others'
+-- columns are null.
+CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
+    withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
+)
+LANGUAGE sql STABLE
+AS $$
+    WITH held AS MATERIALIZED (
+        SELECT h.scope_id, h.seq FROM memory.held_observations(p_agent) h
+    )
+    SELECT t.withdrawn_by, t.scope_id, t.seq, NULL::text, NULL::bigint, NULL::bigint
+    FROM memory.observation_states t
+    WHERE t.agent_key = p_agent AND t.withdrawn_by IS NOT NULL AND (t.scope_id, t.seq) NOT IN (TABLE held)
+    UNION ALL
+    SELECT m.withdrawn_by, NULL, NULL, m.conversation_id, m.number, NULL
+    FROM memory.messages m
+    WHERE m.agent_key = p_agent AND m.withdrawn_by IS NOT NULL AND (m.conversation_id, m.number) NOT IN (
+        SELECT h.conversation_id, h.number FROM memory.held_messages(p_agent) h
+    )
+    UNION ALL
+    SELECT coalesce(t.withdrawn_by, e.withdrawn_by), NULL, NULL, NULL, NULL, e.evidence_id  -- goes with its observation
+    FROM memory.evidence e
+    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
+    WHERE e.agent_key = p_agent AND e.withdrawn_by IS NOT NULL AND (e.scope_id, e.seq) NOT IN (TABLE held)
+    UNION ALL
+    SELECT u.withdrawn_by, NULL, NULL, NULL, NULL, NULL
+    FROM memory.user_aliases u
+    WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id)
+$$;
+
+COMMENT ON FUNCTION memory.released(bigint) IS
+    'What is withdrawn and no open hold keeps any more; one row per observation, message, row of evidence or alias.';

@@ -4,7 +4,7 @@
 --   elsewhere  nobody else, but whose words go said so elsewhere as well: `users`
 --   host       the host stated it
 --   source     it was made of something else that stays
--- `users` are the persons behind the ids, whether they say so there or in a source. What is quarantined supports nothing. To be
+-- `users` are the persons behind the ids, whether they say so there or in a source. What is quarantined or withdrawn supports nothing. To be
 -- asked before memory.erase.
 CREATE OR REPLACE FUNCTION memory.kept_beside(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
@@ -39,7 +39,8 @@ AS $$
         JOIN memory.evidence e ON e.agent_key = p_agent AND (e.scope_id, e.seq) = (n.source_scope_id, n.source_seq)
         LEFT JOIN memory.observation_states t
             ON t.agent_key = p_agent AND (t.scope_id, t.seq) = (n.source_scope_id, n.source_seq)
-        WHERE e.evidence_id IN (SELECT o.evidence_id FROM lost o) OR t.status IS DISTINCT FROM 'quarantined'
+        WHERE e.evidence_id IN (SELECT o.evidence_id FROM lost o)
+           OR e.withdrawn_by IS NULL AND t.status IS DISTINCT FROM 'quarantined'
     ), known AS MATERIALIZED (
         SELECT u.user_id, memory.person(p_agent, u.user_id) AS person FROM (SELECT DISTINCT s.user_id FROM said s) u
     ), stays AS (

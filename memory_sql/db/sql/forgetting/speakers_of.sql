@@ -1,4 +1,4 @@
--- memory.speakers_of(agent_key, scope_id): who speaks in the observations of a scope, by name, whoever spoke last first; at
+-- memory.speakers_of(agent_key, scope_id): who speaks in the observations of a scope, unless withdrawn, by name, whoever spoke last first; at
 -- most the 50 of memory.newest_speakers. It is what scopes.speakers says; to be asked where observations go.
 CREATE OR REPLACE FUNCTION memory.newest_speakers(p_names text[]) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -21,7 +21,8 @@ AS $$
     SELECT memory.newest_speakers(ARRAY(
         SELECT o.speaker
         FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.speaker IS NOT NULL
+        LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq
+        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.speaker IS NOT NULL AND t.withdrawn_by IS NULL
         GROUP BY o.speaker
         ORDER BY max(o.seq) DESC
     ))

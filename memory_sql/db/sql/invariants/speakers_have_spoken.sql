@@ -1,4 +1,4 @@
--- Whoever a scope names as a speaker speaks in one of its observations: no name outlives what it stood by.
+-- Whoever a scope names as a speaker speaks in one of its observations that isn't withdrawn: no name outlives what it stood by.
 SELECT
     a.agent_id,
     format('scope %s', s.scope_id) AS key,
@@ -8,6 +8,7 @@ JOIN memory.agents a USING (agent_key)
 CROSS JOIN unnest(s.speakers) AS n (name)
 WHERE NOT EXISTS (
     SELECT FROM memory.observations o
-    WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.speaker = n.name
+    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
+    WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.speaker = n.name AND t.withdrawn_by IS NULL
 )
 GROUP BY a.agent_id, s.scope_id, s.speakers

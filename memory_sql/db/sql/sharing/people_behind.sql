@@ -24,7 +24,7 @@ AS $$
         SELECT DISTINCT n.scope_id, n.seq, e.user_id, e.created_at
         FROM line n
         JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
-        WHERE e.user_id IS NOT NULL
+        WHERE e.user_id IS NOT NULL AND e.withdrawn_by IS NULL
     ), known AS (
         SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
             (

@@ -17,11 +17,11 @@ AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') $$;
 
 COMMENT ON FUNCTION memory.is_found(text) IS 'Whether a search finds an observation of this state; one value.';
 
--- memory.is_aside(status): no user is shown it, nor the messages behind it; nobody's word stands behind what was made
--- of it.
+-- memory.is_aside(status): no user is shown it; nobody's word stands behind what was made of it. Nor is a user shown the messages
+-- behind it, but for what is withdrawn: of its messages only those are hidden that are withdrawn themselves.
 CREATE OR REPLACE FUNCTION memory.is_aside(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up') $$;
+AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up', 'withdrawn') $$;
 
 COMMENT ON FUNCTION memory.is_aside(text) IS 'Whether an observation of this state is kept from users; one value.';
 

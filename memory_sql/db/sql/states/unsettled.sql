@@ -59,6 +59,7 @@ AS $$
                 FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND e.withdrawn_by IS NULL
             )
         )
     )

@@ -1,7 +1,7 @@
 -- memory.retained_messages(agent, user, days, at, as_of): the messages that a search may show a principal. One row per
 -- message. Of the conversations that they may see (memory.visible_conversations): those that have their text, that formation reads,
 -- whose retention isn't over at `at`, whether or not the sweep has come by, that had been stored at as_of, and that stand
--- behind no observation that is set aside. `days` as in memory.retention_start. It is planned as part of the query that asks it:
+-- behind no observation that is set aside; what is withdrawn isn't among them. `days` as in memory.retention_start. It is planned as part of the query that asks it:
 -- columns that aren't read cost nothing, and conditions on agent_key, conversation_id and number find messages by their key.
 CREATE OR REPLACE FUNCTION memory.retained_messages(
     p_agent text, p_user text, p_days double precision, p_at timestamptz, p_as_of timestamptz DEFAULT NULL
@@ -17,6 +17,7 @@ AS $$
     JOIN memory.messages m ON m.agent_key = v.agent_key AND m.conversation_id = v.conversation_id
     WHERE m.content IS NOT NULL
       AND m.eligible
+      AND m.withdrawn_by IS NULL
       AND m.created_at >= (
           SELECT memory.retention_start(a.settings, p_days, p_at) FROM memory.agents a WHERE a.agent_id = p_agent
       )
@@ -26,6 +27,7 @@ AS $$
           FROM memory.evidence e
           JOIN memory.observation_states t
               ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq AND memory.is_aside(t.status)
+                  AND t.status <> 'withdrawn'
           WHERE e.agent_key = m.agent_key AND e.conversation_id = m.conversation_id AND e.number = m.number
       )
 $$;

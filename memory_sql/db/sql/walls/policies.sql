@@ -1,7 +1,7 @@
 -- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
 -- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
 -- user only reads: what lies in the scopes that memory.visible_scopes names, the conversations that they took part in unless they
--- have left a group of it, nothing of runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
+-- have left a group of it, nothing of what is withdrawn, of runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
 -- `memory-sql db roles` forces the policies on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
@@ -32,6 +32,12 @@ CREATE POLICY service ON memory.observations USING (
 );
 CREATE POLICY users ON memory.observations FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+    AND NOT EXISTS (
+        SELECT
+        FROM memory.observation_states t
+        WHERE t.agent_key = observations.agent_key AND t.scope_id = observations.scope_id AND t.seq = observations.seq
+          AND t.withdrawn_by IS NOT NULL
+    )
 );
 
 ALTER TABLE memory.observation_states ENABLE ROW LEVEL SECURITY;
@@ -56,6 +62,7 @@ CREATE POLICY service ON memory.evidence USING (
 );
 CREATE POLICY users ON memory.evidence FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+    AND withdrawn_by IS NULL
 );
 
 ALTER TABLE memory.lineage ENABLE ROW LEVEL SECURITY;
@@ -90,7 +97,7 @@ CREATE POLICY service ON memory.messages USING (
     (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
+    withdrawn_by IS NULL AND EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
         SELECT
         FROM memory.conversations s
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded
@@ -118,6 +125,7 @@ CREATE POLICY service ON memory.user_aliases USING (
 );
 CREATE POLICY users ON memory.user_aliases FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND into_user_id = ANY ((SELECT memory.my_user_ids())::text[])
+    AND withdrawn_by IS NULL
 );
 
 ALTER TABLE memory.departures ENABLE ROW LEVEL SECURITY;

@@ -1,5 +1,7 @@
--- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, scopes, users, at): deletes what
--- `memory.forget_closure` returned, and says how many rows of each kind. The only place that deletes. Belongs at the end of a
+-- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, scopes, users, forgetting, at): deletes
+-- what `memory.forget_closure` returned, and says how many rows of each kind. The only place that deletes. Of that the
+-- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
+-- `forgetting` that waits for the hold to end; whatever else stood on them goes as if they had gone. Belongs at the end of a
 -- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
@@ -9,22 +11,26 @@
 -- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
-    p_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_at timestamptz
+    p_evidence_ids bigint[], p_held_scope_ids bigint[], p_held_seqs integer[], p_held_conversation_ids text[],
+    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_forgetting text, p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(p_scope_ids || p_scopes) x ORDER BY x);
+    v_scope_ids bigint[] := p_scope_ids || p_held_scope_ids;
+    v_seqs integer[] := p_seqs || p_held_seqs;
+    v_evidence_ids bigint[] := p_evidence_ids || p_held_evidence_ids;
+    v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(v_scope_ids || p_scopes) x ORDER BY x);
     v_heard bigint[] := ARRAY(
         SELECT DISTINCT e.scope_id
         FROM memory.evidence e
-        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (v_evidence_ids)
     );
     v_made_scope_ids bigint[];
     v_made_seqs integer[];
-    v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids) x ORDER BY x);
+    v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids || p_held_conversation_ids) x ORDER BY x);
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
@@ -34,7 +40,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.consolidations c
-        USING memory.tainted_versions(p_agent, p_scopes, p_scope_ids, p_seqs) t
+        USING memory.tainted_versions(p_agent, p_scopes, v_scope_ids, v_seqs) t
         WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
         RETURNING c.version
     ) SELECT 'consolidations', count(*) FROM gone;
@@ -53,16 +59,16 @@ BEGIN
                 FROM memory.lineage l
                 WHERE l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
                   AND (
-                      (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+                      (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
                       OR EXISTS (
                           SELECT
                           FROM memory.evidence e
                           WHERE e.agent_key = p_agent AND e.scope_id = l.source_scope_id AND e.seq = l.source_seq
-                            AND e.evidence_id = ANY (p_evidence_ids)
+                            AND e.evidence_id = ANY (v_evidence_ids)
                       )
                   )
             ) AS lost_a_source
-            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
         ) c
         WHERE j.agent_key = p_agent AND j.target_scope_id = c.scope_id AND j.seq = c.seq
         RETURNING j.source_scope_id, j.outcome
@@ -77,7 +83,7 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.judged j
-        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        USING unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
         WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
         RETURNING 1
     ) SELECT 'judged', count(*) FROM gone;
@@ -116,6 +122,11 @@ BEGIN
         USING unnest(p_evidence_ids) AS k (evidence_id)
         WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
         RETURNING e.scope_id, e.seq
+    ), withdrawn AS (
+        UPDATE memory.evidence e
+        SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
+        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids)
+        RETURNING e.scope_id, e.seq
     ), left_by_others AS (  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
         UPDATE memory.observations o
         SET speaker = CASE WHEN o.related_users && p_users THEN NULL ELSE o.speaker END,
@@ -128,12 +139,14 @@ BEGIN
                     SELECT
                     FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.user_id = u.user_id
-                      AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
+                      AND e.withdrawn_by IS NULL AND e.evidence_id NOT IN (SELECT * FROM unnest(v_evidence_ids))
                 )
                 ORDER BY u.place
             ) AS users
             FROM memory.observations o
-            JOIN (SELECT scope_id, seq FROM gone EXCEPT SELECT * FROM unnest(p_scope_ids, p_seqs)) g ON g.scope_id = o.scope_id AND g.seq = o.seq
+            JOIN (
+                (TABLE gone UNION TABLE withdrawn) EXCEPT SELECT * FROM unnest(v_scope_ids, v_seqs)
+            ) g ON g.scope_id = o.scope_id AND g.seq = o.seq
             WHERE o.agent_key = p_agent
         ) l
         WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users
@@ -142,23 +155,39 @@ BEGIN
     -- What was superseded by what goes stays superseded by the next one in line that doesn't.
     WITH RECURSIVE heirs (scope_id, seq, heir) AS (
         SELECT k.scope_id, k.seq, g.superseded_by
-        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
         LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
         UNION
         SELECT h.scope_id, h.seq, g.superseded_by
         FROM heirs h
         LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
-        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
     )
     UPDATE memory.observation_states t
     SET superseded_by = h.heir
     FROM heirs h
     WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
-      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs));
+      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
 
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
+
+    WITH before AS (
+        SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
+        FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+        LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.seq) = (k.scope_id, k.seq)
+        WHERE t.withdrawn_by IS NULL
+    ), withdrawn AS (
+        INSERT INTO memory.observation_states AS t (agent_key, scope_id, seq, status, status_at, withdrawn_by)
+        SELECT p_agent, b.scope_id, b.seq, 'withdrawn', p_at, p_forgetting FROM before b
+        ON CONFLICT (agent_key, scope_id, seq) DO UPDATE
+        SET status = excluded.status, status_at = excluded.status_at, withdrawn_by = excluded.withdrawn_by,
+            superseded_by = NULL, follows = false
+    )
+    INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+    SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
+    FROM before b;
 
     RETURN QUERY
     WITH gone AS (
@@ -176,13 +205,19 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL,
+        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL, withdrawn_by = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_conversation_ids, p_numbers) AS k (conversation_id, number), memory.conversations t
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id
         RETURNING m.number
     ) SELECT 'messages', count(*) FROM gone;
+
+    UPDATE memory.messages m
+    SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
+    FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
+    WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
+      AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
 
     -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
     RETURN QUERY
@@ -262,15 +297,22 @@ BEGIN
         DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
     ) SELECT 'members', count(*) FROM gone;
 
+    -- A hold goes on to cover the ids that stood for the user whom it names.
+    UPDATE memory.user_aliases u
+    SET ended_at = coalesce(u.ended_at, greatest(p_at, u.created_at)), withdrawn_by = p_forgetting
+    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users)) AND u.withdrawn_by IS NULL;
+
     DELETE FROM memory.user_aliases u
-    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users));
+    WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id);
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
+    timestamptz
 ) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], timestamptz
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
+    timestamptz
 ) IS 'Takes out what is forgotten, and counts it; one row per kind.';

@@ -1,5 +1,5 @@
 -- memory.guard_privacy(): trigger. What others were made of can't be made more private while they are there: its text
--- would go on being shown in the scopes to which it has spread. `observations.mark` erases it there first.
+-- would go on being shown in the scopes to which it has spread. `observations.mark` erases or withdraws it there first.
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -7,6 +7,10 @@ BEGIN
     IF EXISTS (
         SELECT FROM memory.lineage l
         WHERE l.agent_key = NEW.agent_key AND l.source_scope_id = NEW.scope_id AND l.source_seq = NEW.seq
+          AND NOT EXISTS (
+              SELECT FROM memory.observation_states t
+              WHERE t.agent_key = l.agent_key AND t.scope_id = l.scope_id AND t.seq = l.seq AND t.withdrawn_by IS NOT NULL
+          )
     ) THEN
         RAISE EXCEPTION 'observation o%-% has spread; what was derived from it has to be erased first', NEW.scope_id, NEW.seq
             USING ERRCODE = 'integrity_constraint_violation';

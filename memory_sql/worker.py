@@ -148,6 +148,7 @@ class Worker:
         while True:
             try:
                 await self._end_retention()
+                await self._memory.work.catch_up()  # what was stored just as a setting changed waits by the old one
             except DatabaseError as error:
                 log.warning("%s; retention is ended next time", error)
             await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)

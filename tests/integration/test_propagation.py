@@ -236,6 +236,22 @@ async def test_dry_run_whose_lease_was_lost_is_stale(memory: Memory, parrot: Par
     assert await memory.admin.verify() == []
 
 
+async def test_dry_run_of_what_is_forgotten_meanwhile_is_stale(memory: Memory, parrot: Parrot) -> None:
+    """The forgetting has ended the run by then."""
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+
+    async def meanwhile() -> None:
+        await memory.forget(Selection(observation_id=observation.id), **ADA, wait=False)
+
+    parrot.meanwhile = meanwhile
+    with pytest.raises(StaleError):
+        await propagate(memory, observation, dry_run=True)
+    states = await rows(memory, "SELECT state, error_code FROM memory.runs WHERE kind = 'propagation'")
+    assert states == [("failed", "forgotten")]
+    assert await memory.admin.verify() == []
+
+
 async def test_consolidation_makes_propagation_due_and_a_worker_does_it(memory: Memory) -> None:
     """R102, R141: in the background, after every consolidation."""
     await belong(memory, "eden", "gene", "mia")

@@ -262,6 +262,19 @@ async def test_conversation_that_becomes_due_by_time_is_found_by_polling(databas
             await until(is_formed)
 
 
+async def test_worker_catches_up_now_and_then(database_url: str) -> None:
+    """What was stored just as a threshold was lowered is due by the old one, which nothing tells."""
+    settings = SETTINGS.model_copy(update={"maintenance_minutes": 0.001})
+    async with Memory(database_url, Model(), settings) as memory, working(Worker(memory, poll_seconds=0.05)):
+        await memory.observe("one", agent_id="ada", user_id="mia")
+        await rows(memory, "UPDATE memory.scopes SET consolidation_threshold = 1")
+
+        async def consolidated() -> bool:
+            return bool(await memory.scopes.history(agent_id="ada", user_id="mia"))
+
+        await until(consolidated)
+
+
 async def test_worker_of_one_agent_leaves_the_others_alone(memory: Memory) -> None:
     await say(memory, 1)
     await memory.add([message("Actually, I prefer tea. 2")], agent_id="eve", user_id="u2", conversation_id="s2")

@@ -115,16 +115,20 @@ class RunRepository:
     ) -> None:
         """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty.
 
-        With what it cost, unless that was stored with its answer.
+        With what it cost, unless that was stored with its answer. Raises `StaleError` where it was ended meanwhile, as by
+        a forgetting.
         """
         something = outcome["observations"] or outcome.get("duplicates")
         if usage is not None:
             outcome |= {"prompt_version": prompt_version, **_cost(usage)}
-        await self._session.execute(
+        ended = await self._session.scalar(
             update(RunRow)
-            .where(*_is(key))
+            .where(*_is(key), _didnt_end())
             .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
+            .returning(RunRow.run_id)
         )
+        if ended is None:
+            raise StaleError("run", str(key.run_id), "it was ended meanwhile")
 
     async def fail(
         self,

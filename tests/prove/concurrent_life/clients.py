@@ -43,7 +43,9 @@ class Client(Talking, Correcting, Forgetting):
             self.world.did[name] += 1
 
     async def verify(self) -> None:
-        """At any moment, also under load."""
+        """At any moment, also under load. What was stored just as a setting changed is due once a worker has caught up."""
+        if any(found.invariant.endswith("_are_due") for found in await self.memory.admin.verify()):
+            await self.memory.work.catch_up()
         for found in await self.memory.admin.verify():
             self.world.found(f"meanwhile, {found.invariant}: {found.key} {found.detail}")
 

@@ -241,7 +241,8 @@ class Memory:
         """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.
 
         Possible are the settings of `config.AGENT_SETTINGS`. They apply from the next call on, in every process; what
-        becomes due by them is due at once. Raises `InputError` for an unknown setting or an invalid value.
+        becomes due by them is due at once; what is being stored at that moment, when a worker next ends retention. Raises
+        `InputError` for an unknown setting or an invalid value.
         """
         agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
         unset = [name for name in settings if name not in given]

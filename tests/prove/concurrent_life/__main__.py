@@ -179,6 +179,8 @@ class Life:
         self.supervise()
         await self.end_exceptions(memory, client)
         await self.drain(memory)
+        await memory.work.catch_up()  # what was being stored as the settings went back
+        await self.drain(memory)
         if not self.world.findings:
             await judge(memory, self.world, client)
         for path, log in self.workers.logs():

@@ -107,10 +107,11 @@ class Scopes(Face):
 
     async def _locked_scope(self, unit: Session, agent_id: Id, scope_id: str) -> ScopeState:
         key, agent_key = parse_scope_id(scope_id), await agent_key_of(unit, id_of("agent_id", agent_id))
-        locked = [] if agent_key is None else await FollowingRepository(unit, agent_key).lock([key])
-        if not locked:
-            raise NotFoundError("scope", scope_id)
-        return locked[0]
+        if agent_key is not None:
+            await FollowingRepository(unit, agent_key).lock([key])
+            for locked in await ScopeRepository(unit).lock(agent_key, scope_ids=[key]):
+                return locked
+        raise NotFoundError("scope", scope_id)
 
     async def propagate(self, *, agent_id: Id, scope_id: str | None = None, dry_run: bool = False) -> PropagateResult:
         """Judges what a scope's text has absorbed for the scopes one level up, and stores there what may be shared.

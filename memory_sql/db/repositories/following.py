@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.locks import Held, under_locks
 from memory_sql.db.models import LineageRow, ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
@@ -33,21 +34,20 @@ class FollowingRepository:
     _session: AsyncSession
     _agent_key: int
 
-    async def lock(self, scope_ids: Collection[int]) -> list[ScopeState]:
-        """These scopes and all in which something follows them, locked in id order; of these their states."""
-        reach = await self.reach(scope_ids)
-        while True:
-            locked = await ScopeRepository(self._session).lock(self._agent_key, scope_ids=sorted(reach))
-            again = await self.reach(scope_ids)
-            if again <= reach:
-                return [state for state in locked if state.scope_id in scope_ids]
-            reach = again
+    async def lock(self, scope_ids: Collection[int]) -> None:
+        """These scopes and all in which something follows them. No scope may be locked before."""
+
+        async def reached(held: Held) -> None:
+            held.need(await self.reach(scope_ids))
+
+        await under_locks(self._session, self._agent_key, reached)
 
     async def lock_owned(self, owner: str, name: str) -> None:
         """As `lock`, the scope that is this owner's, if there is one."""
         s = ScopeRow
         owned = select(s.scope_id).where(s.agent_key == self._agent_key, s.owner == owner, s.name == name)
-        await self.lock(list(await self._session.scalars(owned)))
+        if scope_id := await self._session.scalar(owned):
+            await self.lock([scope_id])
 
     async def reach(self, scope_ids: Collection[int]) -> set[int]:
         """These, and those in which something was made of what they hold, over all levels."""

@@ -13,7 +13,7 @@ from memory_sql.db.repositories.erasure import Closure
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
-from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find, lock, observation_at
+from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find, find_version, observation_at
 from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
 from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.privacy import SENSITIVITIES, Sensitivity
@@ -41,7 +41,7 @@ async def mark(
     async def act(held: Held) -> Marked:
         spread = await spread_of(session, agent_key, key)
         await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
-        before = (await lock(session, asked, wanted, if_version)).observation
+        before = await find_version(session, asked, wanted, if_version)
         gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
         retracted, withdrawn = (
             tuple(observation_id(*key) for key in taken.observations) for taken in (gone.erased, gone.withdrawn)

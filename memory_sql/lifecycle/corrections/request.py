@@ -14,7 +14,7 @@ from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Cause, Standing
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey, ObservationRepository
-from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import NotFoundError, VersionError
@@ -96,12 +96,19 @@ async def lock(session: Session, asked: Asked, wanted: str, if_version: int | No
     Raises `NotFoundError`, `VersionError`.
     """
     await find(session, asked, wanted)
-    agent_key = await agent_key_for(session, asked)
-    scopes = await FollowingRepository(session, agent_key).lock([parse_observation_id(wanted)[0]])
-    observation = await find(session, asked, wanted)  # not if it was forgotten meanwhile, maybe with its scope
+    agent_key, scope_id = await agent_key_for(session, asked), parse_observation_id(wanted)[0]
+    await FollowingRepository(session, agent_key).lock([scope_id])
+    observation = await find_version(session, asked, wanted, if_version)
+    (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[scope_id])
+    return Locked(agent_key, scope, observation)
+
+
+async def find_version(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Observation:
+    """As `find`, under its lock: not if it was forgotten meanwhile, maybe with its scope. Raises `VersionError` as well."""
+    observation = await find(session, asked, wanted)
     if if_version is not None and observation.version != if_version:
         raise VersionError(wanted, observation.version, f"has version {observation.version}, not {if_version}")
-    return Locked(agent_key, scopes[0], observation)
+    return observation
 
 
 async def observation_at(session: Session, agent_key: int, key: ObservationKey) -> Observation:

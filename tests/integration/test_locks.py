@@ -343,6 +343,46 @@ async def test_scope_that_is_found_late_is_locked_in_order(memory: Memory, host:
     assert ("g:crew" in await owners(memory)) == (act is confirms)
 
 
+async def merged(memory: Memory) -> tuple[str, str]:
+    """The group's, merged of what Mia and Jonas have said; with Mia's."""
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jonas"):
+        await memory.groups.add_member("crew", user, **ADA)
+    both = await memory.observe("Both sail at dawn.", **ADA, group_id="crew")
+    first, _ = [await memory.observe("I sail at dawn.", **ADA, user_id=user) for user in ("mia", "jonas")]
+    await rows(
+        memory,
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
+        " SELECT agent_key, :scope, 1, scope_id, seq, false FROM memory.observations WHERE scope_id <> :scope",
+        scope=both.scope.key,
+    )
+    return both.id, first.id
+
+
+def ends_quarantine(memory: Memory, observation_id: str, session: AsyncSession | None = None) -> Awaitable[Any]:
+    return memory.observations.unquarantine(observation_id, **MIA, session=session)
+
+
+@pytest.mark.parametrize("act", [quarantines, ends_quarantine])
+async def test_scope_of_what_was_merged_and_is_held_is_locked_in_order(
+    memory: Memory, host: AsyncSession, act: Act
+) -> None:
+    """It is set aside and comes back with its sources, and isn't in the closure."""
+    both, mine = await merged(memory)
+    await memory.holds.place(**ADA, observation_id=both)
+    if act is ends_quarantine:
+        await quarantines(memory, mine)
+    await host.execute(sql("SET LOCAL deadlock_timeout = '20s'"))
+    await host.execute(sql(LOCK), {"owner": "g:crew"})
+    async with memory.database.transaction() as unit:
+        acting = asyncio.ensure_future(act(memory, mine, unit))
+        await are_waiting(memory, 1)
+        await ended(host.execute(sql(LOCK), {"owner": "u:mia"}))
+        await host.commit()
+        await ended(acting)
+    assert ("g:crew" in await owners(memory)) == (act is ends_quarantine)
+
+
 async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) -> None:
     for user in ("mia", "jonas"):
         await memory.observe("Tea.", **ADA, user_id=user)

@@ -53,12 +53,8 @@ class FollowingRepository:
         """These, and those in which something was made of what they hold, over all levels."""
         link = LineageRow
         mine = link.agent_key == self._agent_key
-        line = (
-            select(link.scope_id)
-            .where(mine, link.source_scope_id.in_(sorted(scope_ids)), link.whole)
-            .cte(recursive=True)
-        )
-        line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id, link.whole))
+        line = select(link.scope_id).where(mine, link.source_scope_id.in_(sorted(scope_ids))).cte(recursive=True)
+        line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id))
         return {*scope_ids, *await self._session.scalars(select(line.c.scope_id))}
 
     async def settle(

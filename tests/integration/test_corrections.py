@@ -702,6 +702,49 @@ async def test_superseded_one_is_superseded_again_after_its_release(memory: Memo
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
 
 
+async def statuses(memory: Memory) -> list[tuple[Any, ...]]:
+    return await rows(memory, "SELECT seq, status, superseded_by FROM memory.observation_states WHERE status <> 'active' ORDER BY 1")
+
+
+async def homes(memory: Memory, *cities: str) -> list[Observation]:
+    return [await memory.observe(f"Mia lives in {city}.", **MIA, fact_key="home") for city in cities]
+
+
+@pytest.mark.parametrize("place", [0, 1, None])
+async def test_release_restores_a_line_of_corrections(memory: Memory, place: int | None) -> None:
+    """One of them, or all at once."""
+    line = await homes(memory, "Bergen", "Oslo", "Rome")
+    before = await statuses(memory)
+    chosen, who = (Selection(user_id="mia"), ADA) if place is None else (line[place].id, MIA)
+    await memory.observations.quarantine(chosen, **who)
+    await memory.observations.unquarantine(chosen, **who)
+    assert await statuses(memory) == before
+
+
+async def test_released_one_stands_again_without_its_successor(memory: Memory) -> None:
+    """Which is gone, or is quarantined for longer."""
+    for lost in (lambda o: memory.observations.quarantine(o.id, **MIA), lambda o: memory.forget(o.id, **ADA)):
+        old, new = await homes(memory, "Bergen", "Oslo")
+        await memory.observations.quarantine(old.id, **MIA)
+        await lost(new)
+        await memory.observations.unquarantine(old.id, **MIA)
+        assert await listed(memory) == ["Mia lives in Bergen."]
+        await memory.forget(Selection(user_id="mia"), **ADA)
+
+
+async def test_released_one_stays_superseded_by_the_word_of_who_left(memory: Memory) -> None:
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jonas"):
+        await memory.groups.add_member("crew", user, **ADA)
+    old = await memory.observe("We sail at dawn.", **MIA, group_id="crew")
+    await memory.observations.update(old.id, **JONAS, text="We sail at noon.")
+    await memory.groups.remove_member("crew", "mia", **ADA)
+    before = await statuses(memory)
+    await memory.observations.quarantine(old.id, **JONAS)
+    await memory.observations.unquarantine(old.id, **JONAS)
+    assert await statuses(memory) == before
+
+
 async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
     """Locks are taken in one order by everybody: nobody waits for each other."""
     low, middle, _ = await rubies(memory)

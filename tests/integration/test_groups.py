@@ -752,6 +752,15 @@ async def test_what_the_leaver_had_replaced_stands_again(memory: Memory) -> None
     assert (event["from"], mine.status) == ("active", "active")
 
 
+async def test_what_others_have_corrected_since_stays_superseded_when_its_corrector_leaves(memory: Memory) -> None:
+    await crew(memory, "mia", "jonas")
+    old = await stated(memory, "We sail at dawn.", "jonas")
+    mine = await memory.observations.update(old.id, **MIA, text="We sail at noon.")
+    await memory.observations.update(mine.id, **JONAS, text="We sail at dusk.")
+    await leave(memory)
+    assert await listed(memory, JONAS) == {"We sail at dusk."}
+
+
 async def test_what_of_the_leavers_had_given_way_does_not_stand_again_later(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     mine = await stated(memory, "We sail at dawn.")

@@ -113,9 +113,10 @@ async def _departing(
 ) -> Departing:
     repository = CorrectionRepository(session, agent_key)
     derived = await LineageRepository(session, agent_key).derived(going) if going else ()
+    standings = await repository.standings(going) if going else []
     return Departing(
         tuple(sorted(scope_ids)),
-        tuple(await repository.standings(going)) if going else (),
-        tuple(await superseded_alone(repository, going)) if going else (),
+        tuple(standings),
+        tuple(await superseded_alone(repository, standings)) if standings else (),
         await closure_of(session, agent_key, [key for key in derived if key not in going]),
     )

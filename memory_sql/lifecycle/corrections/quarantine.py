@@ -6,7 +6,7 @@ judged again without it. What is quarantined without naming an asking user, an o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: S
     merged = await lineage.merged(await lineage.derived([one.key for one in standings])) if standings else ()
     return Poisoned(
         tuple(standings),
-        tuple(await superseded_alone(repository, {one.key for one in standings})) if standings else (),
+        tuple(await superseded_alone(repository, standings)) if standings else (),
         await unheld(session, agent_key, merged),
     )
 
@@ -140,11 +140,16 @@ async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Sel
     return [one for one in standings if one.status != "withdrawn"]
 
 
-async def superseded_alone(repository: CorrectionRepository, going: Collection[ObservationKey]) -> list[Standing]:
-    """What `going` had superseded and is to be active again: unless it goes itself, or something active says the same."""
-    replaced = [one for one in await repository.superseded_by(going) if one.key not in going]
+async def superseded_alone(repository: CorrectionRepository, standings: Collection[Standing]) -> list[Standing]:
+    """What these had superseded and is to be active again: unless it goes itself, or something active says the same.
+
+    In a line of corrections what lies before one that is superseded itself has something else in its place.
+    """
+    going = {one.key for one in standings}
+    last = [one.key for one in standings if one.status != "superseded"]
+    replaced = [one for one in await repository.superseded_by(last) if one.key not in going]
     twins = {one.key: await repository.twins([one.key], "active") for one in replaced}
-    return [one for one in replaced if {twin.key for twin in twins[one.key]} <= set(going)]
+    return [one for one in replaced if {twin.key for twin in twins[one.key]} <= going]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,10 @@ class Releasable:
     @property
     def scopes(self) -> set[int]:
         return {one.key[0] for one in self.standings}
+
+    @property
+    def keys(self) -> set[ObservationKey]:
+        return {one.key for one in self.standings}
 
 
 async def release(session: Session, asked: Asked, selection: Selection) -> SetAside:
@@ -172,13 +181,13 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
         await need(session, agent_key, held, releasable.scopes)
         _check_right(asked, releasable)
         repository = CorrectionRepository(session, agent_key)
-        changes = [await _released(repository, one, releasable.ledger.get(one.key, {})) for one in releasable.standings]
+        changes = [await _released(repository, one, releasable) for one in releasable.standings]
         if active := [change.before.key for change in changes if change.status == "active"]:
             await refuse_twins(repository, active)
         await repository.change(changes, asked.entry)
         followed, more = await follow(session, asked, agent_key, releasable.scopes)
         withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
-        return _set_aside({*(one.key for one in releasable.standings), *followed}, (), withheld)
+        return _set_aside({*releasable.keys, *followed}, (), withheld)
 
     return await under_locks(session, agent_key, act)
 
@@ -212,17 +221,24 @@ async def _releasable(session: Session, asked: Asked, agent_key: int, selection:
     return Releasable(tuple(standings), await repository.quarantines(seeds) if seeds else {})
 
 
-async def _released(repository: CorrectionRepository, one: Standing, ledger: Mapping[str, Any]) -> Change:
-    """It has the status that it had before; what had superseded it does so still, if that is active.
+async def _released(repository: CorrectionRepository, one: Standing, releasable: Releasable) -> Change:
+    """It has the status that it had before; what was superseded is active if what had superseded it doesn't stand.
 
     What wasn't active because of what it was made of is recomputed from that.
     """
+    ledger = releasable.ledger.get(one.key, {})
     by = ledger.get("superseded_by")
-    stands = by is not None and any(s.status == "active" for s in await repository.standings([(one.key[0], by)]))
     before = "active" if ledger.get("follows", False) else ledger.get("from", "active")
-    if before == "superseded":
-        before = "superseded" if stands else "active"
-    return Change(one, before, "release", superseded_by=by if stands else None)
+    if before == "superseded" and by is not None and not await _stands(repository, (one.key[0], by), releasable):
+        before, by = "active", None
+    return Change(one, before, "release", superseded_by=by)
+
+
+async def _stands(repository: CorrectionRepository, key: ObservationKey, releasable: Releasable) -> bool:
+    """Whether it still supersedes: it isn't gone, nor set aside for its own sake and for longer than this release."""
+    if key in releasable.keys:
+        return True
+    return any(one.status != "withdrawn" and not _is_itself(one) for one in await repository.standings([key]))
 
 
 def _set_aside(keys: Iterable[ObservationKey], gone: Iterable[ObservationKey], withheld: list[int]) -> SetAside:

@@ -188,7 +188,7 @@ def restore_check(
         return receipts, await memory.admin.journal_status(file)
 
     receipts, left = run(url, data, work, restoring=True)
-    if left.planned or left.others:
+    if left.planned or left.others or left.cut_off:
         print(_journal_text(left), file=sys.stderr)
     output.rows(receipts, receipt_text, as_json, "nothing was forgotten since this backup was made")
 
@@ -215,6 +215,7 @@ def _journal_text(status: JournalStatus) -> str:
         _listed("forgotten after this backup was made; run `memory-sql admin restore-check`", status.missing),
         _listed("planned, perhaps not committed; `restore-check --unsure` repeats them", status.planned),
         f"skipped, of other databases: {status.others:,}" if status.others else "",
+        _listed("cut off while they were written, lines", [str(number) for number in status.cut_off]),
     ]
     return "\n".join(filter(None, lines)) or "the database knows of all that is in the journal"
 

@@ -293,13 +293,15 @@ class JournalStatus(Value):
 
     `missing` are the ids of forgettings that were committed: it is a backup from before, and isn't opened before
     `restore_check` has repeated them. `planned` may not have been committed: the process died in between, or the
-    transaction was rolled back. `others` counts those of other databases, which are skipped.
+    transaction was rolled back. `others` counts those of other databases, which are skipped. `cut_off` are the
+    numbers of lines that a full disk or a crash has cut off: of forgettings that weren't committed, or were `planned`.
     """
 
     database: str
     missing: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
     others: int = 0
+    cut_off: tuple[int, ...] = ()
 
 
 class Trimmed(Value):

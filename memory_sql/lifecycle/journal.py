@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -79,22 +80,40 @@ def done(path: Path, entry_id: str) -> None:
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with path.open("a+b") as file:
+            file.write(_missing_end(file) + json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise ConfigurationError(f"the journal of forgetting can't be written: {error.strerror}") from error
 
 
-def entries(path: Path) -> Iterator[tuple[Entry, bool]]:
-    """Each forgetting, oldest first, and whether it is known to have been committed.
+def _missing_end(file: BinaryIO) -> bytes:
+    """Of a last line that was cut off: by a full disk, or with the process."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return b""
+    file.seek(-1, os.SEEK_END)
+    return b"" if file.read(1) == b"\n" else b"\n"
 
-    A last line that was cut off while it was written belongs to one that wasn't. Raises `ConfigurationError`.
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Each forgetting, oldest first, and whether it is known to have been committed; and the numbers of lines cut off.
+
+    A line that was cut off while it was written is the plan of a forgetting that wasn't committed, or says that one was
+    whose plan stands before it.
     """
+
+    entries: tuple[tuple[Entry, bool], ...] = ()
+    cut_off: tuple[int, ...] = ()
+
+
+def read(path: Path) -> Journal:
+    """Raises `ConfigurationError` where there is no file, or a forgetting that was committed can't be read."""
     planned: dict[str, Entry] = {}
     committed: set[str] = set()
-    for number, line in enumerate(_lines(path), 1):
+    cut_off: list[int] = []
+    for number, line in _lines(path):
         try:
             value = json.loads(line)
             if value.get("done"):
@@ -103,19 +122,25 @@ def entries(path: Path) -> Iterator[tuple[Entry, bool]]:
                 entry = Entry.model_validate(value)
                 planned[entry.id] = entry
         except (ValueError, ValidationError, AttributeError, KeyError):
-            if line.endswith("\n"):
-                raise ConfigurationError(f"line {number} of the journal of forgetting can't be read") from None
-    for entry in planned.values():
-        yield entry, entry.id in committed
+            if not line.startswith("{"):
+                raise _unreadable(number) from None
+            cut_off.append(number)
+    if cut_off and not committed <= planned.keys():
+        raise _unreadable(cut_off[0])
+    return Journal(tuple((entry, entry.id in committed) for entry in planned.values()), tuple(cut_off))
 
 
-def begun(path: Path) -> list[tuple[Entry, bool]]:
-    """As `entries`; none where there is no file yet."""
-    return list(entries(path)) if path.exists() else []
+def _unreadable(number: int) -> ConfigurationError:
+    return ConfigurationError(f"line {number} of the journal of forgetting can't be read")
 
 
-def _lines(path: Path) -> list[str]:
+def begun(path: Path) -> Journal:
+    """As `read`; nothing where there is no file yet."""
+    return read(path) if path.exists() else Journal()
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
     try:
-        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [(number, line) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the journal of forgetting can't be read: {type(error).__name__}") from error

@@ -18,17 +18,18 @@ from memory_sql.lifecycle import journal
 async def compare(session: Session, path: Path) -> JournalStatus:
     """What the journal says that the database doesn't know; a journal that isn't there yet says nothing.
 
-    Raises `ConfigurationError` for one that can't be read.
+    Raises `ConfigurationError` where something that was committed can't be read.
     """
     own = await database_id(session)
-    entries = journal.begun(path)
-    ours = [(entry, done) for entry, done in entries if entry.is_of(own)]
+    begun = journal.begun(path)
+    ours = [(entry, done) for entry, done in begun.entries if entry.is_of(own)]
     absent = await unknown(session, [(entry.agent_id, entry.id) for entry, _ in ours]) if ours else frozenset()
     return JournalStatus(
         database=own,
         missing=tuple(entry.id for entry, done in ours if done and entry.id in absent),
         planned=tuple(entry.id for entry, done in ours if not done and entry.id in absent),
-        others=len(entries) - len(ours),
+        others=len(begun.entries) - len(ours),
+        cut_off=begun.cut_off,
     )
 
 

@@ -73,7 +73,7 @@ class Admin(Face):
         """
         receipts = []
         own = (await self.journal_status(journal_file)).database
-        for entry, committed in journal.entries(journal_file):
+        for entry, committed in journal.read(journal_file).entries:
             if not entry.is_of(own) or (not committed and not unsure):
                 continue
             asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())

@@ -98,13 +98,15 @@ def test_restore_check_opens_what_nobody_else_may(
     for n, database in enumerate((own, "another")):
         journal.plan(path, journal.Entry(id=f"f{n}", at=MONDAY, agent_id="ada", users=("mia",), database=database))
         journal.done(path, f"f{n}")
+    with path.open("a") as file:
+        file.write('{"id": "f2", "at')
     refused = run("observation", "list", "--agent", "ada", "--user", "mia", code=1)
     assert refused.err.startswith("memory-sql: this database doesn't know of 1 forgettings")
     status = run("admin", "journal-status").out
     assert "restore-check`: f0\n" in status
     assert "skipped, of other databases: 1" in status
     restored = run("admin", "restore-check")
-    assert "skipped, of other databases: 1" in restored.err
+    assert "skipped, of other databases: 1\ncut off while they were written, lines: 5\n" in restored.err
     assert "1 observations" in restored.out
     assert run("observation", "list", "--agent", "ada", "--user", "mia", "--json").rows == []
 

@@ -703,7 +703,9 @@ async def test_superseded_one_is_superseded_again_after_its_release(memory: Memo
 
 
 async def statuses(memory: Memory) -> list[tuple[Any, ...]]:
-    return await rows(memory, "SELECT seq, status, superseded_by FROM memory.observation_states WHERE status <> 'active' ORDER BY 1")
+    """Of what isn't active."""
+    what = "SELECT seq, status, superseded_by FROM memory.observation_states"
+    return await rows(memory, f"{what} WHERE status <> 'active' ORDER BY seq")
 
 
 async def homes(memory: Memory, *cities: str) -> list[Observation]:

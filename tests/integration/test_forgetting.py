@@ -862,7 +862,7 @@ async def test_journal_says_what_was_committed(memory: Memory, journal_file: Pat
         await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         assert written(journal_file) == ""
         await session.commit()
-    ((entry, committed),) = journal.entries(journal_file)
+    ((entry, committed),) = journal.read(journal_file).entries
     assert committed
     assert entry.users == ("mia",)
     assert entry.messages == {"s": (1,)}
@@ -883,7 +883,7 @@ async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: 
         async with session.begin_nested():
             await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         await session.commit()
-    assert [committed for _, committed in journal.entries(journal_file)] == [True]
+    assert [committed for _, committed in journal.read(journal_file).entries] == [True]
 
 
 async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
@@ -898,7 +898,7 @@ async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     with pytest.raises(asyncio.CancelledError):
         await memory.forget(Selection(user_id="mia"), **ADA)
     monkeypatch.undo()
-    ((entry, committed),) = journal.entries(journal_file)
+    ((entry, committed),) = journal.read(journal_file).entries
     assert not committed
     async with Memory(str_url(memory), parrot, memory.settings) as opened:  # it closes nothing, but is named
         status = await opened.admin.journal_status()
@@ -941,14 +941,29 @@ async def test_nothing_is_forgotten_where_the_journal_cannot_be_written(memory: 
     assert "ruby" in await everything(memory)
 
 
-def test_journal_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+async def test_line_that_was_cut_off_closes_nothing(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
+    """By a full disk or a crash. The next entry begins a line of its own; the half one is named."""
+    entry = journal.Entry(id="1", at=MONDAY, agent_id="ada", users=("mia",), database="another")
+    for part in ("plan", "done"):
+        journal_file.unlink(missing_ok=True)
+        journal.plan(journal_file, entry)
+        half = written(journal_file)[:30] if part == "plan" else '{"id": "1", "do'
+        with journal_file.open("a") as file:
+            file.write(half)
+        assert journal.read(journal_file) == journal.Journal(((entry, False),), (2,))
+        await say(memory, "I hide my ruby.")
+        await memory.forget(Selection(user_id="mia"), **ADA)
+        assert [done for _, done in journal.read(journal_file).entries] == [False, True]
+        async with Memory(str_url(memory), parrot, memory.settings) as opened:
+            status = await opened.admin.journal_status()
+            assert (status.missing, status.others, status.cut_off) == ((), 1, (2,))
+            assert await opened.admin.restore_check(journal_file) == []
+
+
+def test_journal_that_has_lost_what_was_committed_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "forgotten.jsonl"
-    entry = journal.Entry(id="1", at=MONDAY, agent_id="ada", users=("mia",))
-    journal.plan(path, entry)
+    journal.plan(path, journal.Entry(id="1", at=MONDAY, agent_id="ada", users=("mia",)))
     journal.done(path, "1")
-    whole = path.read_text()
-    path.write_text(whole + whole[:30])
-    assert list(journal.entries(path)) == [(entry, True)]
-    path.write_text(whole[:30] + "\n" + whole)
+    path.write_text(path.read_text()[:30] + "\n" + path.read_text().splitlines()[1] + "\n")
     with pytest.raises(ConfigurationError, match="line 1"):
-        list(journal.entries(path))
+        journal.read(path)

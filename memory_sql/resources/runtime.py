@@ -82,7 +82,7 @@ class Runtime:
             if self.settings.forget_journal is not None and not restoring:
                 async with database.transaction(principal=service(None)) as unit:
                     await refuse_restored(unit, self.settings.forget_journal)
-            await self._own_clock.compare(database)
+            await self.compare_clocks(database)
             replica = None
             if self._read_url is not None:
                 replica = self._connections(self._read_url)
@@ -95,6 +95,10 @@ class Runtime:
             self._reads = Reads(readable, self.settings, semantics, counters)
             self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
+
+    async def compare_clocks(self, database: Database) -> None:
+        if self.now is self._own_clock:
+            await self._own_clock.compare(database)
 
     def _connections(self, url: str) -> Database:
         settings = self.settings

@@ -98,6 +98,7 @@ class Work(Face):
         share the work. A `Worker` does it by itself.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        await self._runtime.compare_clocks(self._database)
         sweep = retention.Sweep()
         while sweep.after is not None and sweep.messages < most:
             left, now = most - sweep.messages, self._now()

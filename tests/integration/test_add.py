@@ -446,3 +446,17 @@ async def test_clock_of_a_host_that_is_wrong_counts_for_nothing(
             " UNION ALL SELECT abs(extract(epoch FROM now() - created_at)) < 60 FROM memory.observations",
         )
         assert stored == [(True,), (True,)]
+        monkeypatch.undo()  # somebody sets the host's clock right
+        assert abs(memory.now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+async def test_maintenance_asks_the_database_for_the_time(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For what stands still meanwhile, as a machine's counter may in its sleep."""
+    async with Memory(database_url, llm, Settings(llm="offline")) as memory:
+        behind = clock.steady() - 3600
+        monkeypatch.setattr(clock, "steady", lambda: behind)
+        assert datetime.now(UTC) - memory.now() > timedelta(minutes=59)
+        await memory.work.maintain()
+        assert abs(memory.now() - datetime.now(UTC)) < timedelta(minutes=1)

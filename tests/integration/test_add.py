@@ -12,6 +12,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.results import AddResult, RunDueResult
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     DatabaseError,
     InputError,
@@ -197,6 +198,19 @@ async def test_key_is_kept_when_the_text_has_gone(memory: Memory) -> None:
     await memory.add(said, **HERE, idempotency_key="k")
     await rows(memory, "UPDATE memory.messages SET content = NULL WHERE number = 1")
     assert (await memory.add([{"role": "user", "content": "1"}, said[1]], **HERE, idempotency_key="k")).duplicates == 2
+
+
+@pytest.mark.parametrize("users", [("mia",), ("mia", "jonas")])
+async def test_same_call_again_is_known_after_its_user_was_forgotten(memory: Memory, users: tuple[str, ...]) -> None:
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    for user in users:
+        await memory.add(said, **{**HERE, "user_id": user}, idempotency_key=f"k-{user}")
+    await memory.forget(Selection(user_id="mia"), agent_id="ada")
+    again = await memory.add(said, **HERE, idempotency_key="k-mia")
+    assert (again.accepted, again.duplicates) == (0, 2)
+    for user in users[1:]:
+        with pytest.raises(InvalidMessageError, match="idempotency key"):
+            await memory.add(said, **HERE, idempotency_key=f"k-{user}")
 
 
 async def test_hosts_own_id_is_known_whatever_comes_with_it(memory: Memory) -> None:

@@ -9,7 +9,8 @@
 -- own go before them; `lock_timeout`, as Postgres writes it, counts where none is set. Wakes the workers when the conversation is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
--- does; a text that has gone can't differ. Who said it, a time that is given, and the groups of the call are compared too.
+-- does; a text that has gone can't differ. Who said it, a time that is given, and the groups of the call are compared too; and that
+-- its user is one of the conversation's, which who was forgotten isn't any more: not where a text has gone.
 -- A message that is refused has only its id; `conversations.refused` keeps the ids of keyed ones, so that the same call
 -- with it mended isn't taken for another.
 -- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
@@ -40,7 +41,7 @@ DECLARE
     v_before text;
     v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
     v_refused text[];
-    v_is_known boolean;
+    v_is_whole boolean;
     v_is_elsewhere boolean;
     v_named jsonb := memory.principal();
 BEGIN
@@ -70,6 +71,7 @@ BEGIN
 
     WITH keyed AS (
         SELECT g.n - 1 AS position, k.message_id IS NOT NULL AS known,
+               k.message_id IS NOT NULL AND (k.content IS NULL OR k.withdrawn_by IS NOT NULL) AS gone,
                k.role <> g.role OR k.content <> g.content OR coalesce(k.given_at, k.said_at) <> g.said_at
                    OR k.message_id IS NOT NULL AND k.user_id IS DISTINCT FROM g.user_id AS other,
                NOT (k.group_ids <@ p_groups AND k.group_ids @> p_groups) AS other_groups,
@@ -80,8 +82,9 @@ BEGIN
         LEFT JOIN memory.messages k ON k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = g.id
         WHERE p_next IS NOT NULL AND g.keyed
     )
-    SELECT min(d.position), EXISTS (SELECT FROM keyed WHERE known), EXISTS (SELECT FROM keyed WHERE other_groups)
-    INTO differs, v_is_known, v_is_elsewhere
+    SELECT min(d.position), EXISTS (SELECT FROM keyed WHERE known) AND NOT EXISTS (SELECT FROM keyed WHERE gone),
+           EXISTS (SELECT FROM keyed WHERE other_groups)
+    INTO differs, v_is_whole, v_is_elsewhere
     FROM (
         SELECT position FROM keyed WHERE other OR (NOT known AND NOT was_refused AND EXISTS (SELECT FROM keyed WHERE known))
         UNION ALL
@@ -94,7 +97,7 @@ BEGIN
             )
         )
     ) d;
-    IF v_is_elsewhere OR v_is_known AND p_user <> ALL (v_conversation.participants) THEN
+    IF v_is_elsewhere OR v_is_whole AND p_user <> ALL (v_conversation.participants) THEN
         differs := coalesce(differs, 0);
     END IF;
     IF differs IS NOT NULL THEN

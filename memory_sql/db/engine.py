@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    AsyncTransaction,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
@@ -24,7 +31,7 @@ from memory_sql.db.direct import Direct, Reader
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
-from memory_sql.db.waiting import Limited, Limits, joined, must_be_session
+from memory_sql.db.waiting import Limited, Limits, joined, session_of
 from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
@@ -56,7 +63,7 @@ OVERFLOW = 10  # connections beside those that the pool keeps, while there is mo
 WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
-
+ON_COMMIT = "memory_sql.on_commit"  # of `Session.info`: what waits for the commit
 MOST_PORT = 65_535
 
 
@@ -184,8 +191,9 @@ class Database:
         statement, as for `statement`. Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
-            async with joined(session, self._limits.lock), self._as(session, principal):
-                return await step(session)
+            host = session_of(session)
+            async with joined(host, self._limits.lock), self._as(host, principal):
+                return await step(host)
         for attempt in self.attempts(principal, single=single):
             async with attempt as unit:
                 done = await step(unit)
@@ -228,9 +236,9 @@ class Database:
         come after naming a principal, so then it is done before that as well. What writes goes by `write`.
         """
         if session is not None:
-            must_be_session(session)
-            async with self._as(session, principal):
-                yield session
+            host = session_of(session)
+            async with self._as(host, principal):
+                yield host
             return
         try:
             async with self._units(info={"snapshot": snapshot}) as own, own.begin():
@@ -312,17 +320,28 @@ class Database:
 
 
 @asynccontextmanager
-async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
-    """What is done within is undone at its end, and its locks are given back; what the host has yet to send goes before it.
+async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
+    """Below the session's own transactions, whose events therefore don't tell of it.
 
-    Below the session's own transactions, whose events therefore don't tell of it.
+    What the host has yet to send goes before it: the session wouldn't know that it was taken back.
     """
-    await session.flush()
-    savepoint = await (await session.connection()).begin_nested()
-    try:
-        yield
-    finally:
-        await savepoint.rollback()
+    if session.autoflush:
+        await session.flush()
+    async with (await session.connection()).begin_nested() as begun:
+        yield begun
+
+
+@asynccontextmanager
+async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
+    """What is done within is undone at its end, and its locks are given back."""
+    async with savepoint(session) as begun:
+        try:
+            yield
+        finally:
+            await begun.rollback()
+
+
+Waiting = tuple[Callable[[], None], tuple[SessionTransaction, ...]]
 
 
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
@@ -330,27 +349,37 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
 
     Nor if the host goes back to a savepoint of its own from before.
     """
-    waiting, around = [call], list[SessionTransaction]()
-    transaction = session.sync_session.get_nested_transaction()
+    own = session.sync_session
+    if ON_COMMIT not in own.info:
+        own.info[ON_COMMIT] = list[Waiting]()
+        event.listen(own, "after_commit", _committed)
+        event.listen(own, "after_soft_rollback", _rolled_back)
+        event.listen(own, "after_transaction_end", _ended)
+    own.info[ON_COMMIT].append((call, tuple(_savepoints(own))))
+
+
+def _savepoints(session: SyncSession) -> Iterator[SessionTransaction]:
+    """In which the session is."""
+    transaction = session.get_nested_transaction()
     while transaction is not None:
-        around.append(transaction)
+        yield transaction
         transaction = transaction.parent
 
-    def committed(committing: SyncSession) -> None:
-        if waiting and not committing.in_nested_transaction():
-            waiting.pop()()
 
-    def rolled_back(_session: SyncSession, transaction: SessionTransaction) -> None:
-        if transaction in around:
-            waiting.clear()
+def _committed(session: SyncSession) -> None:
+    waiting: list[Waiting] = session.info[ON_COMMIT]
+    while waiting and not session.in_nested_transaction():
+        call, _ = waiting.pop(0)
+        call()
 
-    def ended(_session: SyncSession, transaction: SessionTransaction) -> None:
-        if transaction.parent is None:
-            waiting.clear()  # a later transaction of the same session is not this one
 
-    event.listen(session.sync_session, "after_commit", committed)
-    event.listen(session.sync_session, "after_soft_rollback", rolled_back)
-    event.listen(session.sync_session, "after_transaction_end", ended)
+def _rolled_back(session: SyncSession, transaction: SessionTransaction) -> None:
+    session.info[ON_COMMIT][:] = [one for one in session.info[ON_COMMIT] if transaction not in one[1]]
+
+
+def _ended(session: SyncSession, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        session.info[ON_COMMIT].clear()  # a later transaction of the same session is not this one
 
 
 @asynccontextmanager

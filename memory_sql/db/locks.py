@@ -18,6 +18,7 @@ from typing import TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.engine import savepoint
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
 Done = TypeVar("Done")
@@ -107,8 +108,8 @@ async def under_locks(
 async def _act(
     session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], rows: Rows, *, keys_change: bool
 ) -> Done:
-    """In a savepoint, whose rollback gives the locks back too; the connection's, of which the session's events don't tell."""
-    async with (await session.connection()).begin_nested():
+    """In a savepoint, whose rollback gives the locks back too."""
+    async with savepoint(session):
         await _lock(session, agent_key, rows, keys_change=keys_change)
         return await act(Held(rows))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Text, bindparam, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 # agent_id, user_id and conversation_id of a user, who reads; with service=True the library's own work, for that agent or for
@@ -54,7 +54,7 @@ async def named(session: AsyncSession, principal: Principal, *, ends: bool) -> A
     try:
         yield
     except BaseException:
-        with suppress(DBAPIError):  # a transaction that failed takes the setting with it when it is rolled back
+        with suppress(SQLAlchemyError):  # a transaction that failed takes the setting with it when it is rolled back
             await session.execute(_LEAVE, before)
         raise
     await session.execute(_LEAVE, before)

@@ -7,18 +7,18 @@ somebody is a member of doesn't either. In the host's transaction only the time 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import Interval, Select, case, cast, func, or_, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 from memory_sql.db.failures import LOCK_NOT_AVAILABLE
-from memory_sql.errors import InputError, LockTimeoutError, MemorySQLError
+from memory_sql.errors import InputError, LockTimeoutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,12 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
         return executed
 
 
-def must_be_session(value: object) -> None:
-    """Of what a host passes as `session=`; raises `InputError`."""
-    if not isinstance(value, AsyncSession | async_scoped_session):
-        raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(value).__name__}")
+def session_of(given: object) -> AsyncSession:
+    """What a host passes as `session=`; of a scoped one that of who calls. Raises `InputError`."""
+    session = given() if isinstance(given, async_scoped_session) else given
+    if not isinstance(session, AsyncSession):
+        raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(session).__name__}")
+    return session
 
 
 @asynccontextmanager
@@ -67,17 +69,17 @@ async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]
     tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
     limit as well.
     """
-    must_be_session(session)
     before = await session.scalar(_limit_locks(limit))
     try:
         yield
-    except MemorySQLError:  # ours: the transaction is as it was
-        await _restore_locks(session, before)
+    except BaseException as error:
+        with suppress(SQLAlchemyError):  # a transaction that failed takes the setting with it when it is rolled back
+            await _restore_locks(session, before)
+        if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+            raise LockTimeoutError(
+                "roll the transaction back, or to a savepoint before the call, and try again"
+            ) from None
         raise
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-            raise
-        raise LockTimeoutError("roll the transaction back, or to a savepoint before the call, and try again") from None
     await _restore_locks(session, before)
 
 

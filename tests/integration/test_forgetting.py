@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text as sql
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 
 from memory_sql.config import Settings
 from memory_sql.db.models import Base, EventRow
@@ -884,6 +884,27 @@ async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: 
             await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         await session.commit()
     assert [committed for _, committed in journal.read(journal_file).entries] == [True]
+
+
+async def test_journal_knows_what_a_scoped_session_commits(memory: Memory, journal_file: Path) -> None:
+    await say(memory, "I hide my ruby.")
+    scoped: Any = async_scoped_session(async_sessionmaker(memory.database.engine), asyncio.current_task)
+    await memory.forget(Selection(user_id="mia"), **ADA, session=scoped)
+    await scoped.commit()
+    await scoped.remove()
+    assert [committed for _, committed in journal.read(journal_file).entries] == [True]
+
+
+async def test_session_of_many_forgettings_is_listened_to_once(memory: Memory, journal_file: Path) -> None:
+    async with AsyncSession(memory.database.engine) as session:
+        for n in range(3):
+            for text in (f"Tea {n}.", f"Milk {n}."):
+                observation = await memory.observe(text, **MIA, session=session)
+                await memory.forget(observation.id, **ADA, session=session)
+            await session.commit()
+        listening = session.sync_session.dispatch
+        assert [len(listening.after_commit), len(listening.after_transaction_end)] == [1, 1]
+    assert [committed for _, committed in journal.read(journal_file).entries] == [True] * 6
 
 
 async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(

@@ -189,6 +189,31 @@ async def test_hosts_limit_is_as_before_also_after_our_refusal(
     await host.rollback()
 
 
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+async def test_hosts_limit_is_as_before_also_after_what_is_not_ours(
+    memory: Memory, host: AsyncSession, error: type[BaseException]
+) -> None:
+    async def fails(_unit: AsyncSession) -> None:
+        raise error
+
+    with pytest.raises(error):
+        await memory.database.write(fails, host)
+    assert await lock_timeout(host) == "0"
+
+
+async def test_call_that_is_cancelled_while_it_waits_says_so(memory: Memory, host: AsyncSession) -> None:
+    await memory.observe("Tea.", **MIA)
+    async with memory.database.transaction() as other:
+        await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
+        waiting = asyncio.ensure_future(memory.observe("Boats.", **MIA, session=host))
+        await are_waiting(memory, 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await host.rollback()
+    assert len(await memory.observations.list(**MIA, session=host)) == 1
+
+
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
 
 

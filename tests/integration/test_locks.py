@@ -22,6 +22,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.locks import Held, Rows, under_locks
+from memory_sql.db.models import EventRow
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
@@ -399,6 +400,25 @@ async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) ->
         assert await under_locks(unit, 1, act) == 7
     assert calls == [Rows(), Rows(frozenset({1})), Rows(frozenset({1, 2}), frozenset({"s"}))]
     assert await rows(memory, "SELECT epoch FROM memory.scopes") == [(1,), (1,)]
+
+
+@pytest.mark.parametrize("autoflush", [True, False])
+async def test_what_the_host_has_yet_to_send_outlives_locks_that_are_taken_anew(
+    memory: Memory, autoflush: bool
+) -> None:
+    for user in ("mia", "jonas"):
+        await memory.observe("Tea.", **ADA, user_id=user)
+
+    async def act(held: Held) -> None:
+        for scope_id in (1, 2):
+            held.need(scopes=[scope_id])
+
+    async with async_sessionmaker(memory.database.engine, autoflush=autoflush)() as host:
+        host.add(EventRow(agent_key=1, kind="note", detail={}))
+        await under_locks(host, 1, act)
+        assert len(host.new) == (not autoflush)  # what the host doesn't want sent yet isn't
+        await host.commit()
+    assert await rows(memory, "SELECT count(*) FROM memory.events WHERE kind = 'note'") == [(1,)]
 
 
 # What is done again

@@ -52,7 +52,7 @@ class Mutation(NamedTuple):
 
 
 NO_SAVEPOINT = Change(
-    "    async with (await session.connection()).begin_nested():\n        await _lock(",
+    "    async with savepoint(session):\n        await _lock(",
     "    if True:\n        await _lock(",
 )
 UNIQUE_MESSAGE_ID = (

@@ -1,14 +1,15 @@
 """Scopes, what is pending in them and what was retrieved → the XML in the agent's prompt. Pure.
 
 What changes seldom comes first, so that prompt caches hold: the texts, in an order that the host can choose, the user's
-last; then everything that carries an age or depends on the message.
+last; then everything that carries a day or depends on the message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
+from functools import partial
 from typing import Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
@@ -17,7 +18,8 @@ from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escap
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeText
-from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, shortened
+from memory_sql.languages.dates import find_dates, zone_of
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, sentences, shortened, words_of
 
 ELEMENTS = {
     "collective": ("CollectiveMemory", None),
@@ -28,15 +30,7 @@ ELEMENTS = {
     "entity": ("EntityMemory", "entity"),
     "conversation": ("SessionMemory", "conversation"),
 }
-# From how many seconds on an age is given in which unit, and that unit's length.
-_AGES = (
-    (31_557_600, "year", 31_557_600),
-    (2_629_800, "month", 2_629_800),
-    (2 * 604_800, "week", 604_800),
-    (86_400, "day", 86_400),
-    (3600, "hour", 3600),
-    (60, "minute", 60),
-)
+Told = Callable[[str, datetime], str]  # when a text was said, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +41,7 @@ class Style:
     layout: ContextFormat
     max_tokens: int | None
     message_max_characters: int
+    zone: tzinfo
 
     @classmethod
     def of(cls, settings: Settings, layout: ContextFormat | None = None, max_tokens: int | None = None) -> Self:
@@ -56,6 +51,7 @@ class Style:
             layout or settings.context_format,
             settings.context_max_tokens if max_tokens is None else max_tokens,
             settings.context_message_max_characters,
+            zone_of(settings.time_zone),
         )
 
 
@@ -88,14 +84,18 @@ def static_of(
     return Static.of(scopes, Style.of(settings, layout, max_tokens))
 
 
-def age(then: datetime, now: datetime) -> str:
-    """`just now`, `5 minutes ago`, `2 hours ago`, `3 days ago` … (R075); the future is `just now`."""
-    seconds = (now - then).total_seconds()
-    for least, unit, length in _AGES:
-        if seconds >= least:
-            count = int(seconds // length)
-            return f"{count} {unit} ago" if count == 1 else f"{count} {unit}s ago"
-    return "just now"
+def day_of(text: str, then: datetime, now: datetime, zone: tzinfo) -> str:
+    """`today`, `yesterday` or `2026-11-20`, by the calendar of the zone (R075).
+
+    With its weekday, as `Friday 2026-11-20`, where the text names a day that is reckoned from it ("next Monday").
+    """
+    day = then.astimezone(zone).date()
+    if any(found.relative for found in find_dates(text, then, zone)):
+        return f"{day:%A} {day}"
+    return _LATELY.get((now.astimezone(zone).date() - day).days, f"{day}")
+
+
+_LATELY = {0: "today", 1: "yesterday"}
 
 
 def shown(scopes: Iterable[ScopeText], style: Style) -> list[ScopeText]:
@@ -128,7 +128,7 @@ def render(
     """
     style = static.style
     layout = LAYOUTS[style.layout]
-    blocks = list(_blocks(static.scopes, hits, messages, conversation_id, now, style))
+    blocks = list(_blocks(static, hits, messages, conversation_id, now))
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
@@ -153,29 +153,42 @@ def title_of(scope: ScopeText) -> str:
 
 
 def _blocks(
-    scopes: Sequence[ScopeText],
+    static: Static,
     hits: Sequence[Hit],
     messages: Sequence[MessageHit],
     conversation_id: str | None,
     now: datetime,
-    style: Style,
 ) -> Iterator[Block]:
+    scopes, style = static.scopes, static.style
+    told: Told = partial(day_of, now=now, zone=style.zone)
     own = _own(scopes)
     for scope in scopes:
         yield from _text(scope, own=scope is own)
-    pending = [_pending(scope, now, style, own=scope is own) for scope in scopes if scope.pending]
+    pending = [_pending(scope, told, now, style, own=scope is own) for scope in scopes if scope.pending]
     yield from sorted(pending, key=lambda block: not block.own)
-    yield from (block for scope in scopes for block in _disputed(scope, now))
+    yield from (block for scope in scopes for block in _disputed(scope, told))
     if not hits and not messages:
         return
     seen = {line.id for block in pending for line in block.lines}
     found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
-    yield from _retrieved(found, now)
+    yield from _retrieved(_not_told(found, scopes), told)
     seen |= {hit.observation.id for hit in found}
     said = [
         m for m in messages if m.message.conversation_id != conversation_id and not seen.intersection(m.observations)
     ]
-    yield from _messages(said, now, style.message_max_characters)
+    yield from _messages(said, told, style.message_max_characters)
+
+
+def _not_told(hits: Sequence[Hit], scopes: Sequence[ScopeText]) -> list[Hit]:
+    """Without what a sentence of the texts above says already, perhaps with more; what is disputed stays."""
+    above = [frozenset(words_of(part)) for scope in scopes if hits for part in sentences(scope.consolidation or "")]
+    found = []
+    for hit in hits:
+        words = frozenset(words_of(hit.observation.content))
+        told = words and any(words <= sentence for sentence in above)
+        if hit.observation.verification == "disputed" or not told:
+            found.append(hit)
+    return found
 
 
 def _own(scopes: Sequence[ScopeText]) -> ScopeText | None:
@@ -194,12 +207,11 @@ def _text(scope: ScopeText, *, own: bool) -> Iterator[Block]:
         )
 
 
-def _pending(scope: ScopeText, now: datetime, style: Style, *, own: bool) -> Block:
+def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: bool) -> Block:
     element, attributes = _element(scope)
     heading = ""
-    told: Callable[[datetime, datetime], str] = age
     if style.layout == "legacy":
-        heading, told = _in_legacy(scope)
+        heading, told = _in_legacy(scope, now)
     elif not own:
         element, attributes = "RecentObservations", _apart(scope)
     return Block(
@@ -207,7 +219,7 @@ def _pending(scope: ScopeText, now: datetime, style: Style, *, own: bool) -> Blo
         element,
         attributes,
         scope.ref,
-        lines=_lines(scope, scope.pending, told, now),
+        lines=_lines(scope, scope.pending, told),
         times=tuple([item.observed_at for item in scope.pending]),
         own=own,
         title=_called(scope),
@@ -215,37 +227,37 @@ def _pending(scope: ScopeText, now: datetime, style: Style, *, own: bool) -> Blo
     )
 
 
-def _disputed(scope: ScopeText, now: datetime) -> Iterator[Block]:
+def _disputed(scope: ScopeText, told: Told) -> Iterator[Block]:
     """What somebody says isn't so and the scope's text may state; what is pending is marked where it stands."""
-    told = [item for item in scope.disputed if item not in scope.pending]
-    if told and scope.consolidation:
+    doubted = [item for item in scope.disputed if item not in scope.pending]
+    if doubted and scope.consolidation:
         lines = [
-            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({age(item.observed_at, now)})")
-            for item, text in zip(told, escape_lines([item.content for item in told]), strict=True)
+            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({told(item.content, item.observed_at)})")
+            for item, text in zip(doubted, escape_lines([item.content for item in doubted]), strict=True)
         ]
-        times = tuple(item.observed_at for item in told)
+        times = tuple(item.observed_at for item in doubted)
         yield Block("disputed", "DisputedObservations", _apart(scope), scope.ref, lines=tuple(lines), times=times)
 
 
-def _retrieved(hits: Sequence[Hit], now: datetime) -> Iterator[Block]:
+def _retrieved(hits: Sequence[Hit], told: Told) -> Iterator[Block]:
     if hits:
         found = [hit.observation for hit in hits]
         lines = [
-            ContextLine(o.id, f"- {text}{_note(age(o.observed_at, now), disputed=o.verification == 'disputed')}")
+            ContextLine(o.id, f"- {text}{_note(told(o.content, o.observed_at), disputed=o.verification == 'disputed')}")
             for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
         ]
         times = tuple(o.observed_at for o in found)
         yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times)
 
 
-def _messages(hits: Sequence[MessageHit], now: datetime, characters: int) -> Iterator[Block]:
+def _messages(hits: Sequence[MessageHit], told: Told, characters: int) -> Iterator[Block]:
     if hits:
         said = [hit.message for hit in hits]
         texts = escape_lines(
             [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
         )
         lines = [
-            ContextLine(m.id, f"- {text} ({age(m.said_at, now)})", m.conversation_id)
+            ContextLine(m.id, f"- {text} ({told(m.content, m.said_at)})", m.conversation_id)
             for m, text in zip(said, texts, strict=True)
         ]
         yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=tuple(m.said_at for m in said))
@@ -277,7 +289,7 @@ def _called(scope: ScopeText) -> str:
     return scope.ref.name or title_of(scope) or scope.ref.kind
 
 
-def _in_legacy(scope: ScopeText) -> tuple[str, Callable[[datetime, datetime], str]]:
+def _in_legacy(scope: ScopeText, now: datetime) -> tuple[str, Told]:
     """The heading of what is pending, and how its age is written.
 
     Without a text it is all that the shard holds: its facts; with one it waits to be taken into that: suggestions.
@@ -285,25 +297,23 @@ def _in_legacy(scope: ScopeText) -> tuple[str, Callable[[datetime, datetime], st
     if scope.ref.kind == "conversation":
         return "", _untold
     if scope.ref.kind == "individual":
-        return "Recent user directives", _days
-    return ("Recent shard suggestions", _untold) if scope.consolidation else ("Shard facts", _days)
+        return "Recent user directives", partial(_days, now=now)
+    return ("Recent shard suggestions", _untold) if scope.consolidation else ("Shard facts", partial(_days, now=now))
 
 
-def _days(then: datetime, now: datetime) -> str:
+def _days(_text: str, then: datetime, now: datetime) -> str:
     return f"age: {max(0, (now - then).days)} days ago"
 
 
-def _untold(_then: datetime, _now: datetime) -> str:
+def _untold(_text: str, _then: datetime) -> str:
     return ""
 
 
-def _lines(
-    scope: ScopeText, items: Sequence[PendingObservation], told: Callable[[datetime, datetime], str], now: datetime
-) -> tuple[ContextLine, ...]:
+def _lines(scope: ScopeText, items: Sequence[PendingObservation], told: Told) -> tuple[ContextLine, ...]:
     disputed = {item.seq for item in scope.disputed}
     scope_id, lines = scope.ref.key, []
     for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
-        note = _note(told(item.observed_at, now), disputed=item.seq in disputed)
+        note = _note(told(item.content, item.observed_at), disputed=item.seq in disputed)
         lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
     return tuple(lines)
 

@@ -120,7 +120,7 @@ async def test_correction_of_what_a_text_holds_is_told_whatever_the_threshold(me
     await tell(memory)
     await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
     xml = str(await memory.context(**MIA))
-    assert xml.index("Mia lives in Rome.") < xml.index("- Mia lives in Oslo. (just now)")
+    assert xml.index("Mia lives in Rome.") < xml.index("- Mia lives in Oslo. (today)")
     done = await memory.run_due()
     assert [result.absorbed for result in done.consolidated] == [1]
     assert await texts(memory) == {"u:mia": "Mia lives in Rome. Mia lives in Oslo."}  # a parrot keeps every word
@@ -430,9 +430,9 @@ async def test_disputed_one_is_marked_in_the_context(memory: Memory) -> None:
     for one in (told, waiting):
         assert (await memory.observations.dispute(one.id, **MIA)).verification == "disputed"
     xml = str(await memory.context(**MIA, message="rain fish", retrieve=True))
-    assert "- Mia likes rain. (just now, disputed)" in xml
-    assert "- Mia sails. (just now)" in xml
-    assert '<DisputedObservations scope="individual" individual="mia">\n- Mia hates fish. (just now)' in xml
+    assert "- Mia likes rain. (today, disputed)" in xml
+    assert "- Mia sails. (today)" in xml
+    assert '<DisputedObservations scope="individual" individual="mia">\n- Mia hates fish. (today)' in xml
     await memory.observations.confirm(told.id, **MIA)
     assert "<DisputedObservations" not in str(await memory.context(**MIA))
 

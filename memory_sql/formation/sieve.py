@@ -13,7 +13,7 @@ from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
-from memory_sql.languages.dates import with_dates
+from memory_sql.languages.dates import days_of
 from memory_sql.languages.text import clean, count_words, words_of
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, mask
@@ -164,13 +164,12 @@ def _draft(
     loaded: Loaded,
 ) -> Draft:
     said_at = max(m.said_at for m in sources)
-    dated = with_dates(content, said_at, loaded.window.zone)
     conversation_id = loaded.conversation.conversation_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(
         scope=NewScope(target.kind, target.owner, display_name=target.display_name),
-        content=dated.text,
-        dates=dated.days,
+        content=content,
+        dates=days_of(content, said_at, loaded.window.zone),
         observed_at=said_at,
         source_kind="formation",
         evidence=tuple(Evidence(conversation_id, m.number, m.user_id) for m in sources),

@@ -11,6 +11,8 @@ Where English is ambiguous it is read so:
   nearest. "Last May" is the one before this month, "last summer" the newest that is over.
 - Seasons are the northern ones by whole months; winter begins in December of the year that names it.
 - 3/2/2026 may be March or February, "a few days ago" may be anything, "every Monday" is no date: left alone.
+
+A question means a date by all of these; what a text is found by needs more (`days_of`): that it speaks of one event.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import calendar
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -44,12 +46,16 @@ class Days(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DateFound:
-    """`text[start:end]` names these days; `relative` when they can't be known without the moment of speaking."""
+    """`text[start:end]` names these days; `relative` when they can't be known without the moment of speaking.
+
+    `certain`: they are those of one event, not of a habit, nor part of a name.
+    """
 
     start: int
     end: int
     days: Days
     relative: bool
+    certain: bool
 
 
 @lru_cache(maxsize=64)
@@ -83,26 +89,14 @@ def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "engli
         name = match.lastgroup or ""
         days = _read(rules, name, match, text, today)
         if days is not None:
-            found.append(DateFound(match.start(), match.end(), days, name in _RELATIVE))
-    return found
+            certain = _is_certain(name, match, text, rules.language)
+            found.append(DateFound(match.start(), match.end(), days, name in _RELATIVE, certain))
+    return _apart(found, lowered, rules.language)
 
 
-@dataclass(frozen=True, slots=True)
-class Dated:
-    """A text that can be understood on another day, and all the days that it speaks of, merged and in order."""
-
-    text: str
-    days: tuple[Days, ...]
-
-
-def with_dates(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> Dated:
-    """The text with each relative date followed by the calendar's, unless it stands there already."""
-    found = find_dates(text, moment, zone, language)
-    dated = text
-    for item in reversed(found):
-        if item.relative and not all(f"{day}" in text for day in item.days):
-            dated = f"{dated[: item.end]} ({item.days}){dated[item.end :]}"
-    return Dated(dated, merged(item.days for item in found))
+def days_of(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> tuple[Days, ...]:
+    """The days of the events that a text speaks of, merged and in order; as said at that moment (aware) in that zone."""
+    return merged(item.days for item in find_dates(text, moment, zone, language) if item.certain)
 
 
 def merged(ranges: Iterable[Days]) -> tuple[Days, ...]:
@@ -191,6 +185,55 @@ def _is_recurring(match: re.Match[str], language: Dates) -> bool:
     return bool(before) and before[-1] in language.never_after
 
 
+def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> bool:
+    """It says itself which days it means, or its clause tells of one event; and it doesn't stand in a name."""
+    if name in _ABSOLUTE or (name in _BY_TENSE and match[0][-4:].isdecimal()):
+        return True
+    if _in_name(text, match):
+        return False
+    return name not in _BY_TENSE or _is_event(match.string, match.start(), match.end(), language)
+
+
+def _in_name(text: str, match: re.Match[str]) -> bool:
+    """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside another word with a capital."""
+    after = text[match.end() :]
+    return bool(_JOINED.match(after) or (text[match.start()].isupper() and _BESIDE.search(text[: match.start()])))
+
+
+def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
+    """Something happened once, or is to: by the verbs of the clause, none of which tells what is so all the time."""
+    begins = max((m.end() for m in _CLAUSE_END.finditer(lowered, 0, start)), default=0)
+    after = _CLAUSE_END.search(lowered, end)
+    words = {
+        *_WORD.findall(lowered[begins:start]),
+        *_WORD.findall(lowered[end : after.start() if after else len(lowered)]),
+    }
+    if words & language.habits:
+        return False
+    if words & language.to_come:
+        return True
+    return not words & language.future and any(_tells_past(word, language) for word in words)
+
+
+def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFound]:
+    """Without weekdays that belong to a date beside them; those of a range or a list are of no one event."""
+    weekdays = [lowered[item.start : item.end].split("'")[0] in language.weekdays for item in found]
+    kept = []
+    for n, item in enumerate(found):
+        gaps = [
+            (lowered[found[k].end : found[k + 1].start], k + (k == n)) for k in (n - 1, n) if 0 <= k < len(found) - 1
+        ]
+        if weekdays[n] and any(not weekdays[other] and _NO_WORD.fullmatch(gap) for gap, other in gaps):
+            continue
+        in_list = weekdays[n] and any(weekdays[other] and len(gap.split()) <= 1 for gap, other in gaps)
+        kept.append(replace(item, certain=False) if in_list else item)
+    return kept
+
+
+_JOINED = re.compile(r"[.@/]\w| [A-Z]")
+_BESIDE = re.compile(r"(?:^|[^.!?\s]\s+|[a-z]\s)[A-Z][\w'’]*\s$")
+_NO_WORD = re.compile(r"\W*")
+_CLAUSE_END = re.compile(r"[.!?;:,()\n](?:\s|$)")
 _SENTENCE_END = re.compile(r"[.!?;\n]\s")
 _WORD = re.compile(r"[a-z']+")
 
@@ -203,11 +246,14 @@ def _is_past(lowered: str, start: int, end: int, language: Dates) -> bool | None
         for word in reversed(_WORD.findall(part)):
             if word in language.future:
                 return False
-            if word in language.past or (
-                len(word) > 4 and word.endswith(language.past_ending) and word not in language.not_past
-            ):
+            if _tells_past(word, language):
                 return True
     return None
+
+
+def _tells_past(word: str, language: Dates) -> bool:
+    regular = len(word) > 4 and word.endswith(language.past_ending) and word not in language.not_past
+    return regular or word in language.past
 
 
 def _one(day: date) -> Days:
@@ -404,3 +450,4 @@ _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "weekday": _weekday,
 }
 _BY_TENSE = frozenset({"around", "month_day", "day_month", "month", "within", "weekday"})
+_ABSOLUTE = frozenset("iso_span iso iso_month month_year quarter season_year year".split())

@@ -133,6 +133,8 @@ class Dates:
     past_ending: str = ""
     not_past: Words = frozenset()
     future: Words = frozenset()
+    to_come: Words = frozenset()
+    habits: Words = frozenset()
     verbs_too: Words = frozenset()
     never_after: Words = frozenset()
     patterns: Mapping[str, str] = _table()

@@ -18,7 +18,7 @@ from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import LONGEST_AHEAD, Id, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.errors import InputError
-from memory_sql.languages.dates import with_dates, zone_of
+from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.lifecycle import corrections
 
 
@@ -68,8 +68,7 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     settings = settings.of_agent(agent.settings)
     zone = await ConversationRepository(session).time_zone(agent.key, draft.conversation_id) or settings.time_zone
     draft = _without_secrets(draft, settings)
-    dated = with_dates(draft.content, draft.observed_at, zone_of(zone))
-    draft = replace(draft, content=dated.text, dates=dated.days)
+    draft = replace(draft, dates=days_of(draft.content, draft.observed_at, zone_of(zone)))
     scopes, observations = ScopeRepository(session), ObservationRepository(session)
     if draft.fact_key is not None:  # what was made of the older ones goes with them
         await FollowingRepository(session, agent.key).lock_owned(draft.scope.owner, draft.scope.name)

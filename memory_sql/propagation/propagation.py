@@ -35,7 +35,7 @@ from memory_sql.propagation import rules
 from memory_sql.propagation.answers import Decision
 from memory_sql.propagation.offers import Decided, Loaded, Offer, Verdict, aliases_of, sources_of, task
 from memory_sql.propagation.screening import Screening
-from memory_sql.propagation.store import Store, dated
+from memory_sql.propagation.store import Store
 from memory_sql.propagation.task import PropagationTask
 from memory_sql.retry import is_unusable, judge
 
@@ -213,7 +213,7 @@ def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: 
         leak = "classified"
     if leak is not None:
         return Verdict(offer, "refused", leak)
-    return Verdict(offer, "propagated", "shared", dated(text, offer, settings).text)
+    return Verdict(offer, "propagated", "shared", text)
 
 
 async def apply(

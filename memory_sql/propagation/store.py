@@ -13,14 +13,9 @@ from memory_sql.db.repositories.observations import Draft, ObservationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository, Shareable
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.languages.dates import Dated, with_dates, zone_of
+from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.languages.text import content_digest
-from memory_sql.propagation.offers import Loaded, Offer, Verdict
-
-
-def dated(text: str, offer: Offer, settings: Settings) -> Dated:
-    """A relative date is reckoned from when it was said, and what has its calendar date stays as it is."""
-    return with_dates(text, offer.source.observed_at, zone_of(settings.time_zone))
+from memory_sql.propagation.offers import Loaded, Verdict
 
 
 @dataclass(slots=True)
@@ -61,14 +56,14 @@ class Store:
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
         """It names nobody, is as old as what it was made of, and no less private."""
-        source = item.offer.source
+        source, text = item.offer.source, item.text or ""
         return Draft(
             scope=NewScope(target.kind, target.owner, target.name),
-            content=item.text or "",
+            content=text,
             observed_at=source.observed_at,
             source_kind="propagation",
             evidence=(),
-            dates=dated(item.text or "", item.offer, self.settings).days,
+            dates=days_of(text, source.observed_at, zone_of(self.settings.time_zone)),
         )
 
     async def _keep(self, item: Verdict, target: ScopeState, seqs: Mapping[bytes | None, int]) -> Verdict:

@@ -235,7 +235,7 @@ MUTATIONS = (
         ),),
     Mutation(
         "8: what was set aside comes back when it is said again",
-        (Change("            if row.set_aside is not None:\n", "            if False:\n"),),
+        (without("row.set_aside or ", "memory_sql/db/repositories/observations.py"),),
         CORRECTIONS,
     ),
     # Corrections

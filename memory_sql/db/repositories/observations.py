@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -105,27 +105,27 @@ class ObservationRepository:
     ) -> Saved:
         """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
 
-        Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced` and of the same
-        fact key, and what stands in the batch already. Anything older is stored again: between "tea" and "tea" somebody
-        may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
+        Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced`, of the same fact
+        key and the same days, and what stands in the batch already. Anything older is stored again: between "tea" and "tea"
+        somebody may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
         consolidation has superseded the first "tea", and it may never. Known is also whatever is set aside (rule 8): it
         doesn't come back. Nothing is stored that nobody has classified.
         """
         drafts = [classified(draft) for draft in drafts]
         by_owner = {(scope.owner, scope.name): scope for scope in scopes}
         placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
-        numbered, seen = await self._known(agent_key, placed, replaced)
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
         rows, stored, known = [], [], []
+        new = dict[tuple[int, bytes, tuple[Days, ...]], int]()
         evidence = dict[tuple[int, int, Evidence], dict[str, Any]]()  # what an answer names twice supports it once
-        for scope, draft, digest in numbered:
-            seq = seen.get((scope.scope_id, digest))
+        for scope, draft, digest, twin in await self._known(agent_key, placed, replaced):
+            seq = twin if twin or digest is None else new.get((scope.scope_id, digest, draft.dates))
             if seq is None:
                 seq = next_seq[scope.scope_id] = next_seq[scope.scope_id] + 1
                 rows.append(_row(scope, seq, draft, digest, run_id, now))
                 stored.append((scope.scope_id, seq))
                 if digest is not None:
-                    seen[scope.scope_id, digest] = seq
+                    new[scope.scope_id, digest, draft.dates] = seq
             else:
                 known.append((scope.scope_id, seq))
             for item in draft.evidence:
@@ -139,8 +139,8 @@ class ObservationRepository:
 
     async def _known(
         self, agent_key: int, placed: Sequence[tuple[ScopeState, Draft]], replaced: ObservationKey | None
-    ) -> tuple[list[tuple[ScopeState, Draft, bytes | None]], dict[tuple[int, bytes | None], int]]:
-        """Each draft with the hash of its text, and by which number its scope knows the text; one statement."""
+    ) -> list[tuple[ScopeState, Draft, bytes | None, int | None]]:
+        """Each draft with the hash of its text, and the number by which its scope knows it already; one statement."""
         found = await self._session.execute(
             _KNOWN,
             {
@@ -150,15 +150,10 @@ class ObservationRepository:
                 "digests": [content_digest(draft.content) for _, draft in placed],
             },
         )
-        hashed, seen = list[tuple[ScopeState, Draft, bytes | None]](), dict[tuple[int, bytes | None], int]()
-        for (scope, draft), row in zip(placed, found, strict=True):
-            hashed.append((scope, draft, row.content_hash))
-            is_twin = row.is_twin and (scope.scope_id, scope.last_seq) != replaced
-            if row.set_aside is not None:
-                seen[scope.scope_id, row.content_hash] = row.set_aside
-            elif is_twin and draft.fact_key in (None, row.fact_key):
-                seen[scope.scope_id, row.content_hash] = scope.last_seq
-        return hashed, seen
+        return [
+            (scope, draft, row.content_hash, row.set_aside or _twin(row, scope, draft, replaced))
+            for (scope, draft), row in zip(placed, found, strict=True)
+        ]
 
     async def _count(
         self,
@@ -222,6 +217,14 @@ def classified(draft: Draft) -> Draft:
     found = classify(draft.content)
     sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
     return replace(draft, categories=found.categories, sensitivity=sensitivity)
+
+
+def _twin(row: Any, scope: ScopeState, draft: Draft, replaced: ObservationKey | None) -> int | None:
+    """The last of the scope, if it says the same: in the same words, and "yesterday" of the same day."""
+    if not row.is_twin or (scope.scope_id, scope.last_seq) == replaced or draft.fact_key not in (None, row.fact_key):
+        return None
+    days = tuple(Days(item.lower, item.upper - timedelta(days=1)) for item in row.dates or ())
+    return scope.last_seq if days == draft.dates else None
 
 
 def _speakers(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
@@ -352,7 +355,7 @@ _new = (
 )
 _agent_key = bindparam("agent_key", type_=BigInteger)
 _twins = (
-    select(_o.scope_id, _o.seq, _o.content_hash, _o.fact_key)
+    select(_o.scope_id, _o.seq, _o.content_hash, _o.fact_key, _o.dates)
     .outerjoin(_t, _same_observation(_t, _o))
     .where(_o.agent_key == _agent_key, _o.lane == "absorb", IN_USE, VERIFICATION != "disputed")
     .subquery("twins")
@@ -374,6 +377,7 @@ _KNOWN = (
         _new.c.content_hash,
         _twins.c.seq.is_not(None).label("is_twin"),
         _twins.c.fact_key,
+        _twins.c.dates,
         _aside.c.seq.label("set_aside"),
     )
     .outerjoin(

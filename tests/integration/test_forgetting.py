@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 
@@ -464,8 +465,8 @@ async def test_what_the_host_stated_stays_and_the_receipt_says_so(memory: Memory
     assert receipt.kept == (Kept(observation=stated.id, reason="host"),)
 
 
-async def test_what_was_made_of_another_source_as_well_stays_and_the_receipt_says_so(memory: Memory) -> None:
-    sources = [await memory.observe("dawn", **MIA), await memory.observe("dawn", **JONAS)]
+async def made_of(memory: Memory, *sources: Observation) -> Observation:
+    """What says the same in the group."""
     child = await memory.observe("dawn", **ADA, group_id="crew")
     for source in sources:
         await rows(
@@ -475,6 +476,26 @@ async def test_what_was_made_of_another_source_as_well_stays_and_the_receipt_say
             child=child.scope.key,
             source=source.scope.key,
         )
+    return child
+
+
+@pytest.mark.parametrize("status", ["quarantined", "given_up"])
+async def test_receipt_names_nobody_whose_word_is_set_aside(memory: Memory, status: str) -> None:
+    sources = [await memory.observe("dawn", **ADA, user_id=user) for user in ("mia", "jonas", "lena")]
+    child = await made_of(memory, *sources)
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, :scope, 1, :status FROM memory.agents",
+        scope=sources[1].scope.key,
+        status=status,
+    )
+    receipt = await memory.forget(Selection(user_id="mia"), **ADA)
+    assert receipt.kept == (Kept(observation=child.id, reason="another", users=("lena",)),)
+
+
+async def test_what_was_made_of_another_source_as_well_stays_and_the_receipt_says_so(memory: Memory) -> None:
+    child = await made_of(memory, *[await memory.observe("dawn", **who) for who in (MIA, JONAS)])
     receipt = await forget_and_compare(memory, Selection(user_id="mia"))
     assert receipt.kept == (Kept(observation=child.id, reason="another", users=("jonas",)),)
     assert child.id in (await forget_and_compare(memory, Selection(user_id="jonas"))).observations
@@ -942,6 +963,27 @@ async def test_forgettings_of_another_database_are_skipped(memory: Memory, parro
         assert (status.missing, status.planned, status.others) == ((), (), 2)
         assert await opened.admin.restore_check(journal_file, unsure=True) == []
     assert "ruby" in await everything(memory)
+
+
+async def test_opening_with_a_journal_reads_only_the_forgettings(memory: Memory, journal_file: Path) -> None:
+    await say(memory, "I hide my ruby.")
+    await rows(
+        memory,
+        "INSERT INTO memory.events (agent_key, kind, detail)"
+        " SELECT agent_key, CASE WHEN n % 100 = 0 THEN 'forget' ELSE 'status' END, jsonb_build_object('id', n::text)"
+        " FROM memory.agents, generate_series(1, 20000) n",
+    )
+    await rows(memory, "ANALYZE memory.events")
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    sent: list[Any] = []
+    event.listen(memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: sent.append(args[2:4]))
+    await memory.admin.journal_status(journal_file)
+    statement, parameters = next((sql, given) for sql, given in sent if "memory.events" in sql)
+    async with memory.database.engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        plan = "\n".join(row[0] for row in await driver.fetch(f"EXPLAIN {statement}", *parameters))
+    assert "events_forget_idx" in plan
+    assert "Seq Scan on events" not in plan
 
 
 def spoil(path: Path, text: str = "no journal\n") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import cast, exists, func, select
+from sqlalchemy import cast, exists, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Text
 
@@ -26,8 +26,8 @@ async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]])
     entry = listed.table_valued("agent_id", "id", name="entry").render_derived()
     recorded = select(EventRow.event_id).where(
         EventRow.agent_key == AgentRow.agent_key,
-        EventRow.kind == "forget",
-        EventRow.detail["id"].astext == entry.c.id,
+        EventRow.kind == literal_column("'forget'"),  # as events_forget_idx has it
+        EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
     )
     found = await session.scalars(
         select(entry.c.id).join(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(~exists(recorded))

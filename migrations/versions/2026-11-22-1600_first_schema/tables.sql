@@ -94,6 +94,7 @@ CREATE TABLE memory.events (
     CONSTRAINT events_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key)
 );
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
+CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) WHERE kind = 'forget';
 CREATE INDEX events_seq_idx ON memory.events (agent_key, scope_id, seq) WHERE seq IS NOT NULL;
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds no text of it.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';

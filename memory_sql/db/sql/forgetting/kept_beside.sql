@@ -4,8 +4,8 @@
 --   elsewhere  nobody else, but whose words go said so elsewhere as well: `users`
 --   host       the host stated it
 --   source     it was made of something else that stays
--- `users` are the persons behind the ids, whether they say so there or in a source. What is quarantined or withdrawn supports nothing. To be
--- asked before memory.erase.
+-- `users` are the persons behind the ids, whether they say so there or in a source. What is set aside supports nothing. To be asked
+-- before memory.erase.
 CREATE OR REPLACE FUNCTION memory.kept_beside(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 ) RETURNS TABLE (scope_id bigint, seq integer, reason text, users text[])
@@ -40,7 +40,7 @@ AS $$
         LEFT JOIN memory.observation_states t
             ON t.agent_key = p_agent AND (t.scope_id, t.seq) = (n.source_scope_id, n.source_seq)
         WHERE e.evidence_id IN (SELECT o.evidence_id FROM lost o)
-           OR e.withdrawn_by IS NULL AND t.status IS DISTINCT FROM 'quarantined'
+           OR e.withdrawn_by IS NULL AND NOT memory.is_aside(t.status)
     ), known AS MATERIALIZED (
         SELECT u.user_id, memory.person(p_agent, u.user_id) AS person FROM (SELECT DISTINCT s.user_id FROM said s) u
     ), stays AS (

@@ -16,7 +16,6 @@ from memory_sql.languages.invisible import hidden_in_id
 from memory_sql.languages.text import clean, lower_uuid
 
 ID_MAX_CHARACTERS = 255
-UUID_CHARACTERS = 36
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -47,7 +46,7 @@ def host_id(value: object, name: str = "id") -> str:
     white space, what isn't seen and could make two ids look alike, anything that Unicode normalisation (NFC) would alter.
     A UUID of 36 characters is written in lower case.
     """
-    text = stored_id(value, name)
+    text = lower_uuid(as_written(value, name))
     if text.isascii() and text.isprintable():
         return text  # nothing that follows can be wrong with it
     if any(unicodedata.category(c) == "Cc" for c in text) or hidden_in_id(text) or clean(text)[1]:
@@ -59,6 +58,11 @@ def host_id(value: object, name: str = "id") -> str:
 
 def stored_id(value: object, name: str = "id") -> str:
     """As `host_id`, but also what was taken before its rules were: to forget, export and rename what is stored under it."""
+    return lower_uuid(as_written(value, name))
+
+
+def as_written(value: object, name: str = "id") -> str:
+    """As `stored_id`, but a UUID stays in capitals: nothing but SQL stores it so, and `people.rename` ends that."""
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
     if isinstance(value, int) and abs(value) >= 10**ID_MAX_CHARACTERS:
@@ -66,8 +70,6 @@ def stored_id(value: object, name: str = "id") -> str:
     text = str(value)
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
-    if len(text) == UUID_CHARACTERS:
-        text = lower_uuid(text)
     if text != text.strip() or _UNSTORABLE.search(text):
         raise InvalidIdError(name, "holds control characters or white space at an end")
     return text

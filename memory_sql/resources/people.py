@@ -17,7 +17,7 @@ from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.exports import ExportLine
-from memory_sql.domain.ids import Id, stored_id
+from memory_sql.domain.ids import Id, as_written, stored_id
 from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
@@ -117,16 +117,18 @@ class People(Face):
         if kind not in RENAME_KINDS:
             raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
         agent, now = stored_id(agent_id, "agent_id"), self._now()
-        before, after = stored_id(old, "old"), id_of("new", new)
+        before, after = as_written(old, "old"), id_of("new", new)
         by, why = optional_id("actor", actor), reason_of(reason)
 
         async def rename(unit: Session) -> Renamed:
             agent_key = await locked_agent(unit, agent, kind, before)
             renames = RenameRepository(unit, agent_key, kind, before, after)
+            if not await renames.is_known(before):
+                renames.old = stored_id(old, "old")
             changed = await under_locks(unit, agent_key, partial(_rewritten, renames), keys_change=True)
             detail = {"what": kind, f"{kind}_id": after, "rows": changed}
             await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=detail)
-            return Renamed(kind=kind, old=before, new=after, rows=changed)
+            return Renamed(kind=kind, old=renames.old, new=after, rows=changed)
 
         return await self._database.write(rename, session, service(agent))
 

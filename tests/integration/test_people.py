@@ -16,6 +16,7 @@ from memory_sql.db.models import Base
 from memory_sql.db.queries import exports
 from memory_sql.domain.exports import ExportLine, export_uuid
 from memory_sql.domain.people import RenameKind
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
 from tests.database import are_waiting, rows, statements
@@ -336,6 +337,17 @@ async def test_rename_to_an_id_that_exists_or_of_one_that_does_not_is_refused(
     assert await rows(memory, "SELECT 1 FROM memory.events WHERE kind = 'rename'") == []
     with pytest.raises(InputError):
         await memory.people.rename(**ADA, kind="agent", old="ada", new="bob")  # type: ignore[arg-type]
+
+
+async def test_rename_reaches_a_uuid_that_is_stored_in_capitals(memory: Memory) -> None:
+    """SQL can store one so; every other call writes it in lower case, so that nothing else finds it."""
+    capitals = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
+    await memory.observe("Hello.", **ADA, user_id="mia")
+    await rows(memory, f"UPDATE memory.scopes SET owner = 'u:{capitals}'")
+    await rows(memory, f"UPDATE memory.evidence SET user_id = '{capitals}'")
+    for old, new in ((capitals, "zoe"), ("zoe", capitals), (capitals, "lena")):
+        assert (await memory.people.rename(**ADA, kind="user", old=old, new=new)).rows["scopes"] == 1
+    assert len((await memory.forget(Selection(user_id="lena"), **ADA)).observations) == 1
 
 
 async def test_other_agents_and_ids_that_are_alike_stay(memory: Memory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError, StaleError, VersionError
@@ -573,6 +574,16 @@ async def test_what_has_spread_and_is_held_is_withdrawn_by_a_marking(memory: Mem
 
 
 # Quarantine
+
+
+async def test_states_that_are_set_aside_are_those_of_the_database(memory: Memory) -> None:
+    """`SET_ASIDE` is the one copy of `memory.is_aside`; the index on these states is made of it."""
+    constraint = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'observation_states_status_check'"
+    ((definition,),) = await rows(memory, constraint)
+    states = re.findall(r"'(\w+)'", definition)
+    found = [await rows(memory, "SELECT memory.is_aside(:state)", state=state) for state in states]
+    assert len(states) == 7
+    assert {state for state, is_aside in zip(states, found, strict=True) if is_aside == [(True,)]} == {*SET_ASIDE}
 
 
 async def test_quarantined_one_is_neither_shown_nor_told(memory: Memory) -> None:

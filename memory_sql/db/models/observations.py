@@ -40,6 +40,7 @@ from memory_sql.db.models.base import (
     withdrawn_by,
 )
 from memory_sql.domain.ids import observation_id
+from memory_sql.domain.observations import SET_ASIDE
 from memory_sql.privacy import SENSITIVITIES
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class ObservationStateRow(Base):
             "agent_key",
             "scope_id",
             "seq",
-            postgresql_where=text("status IN ('quarantined', 'given_up', 'withdrawn')"),
+            postgresql_where=text(f"status IN {tuple(SET_ASIDE)}"),  # as memory.is_aside has it
         ),
         Index(
             "observation_states_withdrawn_by_idx",

@@ -110,14 +110,11 @@ async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
     So the same file again adds nothing, and another file of that name, or the file with a line changed, doesn't pass for
     what is known. The text by a hash under the database's own key: who reads ids can't confirm a guess.
     """
-    from memory_sql.db.hashes import keyed_hashes
-
     messages = list(talk.messages)
-    said = [f"{m.role}\0{m.name or ''}\0{m.content}".encode() for m in (messages[at] for at in talk.places)]
-    async with memory.database.statement() as unit:
-        hashes = await keyed_hashes(unit, "file", said)
-    for (at, place), known in zip(talk.places.items(), hashes, strict=True):
-        messages[at] = messages[at].model_copy(update={"id": f"{place}:{known.hex()[:8]}"})
+    said = [f"{m.role}\0{m.name or ''}\0{m.content}" for m in (messages[at] for at in talk.places)]
+    ids = await memory.conversations.message_ids(said)
+    for (at, place), known in zip(talk.places.items(), ids, strict=True):
+        messages[at] = messages[at].model_copy(update={"id": f"{place}:{known}"})
     return messages
 
 

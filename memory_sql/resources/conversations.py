@@ -7,6 +7,7 @@ from typing import Any
 
 from memory_sql.arguments import id_of, message_before, principal_of, within
 from memory_sql.db import Session
+from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.messages import MessageRepository
@@ -41,6 +42,16 @@ class Conversations(Face):
         last = message_before(before)
         async with self._database.statement(session, None if session is None else principal) as unit:
             return await self._retained(unit).of_user(principal, most, last)
+
+    async def message_ids(self, texts: Sequence[str]) -> Sequence[str]:
+        """For messages that have no id: of each text the same 8 characters every time, in this database alone.
+
+        They are hashed under a key of the database: who reads them can't confirm a guess at the text. Texts may share
+        them by chance; put what else tells them apart before.
+        """
+        async with self._database.statement() as unit:
+            hashes = await keyed_hashes(unit, "file", [text.encode() for text in texts])
+        return [one.hex()[:8] for one in hashes]
 
     def form(self, *, agent_id: Id, conversation_id: Id) -> Coroutine[Any, Any, FormResult]:
         """Forms observations from every unformed message of the conversation, whether or not it is due.

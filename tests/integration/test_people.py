@@ -343,8 +343,8 @@ async def test_rename_reaches_a_uuid_that_is_stored_in_capitals(memory: Memory) 
     """SQL can store one so; every other call writes it in lower case, so that nothing else finds it."""
     capitals = "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"
     await memory.observe("Hello.", **ADA, user_id="mia")
-    await rows(memory, f"UPDATE memory.scopes SET owner = 'u:{capitals}'")
-    await rows(memory, f"UPDATE memory.evidence SET user_id = '{capitals}'")
+    await rows(memory, "UPDATE memory.scopes SET owner = 'u:' || :id", id=capitals)
+    await rows(memory, "UPDATE memory.evidence SET user_id = :id", id=capitals)
     for old, new in ((capitals, "zoe"), ("zoe", capitals), (capitals, "lena")):
         assert (await memory.people.rename(**ADA, kind="user", old=old, new=new)).rows["scopes"] == 1
     assert len((await memory.forget(Selection(user_id="lena"), **ADA)).observations) == 1

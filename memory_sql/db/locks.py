@@ -18,6 +18,7 @@ from typing import TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import among
 from memory_sql.db.engine import savepoint
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
@@ -119,7 +120,7 @@ async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_chang
         if wanted:
             await session.execute(
                 select(key)
-                .where(key.class_.agent_key == agent_key, key.in_(sorted(wanted)))
+                .where(key.class_.agent_key == agent_key, among(key, wanted))
                 .order_by(key)
                 .with_for_update(key_share=not keys_change)
             )

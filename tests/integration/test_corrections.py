@@ -26,6 +26,7 @@ from tests.fakes import Parrot
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
+SETTINGS = Settings(llm="offline", consolidation_threshold=3)
 WHY: dict[str, Any] = {"actor": "desk", "reason": "she called"}
 
 
@@ -36,7 +37,7 @@ def parrot() -> Parrot:
 
 @pytest.fixture
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
-    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=3)) as opened:
+    async with Memory(database_url, parrot, SETTINGS) as opened:
         yield opened
         assert list(await opened.admin.verify()) == []
 
@@ -663,6 +664,40 @@ async def test_quarantine_by_a_query_reads_it_as_a_search_does(memory: Memory) -
     assert await listed(memory) == ["opal", "ruby red"]
     await memory.observations.unquarantine(Selection(query="ruby -red"), **ADA)
     assert await listed(memory) == ["opal", "ruby red", "ruby"]
+
+
+MANY = """
+    WITH o AS (
+        INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
+        SELECT agent_key, scope_id, n, 'Boat ' || n, now(), 'observe', 1 FROM memory.scopes, generate_series(2, 17000) n
+    ), e AS (
+        INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id)
+        SELECT agent_key, scope_id, n, 'mia' FROM memory.scopes, generate_series(2, 17000) n WHERE owner = 'u:mia'
+    ), l AS (
+        INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)
+        SELECT agent_key, scope_id, n, source_scope_id, n, true FROM memory.lineage, generate_series(2, 17000) n
+    )
+    UPDATE memory.scopes SET last_seq = 17000
+"""
+
+
+@pytest.mark.slow
+async def test_more_than_a_statement_has_parameters_is_quarantined_and_comes_back(
+    database_url: str, parrot: Parrot
+) -> None:
+    async with Memory(database_url, parrot, SETTINGS) as memory:
+        mine = await memory.observe("Mia sails.", **MIA)
+        await spread(memory, await memory.observe("We sail.", **ADA, group_id="crew"), mine)
+        await rows(memory, MANY)
+        for status, act in (
+            ("quarantined", memory.observations.quarantine),
+            ("active", memory.observations.unquarantine),
+        ):
+            for table in ("observations", "observation_states", "events", "evidence", "lineage"):
+                await rows(memory, f"ANALYZE memory.{table}")
+            assert len((await act(Selection(user_id="mia"), **ADA)).observations) == 34_000
+            found = await rows(memory, "SELECT status, count(*) FROM memory.observation_states GROUP BY 1")
+            assert found == [(status, 34_000)]
 
 
 async def test_quarantine_of_a_source(memory: Memory) -> None:

@@ -340,6 +340,21 @@ async def test_text_is_withheld_while_it_cannot_be_written(
     assert await texts(memory) == {"u:mia": "one"}  # one alone is below the threshold
 
 
+CONVERSATIONS = """
+    INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants)
+    SELECT agent_key, 's' || n, 'mia', '{mia}' FROM memory.agents, generate_series(1, 33000) n
+"""
+
+
+@pytest.mark.slow
+async def test_person_of_more_conversations_than_a_statement_has_parameters_is_forgotten(memory: Memory) -> None:
+    await memory.observe("I hide my ruby.", **MIA)
+    await rows(memory, CONVERSATIONS)
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    assert await rows(memory, "SELECT FROM memory.conversations WHERE participants <> '{}'") == []
+    assert "ruby" not in await everything(memory)
+
+
 async def test_dry_run_says_what_would_go_and_leaves_everything(memory: Memory) -> None:
     await say(memory, "I hide my ruby.", "I sail a sloop.")
     await tell(memory)

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger
 
+from memory_sql.db.arrays import among
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
@@ -124,7 +125,7 @@ class ConsolidationRepository:
         read = (
             update(ObservationStateRow)
             .where(
-                in_scope(ObservationStateRow, state), ObservationStateRow.repend, ObservationStateRow.seq.in_(inputs)
+                in_scope(ObservationStateRow, state), ObservationStateRow.repend, among(ObservationStateRow.seq, inputs)
             )
             .values(repend=False)
         )
@@ -200,7 +201,7 @@ class ConsolidationRepository:
         t = ObservationStateRow
         await self._session.execute(
             update(t)
-            .where(in_scope(t, state), or_(t.seq > done_seq, t.seq.in_(extras)))
+            .where(in_scope(t, state), or_(t.seq > done_seq, among(t.seq, extras)))
             .values(repend=t.seq <= done_seq)
         )
 
@@ -238,7 +239,7 @@ class ConsolidationRepository:
             .where(
                 history.is_of(_o),
                 _o.lane == "absorb",
-                or_(_o.seq.in_(extras), and_(ranges, ~waits, _o.seq.not_in(listed))),
+                or_(among(_o.seq, extras), and_(ranges, ~waits, ~among(_o.seq, listed))),
             )
             .order_by(_o.seq)
         )

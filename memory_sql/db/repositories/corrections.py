@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, exists, false, func, insert, literal, select, tuple_, update
+from sqlalchemy import and_, exists, false, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import among, are_among
 from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
@@ -104,12 +105,14 @@ class CorrectionRepository:
         return {"agent_key": self._agent_key, "scope_id": key[0], "seq": key[1]}
 
     async def _set(self, rows: Sequence[dict[str, Any]], *columns: str) -> None:
-        statement = upsert(ObservationStateRow).values(rows)
+        statement = upsert(ObservationStateRow)
         await self._session.execute(
             statement.on_conflict_do_update(
                 index_elements=["agent_key", "scope_id", "seq"],
                 set_={name: statement.excluded[name] for name in columns},
-            )
+            ),
+            rows,
+            execution_options={"render_nulls": True},
         )
 
     async def add_word(self, key: ObservationKey, user_id: str, now: datetime) -> None:
@@ -120,7 +123,7 @@ class CorrectionRepository:
 
     async def standings(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """Of those that there are, in the order of their keys."""
-        return await self._standings(tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(sorted(keys)))
+        return await self._standings(are_among((ObservationRow.scope_id, ObservationRow.seq), keys))
 
     async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
         """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""
@@ -129,20 +132,20 @@ class CorrectionRepository:
             same.c.agent_key == o.agent_key,
             same.c.scope_id == o.scope_id,
             same.c.content_hash == o.content_hash,
-            tuple_(same.c.scope_id, same.c.seq).in_(sorted(keys)),
+            are_among((same.c.scope_id, same.c.seq), keys),
         )
         return await self._standings(
-            o.scope_id.in_({scope_id for scope_id, _ in keys}),
+            among(o.scope_id, {scope_id for scope_id, _ in keys}),
             o.lane == "absorb",
             STATUS.in_((status,)),
-            tuple_(o.scope_id, o.seq).not_in(sorted(keys)),
+            ~are_among((o.scope_id, o.seq), keys),
             exists(says_the_same),
         )
 
     async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """That in whose place any of these stands now."""
         t = ObservationStateRow
-        return await self._standings(tuple_(t.scope_id, t.superseded_by).in_(sorted(keys)))
+        return await self._standings(are_among((t.scope_id, t.superseded_by), keys))
 
     async def of_fact(self, scope_id: int, fact_key: str) -> list[Standing]:
         """What is active of this fact, in the order in which it was so."""
@@ -198,7 +201,7 @@ class CorrectionRepository:
         o = ObservationRow
         found = await self._session.execute(
             select(o.no_propagate, o.confidential, o.sensitivity)
-            .where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys)))
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys))
             .order_by(o.scope_id, o.seq)
         )
         return [(row.no_propagate, row.confidential, row.sensitivity) for row in found]
@@ -206,7 +209,7 @@ class CorrectionRepository:
     async def set_privacy(self, keys: Collection[ObservationKey], values: dict[str, Any]) -> None:
         o = ObservationRow
         await self._session.execute(
-            update(o).where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys))).values(values)
+            update(o).where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys)).values(values)
         )
 
     async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
@@ -220,7 +223,7 @@ class CorrectionRepository:
             .where(
                 e.agent_key == self._agent_key,
                 e.kind == "status",
-                tuple_(e.scope_id, e.seq).in_(sorted(keys)),
+                are_among((e.scope_id, e.seq), keys),
                 e.detail["to"].astext == "quarantined",
             )
             .order_by(e.event_id)

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
+from memory_sql.db.arrays import among
 from memory_sql.db.models import (
     Base,
     ConversationRow,
@@ -377,7 +378,7 @@ class ForgettingRepository:
             update(s)
             .where(
                 s.agent_key == self._agent_key,
-                s.scope_id.in_(scope_ids),
+                among(s.scope_id, scope_ids),
                 exists(select(pending.c.seq).correlate(s)),
             )
             .values(rebuild=True)

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import among
 from memory_sql.db.locks import Held, under_locks
 from memory_sql.db.models import LineageRow, ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
@@ -53,7 +54,7 @@ class FollowingRepository:
         """These, and those in which something was made of what they hold, over all levels."""
         link = LineageRow
         mine = link.agent_key == self._agent_key
-        line = select(link.scope_id).where(mine, link.source_scope_id.in_(sorted(scope_ids))).cte(recursive=True)
+        line = select(link.scope_id).where(mine, among(link.source_scope_id, scope_ids)).cte(recursive=True)
         line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id))
         return {*scope_ids, *await self._session.scalars(select(line.c.scope_id))}
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, literal, select, tuple_
+from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, literal, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import are_among
 from memory_sql.db.models import LineageRow, ObservationStateRow
 from memory_sql.db.repositories.observations import ObservationKey
 
@@ -91,7 +92,7 @@ class LineageRepository:
         columns = (link.source_scope_id, link.source_seq)
         line = (
             select(*columns)
-            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)))
+            .where(link.agent_key == self._agent_key, are_among((link.scope_id, link.seq), keys))
             .cte("line", recursive=True)
         )
         above = select(*columns).where(
@@ -107,7 +108,7 @@ class LineageRepository:
         link = LineageRow
         found = await self._session.execute(
             select(link.scope_id, link.seq)
-            .where(link.agent_key == self._agent_key, tuple_(link.scope_id, link.seq).in_(sorted(keys)), ~link.whole)
+            .where(link.agent_key == self._agent_key, are_among((link.scope_id, link.seq), keys), ~link.whole)
             .distinct()
             .order_by(link.scope_id, link.seq)
         )

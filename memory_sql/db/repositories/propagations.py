@@ -29,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import are_among
 from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, ScopeRow
 from memory_sql.db.repositories.corrections import CorrectionRepository
@@ -367,8 +368,8 @@ class PropagationRepository:
             update(j)
             .where(
                 j.agent_key == self._agent_key,
-                tuple_(j.target_scope_id, j.seq).in_(sorted(made)),
-                tuple_(j.source_scope_id, j.source_seq).not_in(sorted(but)),
+                are_among((j.target_scope_id, j.seq), made),
+                ~are_among((j.source_scope_id, j.source_seq), but),
             )
             .values(outcome="waiting", reason="lost_a_source", seq=None)
             .returning(j.source_scope_id)

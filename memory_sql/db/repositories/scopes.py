@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
+from memory_sql.db.arrays import among
 from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
@@ -279,7 +280,7 @@ class ScopeRepository:
     async def epochs(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, int]:
         found = await self._session.execute(
             select(ScopeRow.scope_id, ScopeRow.epoch).where(
-                ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(scope_ids)
+                ScopeRow.agent_key == agent_key, among(ScopeRow.scope_id, scope_ids)
             )
         )
         return {row.scope_id: row.epoch for row in found}
@@ -326,7 +327,7 @@ class ScopeRepository:
         found = await self._session.execute(
             _STATE.where(
                 ScopeRow.agent_key == agent_key,
-                or_(tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners)), ScopeRow.scope_id.in_(list(scope_ids))),
+                or_(tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners)), among(ScopeRow.scope_id, list(scope_ids))),
             )
             .order_by(ScopeRow.scope_id)
             .with_for_update(key_share=True)
@@ -452,7 +453,7 @@ class ScopeRepository:
         """Whatever a model is making just now of what these scopes held is refused (rule 6)."""
         await self._session.execute(
             update(ScopeRow)
-            .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id.in_(sorted(scope_ids)))
+            .where(ScopeRow.agent_key == agent_key, among(ScopeRow.scope_id, scope_ids))
             .values(epoch=ScopeRow.epoch + 1)
         )
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, case, func, literal, null, select, true, tuple_, update
+from sqlalchemy import and_, case, func, literal, null, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from memory_sql.db.arrays import among, are_among, unnested
 from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
@@ -53,7 +54,7 @@ class StateRepository:
     ) -> list[int]:
         chosen = select(
             literal(scope.agent_key), literal(scope.scope_id), _o.seq, literal(status), literal(now), superseded_by
-        ).where(in_scope(_o, scope), _o.seq.in_(seqs))
+        ).where(in_scope(_o, scope), among(_o.seq, seqs))
         changed = upsert(_t).from_select([*_KEY, "status", "status_at", "superseded_by"], chosen)
         set_aside = await self._session.scalars(
             changed.on_conflict_do_update(
@@ -68,17 +69,17 @@ class StateRepository:
         self, scope: ScopeState, superseded: Sequence[tuple[int, int, datetime]], now: datetime, **cause: Any
     ) -> list[int]:
         """Those that are active again, of superseded observations: `(seq, superseded_by, status_at)`, unchanged since."""
-        unchanged = tuple_(_t.seq, _t.superseded_by, _t.status_at).in_(superseded)
+        unchanged = are_among((_t.seq, _t.superseded_by, _t.status_at), superseded)
         return await self._bring_back(scope, "superseded", unchanged, now, **cause) if superseded else []
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that work had given up itself, and are active again."""
-        return await self._bring_back(scope, "given_up", _t.seq.in_(seqs) & ~_t.follows, now, **cause)
+        return await self._bring_back(scope, "given_up", among(_t.seq, seqs) & ~_t.follows, now, **cause)
 
     async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
         """What was made of others has now the state that these leave it; active: as `reinstate` brings back."""
         if status == "active":
-            await self._bring_back(scope, None, _t.seq.in_(seqs) & _t.follows, now, **cause)
+            await self._bring_back(scope, None, among(_t.seq, seqs) & _t.follows, now, **cause)
             return
         before = await self._statuses(scope, seqs)
         rows = [
@@ -93,17 +94,19 @@ class StateRepository:
             }
             for seq in seqs
         ]
-        changed = upsert(_t).values(rows)
+        changed = upsert(_t)
         columns = ("status", "status_at", "follows", "superseded_by")
         await self._session.execute(
-            changed.on_conflict_do_update(index_elements=_KEY, set_={name: changed.excluded[name] for name in columns})
+            changed.on_conflict_do_update(index_elements=_KEY, set_={name: changed.excluded[name] for name in columns}),
+            rows,
+            execution_options={"render_nulls": True},
         )
         details = ((seq, {"from": before.get(seq, "active"), "to": status, "why": "sources"}) for seq in seqs)
         await self._tell(scope, details, now, **cause)
 
     async def _statuses(self, scope: ScopeState, seqs: Sequence[int]) -> dict[int, str]:
         """Of those of these that have a row of their own."""
-        found = await self._session.execute(select(_t.seq, _t.status).where(in_scope(_t, scope), _t.seq.in_(seqs)))
+        found = await self._session.execute(select(_t.seq, _t.status).where(in_scope(_t, scope), among(_t.seq, seqs)))
         return {row.seq: row.status for row in found}
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
@@ -141,16 +144,16 @@ class StateRepository:
         back, likes = _sort_out(candidates, taken)
         await self._session.execute(
             update(_t)
-            .where(in_scope(_t, scope), _t.seq.in_(back))
+            .where(in_scope(_t, scope), among(_t.seq, back))
             .values(status="active", status_at=now, superseded_by=None, follows=False)
         )
         kept = status or "superseded"
         if likes and kept == "superseded":
-            like = case(likes, value=_t.seq)
+            like = unnested((_t.seq, _t.superseded_by), likes.items())
             await self._session.execute(
                 update(_t)
-                .where(in_scope(_t, scope), _t.seq.in_(likes))
-                .values(status=kept, superseded_by=like, follows=False)
+                .where(in_scope(_t, scope), _t.seq == like.c.seq)
+                .values(status=kept, superseded_by=like.c.superseded_by, follows=False)
             )
         details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
         details += [(seq, {"from": before[seq].status, "to": kept, "why": "twin"}) for seq in sorted(likes)]
@@ -197,7 +200,7 @@ async def active_among(session: AsyncSession, scope: ScopeState, digests: Sequen
         .where(
             in_scope(_o, scope),
             _o.lane == "absorb",
-            _o.content_hash.in_(digests),
+            among(_o.content_hash, digests),
             func.memory.in_use(_t.status),
         )
         .order_by(_o.seq)

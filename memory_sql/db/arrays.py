@@ -1,0 +1,28 @@
+"""Lists of any length as arrays: a statement has at most 32,767 parameters, and each member of a list is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, FromClause, any_, cast, func, select, tuple_
+from sqlalchemy.orm import QueryableAttribute
+
+Column = QueryableAttribute[Any] | ColumnElement[Any]
+
+
+def among(column: Column, values: Collection[Any]) -> ColumnElement[bool]:
+    """Whether it is one of these."""
+    return column == any_(cast(sorted(values), ARRAY(column.type)))
+
+
+def are_among(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> ColumnElement[bool]:
+    """Whether these columns together are one of these."""
+    return tuple_(*columns).in_(select(unnested(columns, keys)))
+
+
+def unnested(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> FromClause:
+    """One row for each of these, in columns of the same names and types."""
+    ordered = sorted(keys)
+    arrays = [cast([key[n] for key in ordered], ARRAY(column.type)) for n, column in enumerate(columns)]
+    return func.unnest(*arrays).table_valued(*(str(column.key) for column in columns)).render_derived()

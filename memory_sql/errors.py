@@ -158,20 +158,21 @@ class ConflictError(DatabaseError):
 
 
 class LockTimeoutError(ConflictError):
-    """Others held what this call has to lock for longer than it may wait (`lock_timeout_seconds`). Nothing was written.
+    """Others held what this call has to lock for longer than it may wait (`lock_timeout_seconds`, or the host's limit).
 
-    Try again; if it happens often, somebody's transactions are too long.
+    Nothing was written in this transaction; what a call of several has committed before stays. Try again; if it happens
+    often, somebody's transactions are too long.
     """
 
-    def __init__(self, what_to_do: str) -> None:
+    def __init__(self, what_to_do: str, limit: str = "lock_timeout_seconds") -> None:
         super().__init__(
-            "others hold what this call has to lock, for longer than lock_timeout_seconds; nothing was written;"
+            f"others hold what this call has to lock, for longer than {limit}; nothing was written in this transaction;"
             f" {what_to_do}"
         )
 
 
 class PoolFullError(DatabaseError):
-    """No connection became free in time (`pool_timeout_seconds`). Nothing was done.
+    """No connection became free in time (`pool_timeout_seconds`). What a call of several transactions has committed stays.
 
     Either calls wait for locks that somebody's long transaction holds, or there are more at once than connections.
     """

@@ -69,16 +69,16 @@ async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]
     tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
     limit as well.
     """
-    before = await session.scalar(_limit_locks(limit))
+    before, now = (await session.execute(_limit_locks(limit))).one()
     try:
         yield
     except BaseException as error:
         with suppress(SQLAlchemyError):  # a transaction that failed takes the setting with it when it is rolled back
             await _restore_locks(session, before)
         if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
-            raise LockTimeoutError(
-                "roll the transaction back, or to a savepoint before the call, and try again"
-            ) from None
+            whose = "the lock_timeout of this transaction" if now == before else "lock_timeout_seconds"
+            advice = "roll the transaction back, or to a savepoint before the call, and try again"
+            raise LockTimeoutError(advice, whose) from None
         raise
     await _restore_locks(session, before)
 

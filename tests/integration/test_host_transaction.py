@@ -12,7 +12,6 @@ from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.errors import (
     ConfigurationError,
-    ConflictError,
     DatabaseError,
     InputError,
     LockTimeoutError,
@@ -153,6 +152,7 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
 ) -> None:
     """By its own limit, or by the host's where that is shorter."""
     settings = Settings(llm="offline", lock_timeout_seconds=0.3 if before == "0" else 60)
+    limit = "lock_timeout_seconds" if before == "0" else "the lock_timeout of this transaction"
     async with Memory(database_url, llm, settings) as memory:
         await memory.observe("Tea.", **MIA)
         await memory.add(conversation(1), **MIA, conversation_id="s")
@@ -166,7 +166,7 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
                 lambda: memory.add(conversation(2), **MIA, conversation_id="s", session=host),
             ):
                 savepoint = await host.begin_nested()
-                with pytest.raises(ConflictError, match="savepoint"):
+                with pytest.raises(LockTimeoutError, match=f"than {limit}; .* savepoint"):
                     async with asyncio.timeout(10):
                         await blocked()
                 await savepoint.rollback()

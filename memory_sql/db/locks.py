@@ -76,7 +76,7 @@ class _MoreError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Locks:
     """What is locked."""
 
     rows: Rows
@@ -89,9 +89,9 @@ class Held:
 
 
 async def under_locks(
-    session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], *, keys_change: bool = False
+    session: AsyncSession, agent_key: int, act: Callable[[Locks], Awaitable[Done]], *, keys_change: bool = False
 ) -> Done:
-    """What `act` returns, done under the locks on all that it says it needs (`Held.need`), taken in order.
+    """What `act` returns, done under the locks on all that it says it needs (`Locks.need`), taken in order.
 
     `act` looks, says what it needs, and only then changes anything. It is called without locks first, and again whenever
     it needs more: what it did is undone, and the locks are given back. `keys_change`: the ids themselves change.
@@ -100,19 +100,19 @@ async def under_locks(
     while True:
         try:
             if rows == Rows():
-                return await act(Held(rows))  # nothing is changed before something is needed
+                return await act(Locks(rows))  # nothing is changed before something is needed
             return await _act(session, agent_key, act, rows, keys_change=keys_change)
         except _MoreError as more:
             rows |= more.rows
 
 
 async def _act(
-    session: AsyncSession, agent_key: int, act: Callable[[Held], Awaitable[Done]], rows: Rows, *, keys_change: bool
+    session: AsyncSession, agent_key: int, act: Callable[[Locks], Awaitable[Done]], rows: Rows, *, keys_change: bool
 ) -> Done:
     """In a savepoint, whose rollback gives the locks back too."""
     async with savepoint(session):
         await _lock(session, agent_key, rows, keys_change=keys_change)
-        return await act(Held(rows))
+        return await act(Locks(rows))
 
 
 async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool) -> None:

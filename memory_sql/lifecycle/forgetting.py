@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.engine import taken_back
-from memory_sql.db.locks import Held, lock_whole_agent, share_agent, under_locks
+from memory_sql.db.locks import Locks, lock_whole_agent, share_agent, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
 from memory_sql.db.repositories.following import FollowingRepository
@@ -76,9 +76,9 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
 
-    async def act(held: Held) -> Forgotten:
+    async def act(locks: Locks) -> Forgotten:
         found = await find(session, agent_key, selection, words)
-        await _need(session, agent_key, held, found)
+        await _need(session, agent_key, locks, found)
         receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
         return await _erase(session, asked, agent_key, found, receipt)
 
@@ -126,10 +126,10 @@ async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgot
     """
     repository = ForgettingRepository(session, agent_key)
 
-    async def act(held: Held) -> list[Forgotten]:
+    async def act(locks: Locks) -> list[Forgotten]:
         waiting = await repository.released()
         for closure in waiting.values():
-            await _need(session, agent_key, held, Found(Seeds(), closure))
+            await _need(session, agent_key, locks, Found(Seeds(), closure))
         return [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
 
     return await under_locks(session, agent_key, act)
@@ -144,8 +144,8 @@ async def _erase_released(
     return replace(forgotten, entry=forgotten.entry.model_copy(update={"waited": waited}))
 
 
-async def _need(session: Session, agent_key: int, held: Held, found: Found) -> None:
-    held.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+async def _need(session: Session, agent_key: int, locks: Locks, found: Found) -> None:
+    locks.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
 
 
 async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
@@ -172,16 +172,16 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
 
-    async def act(held: Held) -> Forgotten:
+    async def act(locks: Locks) -> Forgotten:
         repository = ForgettingRepository(session, agent_key)
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
-            await _need(session, agent_key, held, Found(Seeds(), closure))
+            await _need(session, agent_key, locks, Found(Seeds(), closure))
             return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
         attended = await repository.attended(entry.users)
         seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages, attended=attended)
         found = Found(seeds, await repository.closure(seeds))
-        await _need(session, agent_key, held, found)
+        await _need(session, agent_key, locks, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
         return await _erase(session, asked, agent_key, found, receipt)

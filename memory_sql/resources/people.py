@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_sql.arguments import id_of, optional_id, reason_of
 from memory_sql.db import Session
-from memory_sql.db.locks import Held, lock_agent, under_locks
+from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
@@ -144,10 +144,10 @@ class People(Face):
                 yield line
 
 
-async def _rewritten(renames: RenameRepository, held: Held) -> dict[str, int]:
+async def _rewritten(renames: RenameRepository, locks: Locks) -> dict[str, int]:
     """How many rows were changed, by table. Raises `NotFoundError`, `InputError`."""
     touched = await renames.touched()
-    held.need(touched.scopes, touched.conversations)
+    locks.need(touched.scopes, touched.conversations)
     if not await renames.is_known(renames.old):
         raise NotFoundError(renames.kind, renames.old)
     changed = None if await renames.is_known(renames.new) else await renames.rewrite()

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.db.locks import Held, Rows, under_locks
+from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.models import EventRow
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.scopes import ScopeRepository
@@ -389,11 +389,11 @@ async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) ->
         await memory.observe("Tea.", **ADA, user_id=user)
     calls = list[Rows]()
 
-    async def act(held: Held) -> int:
-        calls.append(held.rows)
-        held.need(scopes=[1])
+    async def act(locks: Locks) -> int:
+        calls.append(locks.rows)
+        locks.need(scopes=[1])
         await unit.execute(sql("UPDATE memory.scopes SET epoch = epoch + 1"))
-        held.need(scopes=[2], conversations=["s"])
+        locks.need(scopes=[2], conversations=["s"])
         return 7
 
     async with memory.database.transaction() as unit:
@@ -409,9 +409,9 @@ async def test_what_the_host_has_yet_to_send_outlives_locks_that_are_taken_anew(
     for user in ("mia", "jonas"):
         await memory.observe("Tea.", **ADA, user_id=user)
 
-    async def act(held: Held) -> None:
+    async def act(locks: Locks) -> None:
         for scope_id in (1, 2):
-            held.need(scopes=[scope_id])
+            locks.need(scopes=[scope_id])
 
     async with async_sessionmaker(memory.database.engine, autoflush=autoflush)() as host:
         host.add(EventRow(agent_key=1, kind="note", detail={}))

@@ -12,7 +12,7 @@ from sqlalchemy import ARRAY, BigInteger, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
-from memory_sql.db.locks import Held, under_locks
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.models import LineageRow, ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
@@ -38,8 +38,8 @@ class FollowingRepository:
     async def lock(self, scope_ids: Collection[int]) -> None:
         """These scopes and all in which something follows them. No scope may be locked before."""
 
-        async def reached(held: Held) -> None:
-            held.need(await self.reach(scope_ids))
+        async def reached(locks: Locks) -> None:
+            locks.need(await self.reach(scope_ids))
 
         await under_locks(self._session, self._agent_key, reached)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memory_sql.db import Session
-from memory_sql.db.locks import Held, under_locks
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import Closure
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -71,8 +71,8 @@ async def archive(
     hold keeps waits for its end by the id `waits`.
     """
 
-    async def act(held: Held) -> Archived:
-        found, tainted = await _rewound(session, asked, agent_key, held, scope_ids, choose)
+    async def act(locks: Locks) -> Archived:
+        found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
         await CorrectionRepository(session, agent_key).change(found.changes, asked.entry)
         await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
         await erase_derived(session, asked, agent_key, found.closure, waits)
@@ -92,13 +92,13 @@ def _archived(found: Departing, withheld: list[int]) -> Archived:
 
 
 async def _rewound(
-    session: Session, asked: Asked, agent_key: int, held: Held, scope_ids: Collection[int], choose: Choose
+    session: Session, asked: Asked, agent_key: int, locks: Locks, scope_ids: Collection[int], choose: Choose
 ) -> tuple[Departing, set[int]]:
     """What goes, once no text holds any of it, and the scopes whose texts did."""
 
     async def look() -> Departing:
         departing = await _departing(session, agent_key, scope_ids, set(await choose()))
-        await need(session, agent_key, held, departing.scopes, departing.closure.conversations)
+        await need(session, agent_key, locks, departing.scopes, departing.closure.conversations)
         return departing
 
     found, tainted = await look(), set[int]()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.locks import Held, share_agent, under_locks
+from memory_sql.db.locks import Locks, share_agent, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.erasure import Closure
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -38,9 +38,9 @@ async def mark(
     await find(session, asked, wanted)
     agent_key, key = await agent_key_for(session, asked), parse_observation_id(wanted)
 
-    async def act(held: Held) -> Marked:
+    async def act(locks: Locks) -> Marked:
         spread = await spread_of(session, agent_key, key)
-        await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
+        await need(session, agent_key, locks, spread.scopes, spread.closure.conversations)
         before = await find_version(session, asked, wanted, if_version)
         gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
         retracted, withdrawn = (

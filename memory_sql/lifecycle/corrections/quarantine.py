@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.locks import Held, share_agent, under_locks
+from memory_sql.db.locks import Locks, share_agent, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -70,8 +70,8 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
         await find(session, asked, selection.observation_id, aside=("given_up",))
     agent_key = await agent_key_for(session, asked)
 
-    async def act(held: Held) -> SetAside:
-        poisoned, tainted = await _rewound(session, asked, agent_key, held, selection)
+    async def act(locks: Locks) -> SetAside:
+        poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
         repository = CorrectionRepository(session, agent_key)
         await repository.change(poisoned.changes(asked), asked.entry)
         gone = poisoned.closure.erased.observations
@@ -88,13 +88,13 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
 
 
 async def _rewound(
-    session: Session, asked: Asked, agent_key: int, held: Held, selection: Selection
+    session: Session, asked: Asked, agent_key: int, locks: Locks, selection: Selection
 ) -> tuple[Poisoned, set[int]]:
     """What goes, once no text holds any of it, and the scopes whose texts did."""
 
     async def look() -> Poisoned:
         poisoned = await _poisoned(session, asked, agent_key, selection)
-        await need(session, agent_key, held, poisoned.scopes, poisoned.closure.conversations)
+        await need(session, agent_key, locks, poisoned.scopes, poisoned.closure.conversations)
         return poisoned
 
     poisoned, tainted = await look(), set[int]()
@@ -176,9 +176,9 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
     agent_key = await agent_key_for(session, asked)
     await _check_quarantined(session, asked, agent_key, selection)
 
-    async def act(held: Held) -> SetAside:
+    async def act(locks: Locks) -> SetAside:
         releasable = await _releasable(session, asked, agent_key, selection)
-        await need(session, agent_key, held, releasable.scopes)
+        await need(session, agent_key, locks, releasable.scopes)
         _check_right(asked, releasable)
         repository = CorrectionRepository(session, agent_key)
         changes = [await _released(repository, one, releasable) for one in releasable.standings]

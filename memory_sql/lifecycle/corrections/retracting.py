@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 
 from memory_sql.db import Session
-from memory_sql.db.locks import Held, under_locks
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds, Taken
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -70,9 +70,9 @@ async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choos
     `choose` is called again under the locks. What a legal hold keeps stays; the caller has locked the agent.
     """
 
-    async def act(held: Held) -> tuple[str, ...]:
+    async def act(locks: Locks) -> tuple[str, ...]:
         spread = Spread((), await unheld(session, agent_key, await choose()))
-        await need(session, agent_key, held, spread.scopes, spread.closure.conversations)
+        await need(session, agent_key, locks, spread.scopes, spread.closure.conversations)
         going = spread.closure.erased.observations
         tainted = await rewind(session, asked, agent_key, going, "retract")
         await PropagationRepository(session, agent_key).reopen(going, (), asked.now)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.locks import Held
+from memory_sql.db.locks import Locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
@@ -17,10 +17,10 @@ from memory_sql.lifecycle.corrections.request import Asked
 
 
 async def need(
-    session: Session, agent_key: int, held: Held, scope_ids: Collection[int], conversations: Iterable[str] = ()
+    session: Session, agent_key: int, locks: Locks, scope_ids: Collection[int], conversations: Iterable[str] = ()
 ) -> None:
-    """As `Held.need`. Needed as well is every scope in which something follows what these hold."""
-    held.need(await FollowingRepository(session, agent_key).reach(scope_ids), conversations)
+    """As `Locks.need`. Needed as well is every scope in which something follows what these hold."""
+    locks.need(await FollowingRepository(session, agent_key).reach(scope_ids), conversations)
 
 
 async def rewind(

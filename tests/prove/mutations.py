@@ -119,11 +119,11 @@ MUTATIONS = (
     # Rule 5: one way back
     Mutation(
         "5: what was taken from below the watermark does not wait again",
-        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq > done_seq"),),
+        (Change("or_(t.seq > done_seq, among(t.seq, extras))", "t.seq > done_seq"),),
     ),
     Mutation(
         "5: marks above the watermark stay",
-        (Change("or_(t.seq > done_seq, t.seq.in_(extras))", "t.seq.in_(extras)"),),
+        (Change("or_(t.seq > done_seq, among(t.seq, extras))", "among(t.seq, extras)"),),
     ),
     Mutation(
         "5: what gave way in an undone version does not count again",
@@ -583,7 +583,7 @@ MUTATIONS = (
     ),
     Mutation(
         "quarantine: work that is tried again ends it",
-        (Change('"given_up", _t.seq.in_(seqs) & ~_t.follows', '"quarantined", _t.seq.in_(seqs)'),),
+        (Change('"given_up", among(_t.seq, seqs) & ~_t.follows', '"quarantined", among(_t.seq, seqs)'),),
         PROPAGATION,
     ),
     Mutation(

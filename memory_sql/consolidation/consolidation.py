@@ -214,16 +214,18 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     if is_unusable(error):
         changes["suspects"] = len(loaded.inputs)
     if verdict.gives_up:
-        changes |= {"errors": 0, "suspects": 0}
+        changes |= {"errors": 0, "suspects": 0, "due_at": now + pause(0, settings)}
     elif verdict.retry_at is not None:
         changes["due_at"] = verdict.retry_at
     if verdict.gives_up:
         await FollowingRepository(session, scope.agent_key).lock([scope.scope_id])
     ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
-    set_aside = await _set_aside(session, loaded, settings, now) if ours and verdict.gives_up else None
+    runs, set_aside = RunRepository(session), None
+    if ours and verdict.gives_up and await runs.is_open(loaded.run):
+        set_aside = await _set_aside(session, loaded, settings, now)
     if ours:
         await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
+    await runs.fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
 
 
 def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:

@@ -31,7 +31,7 @@ from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.privacy.classify import mask, masked_value
-from memory_sql.retry import judge
+from memory_sql.retry import judge, pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +268,18 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     counts = loaded.reason != "asked"
     verdict = judge(error, loaded.conversation.failures, loaded.conversation.errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
-    if verdict.gives_up:
-        changes |= {"dead_run_id": loaded.run.run_id, "due_at": None, "due_reason": None}
-    elif verdict.retry_at is not None:
-        changes |= {"due_at": verdict.retry_at, "due_reason": "retry", "dead_run_id": None}
+    retry_at = (
+        now + pause(0, settings) if verdict.gives_up else verdict.retry_at
+    )  # where a forgetting has ended the run
+    if retry_at is not None:
+        changes |= {"due_at": retry_at, "due_reason": "retry", "dead_run_id": None}
     # First the conversation, then the run, as everywhere: locks are taken in one order.
-    ours = await ConversationRepository(session).release(loaded.conversation, **changes)
-    await RunRepository(session).fail(loaded.run, error, now, gives_up=verdict.gives_up and ours)
+    conversations, runs = ConversationRepository(session), RunRepository(session)
+    ours = await conversations.release(loaded.conversation, **changes)
+    gives_up = verdict.gives_up and ours and await runs.is_open(loaded.run)
+    if gives_up:
+        await conversations.release(loaded.conversation, dead_run_id=loaded.run.run_id, due_at=None, due_reason=None)
+    await runs.fail(loaded.run, error, now, gives_up=gives_up)
 
 
 async def give_back(

@@ -13,6 +13,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.domain.results import DeadRun, RunDueResult
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     AnswerError,
     BudgetError,
@@ -30,7 +31,7 @@ from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import Parrot, Scripted, extracted
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -98,6 +99,34 @@ async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
     assert len(llm.requests) == 7
     await timed.add(conversation(60, first=2), **{**HERE, "conversation_id": "poisoned"})
     assert await timed.run_due() == RunDueResult()
+
+
+@pytest.mark.parametrize("work", ["formation", "consolidation"])
+async def test_work_whose_run_a_forgetting_has_ended_is_not_given_up(
+    database_url: str, settings: Settings, clock: Clock, work: str
+) -> None:
+    """By itself dead, by the ledger failed: it would wait for nobody."""
+    parrot, once = Parrot(), settings.model_copy(update={"max_errors": 1, "consolidation_threshold": 1})
+    async with Memory(database_url, parrot, once, clock=clock) as memory:
+        if work == "formation":
+            await memory.add([message("I prefer tea.", n=1), message("Rain.", n=2), message("Sun.", n=3)], **HERE)
+            forgotten = Selection(conversation_id="s", message_id="m2")
+        else:
+            forgotten = Selection(observation_id=(await memory.observe("Mia likes rain.", **MIA)).id)
+            await memory.run_due()
+            await memory.observe("Mia likes tea.", **MIA)
+
+        async def fails() -> None:
+            parrot.failing = AnswerError("nonsense")
+            await memory.forget(forgotten, agent_id="ada", wait=False)
+
+        parrot.meanwhile = fails
+        assert len((await memory.run_due()).failed) == 1
+        assert (await memory.work.dead(), await memory.admin.verify()) == ([], [])
+        parrot.failing = None
+        clock.goes_on(minutes=20)
+        done = await memory.run_due()
+        assert len(done.formed if work == "formation" else done.consolidated) == 1
 
 
 async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: Clock) -> None:

@@ -167,7 +167,8 @@ async def leases(memory: Memory) -> list[tuple[Any, ...]]:
 
 
 async def kill_connections(memory: Memory) -> None:
-    """All but the one that says so, the one that listens included."""
+    """All but the one that says so, the one that listens included. It is the only one that this memory has then."""
+    await memory.database.engine.dispose()
     await rows(
         memory,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

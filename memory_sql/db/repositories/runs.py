@@ -163,6 +163,11 @@ class RunRepository:
             )
         )
 
+    async def is_open(self, key: RunKey) -> bool:
+        """Whether it hasn't ended, as by a forgetting; it doesn't until this transaction has."""
+        found = await self._session.scalar(select(RunRow.run_id).where(*_is(key), _didnt_end()).with_for_update())
+        return found is not None
+
     async def outlive(self, agent_key: int, run_id: int) -> None:
         """What was given up with this run has gone on all the same: it is a failure like any other."""
         await self._session.execute(

@@ -50,6 +50,7 @@ SETTINGS = Settings(
         **WORKERS.model_dump(exclude_unset=True),
         "consolidation_threshold": 4,
         "consolidation_min_ratio": 0.4,
+        "max_errors": 1,
         "propagation_new_user_days": 0.0,
         "pool_size": 5,
     }

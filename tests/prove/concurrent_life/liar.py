@@ -29,7 +29,7 @@ def liar(chance: random.Random) -> Reply:
         match chance.randrange(10):
             case 0:
                 reply = chance.choice(NO_ANSWER)
-            case 1:
+            case 1 | 2 | 3:  # some of it is given up
                 reply = chance.choice([*NO_USE, NO_JSON] if wants_facts(received) else NO_USE)
             case _:
                 reply = good(_answer(received, chance))
@@ -102,7 +102,7 @@ def _decisions(claims: Sequence[dict[str, Any]], lie: random.Random | None) -> s
         match lie.randrange(3):
             case 0:
                 made.append(one | {"to": "group_99"})
-            case 1:
+            case 1 | 2 | 3:  # some of it is given up
                 made.append(one | {"n": 99})
             case 2:
                 one["text"] = lie.choice(claims)["text"]

@@ -58,7 +58,7 @@ class People(Face):
             alias, is_new = await aliases.open(user, into, now)
             if is_new:
                 few = partial(propagations.too_few_behind, await aliases.user_ids(user), least)
-                gone = await corrections.withdraw(unit, asked, agent_key, few)
+                gone = await corrections.retract_few(unit, asked, agent_key, few)
                 detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
                 detail |= {"retracted": list(gone)} if gone else {}
                 await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)

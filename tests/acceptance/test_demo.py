@@ -76,7 +76,7 @@ def test_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) ->
         "group:harbor, version 1, ",
         "yes: recall phrase",
         '<UserMemory user="Mia">',
-        "<RetrievedObservations>",
+        "<RetrievedMessages>",
         "Jonas's private matter (a cardiologist) isn't in Mia's context; it stands in his own.",
         "Try next",
     ):
@@ -104,7 +104,8 @@ def test_demo_in_json_is_one_object(directory: Path) -> None:
     known, _, said = xml.partition("<RetrievedMessages>")
     assert "prefer coffee" not in known  # weeks ago she said so, and that is told with its age
     assert said.count("prefer coffee") <= 1
-    assert set(told["hits"]) <= {source for part in told["context"]["parts"] for source in part["sources"]}
+    assert told["hits"]
+    assert "<RetrievedObservations>" not in xml  # the texts say all of it
 
 
 def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

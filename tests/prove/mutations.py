@@ -588,7 +588,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: two who turn out to be one leave it to everybody",
-        (never_called("corrections.withdraw"),),
+        (never_called("corrections.retract_few"),),
         PROPAGATION,
     ),
     Mutation(

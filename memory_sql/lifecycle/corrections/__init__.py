@@ -10,7 +10,7 @@ the context shows the correction beside it; where something has to leave at once
     replacing   update, supersede, reinstate, replace_fact
     vouching    verify
     marking     mark
-    retracting  withdraw
+    retracting  retract_few
     quarantine  quarantine, release
     archiving   archive
     texts       rewinding and rebuilding the scopes' texts
@@ -21,7 +21,7 @@ from memory_sql.lifecycle.corrections.marking import mark
 from memory_sql.lifecycle.corrections.quarantine import quarantine, release
 from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update
 from memory_sql.lifecycle.corrections.request import Asked
-from memory_sql.lifecycle.corrections.retracting import withdraw
+from memory_sql.lifecycle.corrections.retracting import retract_few
 from memory_sql.lifecycle.corrections.vouching import verify
 
 __all__ = [
@@ -33,8 +33,8 @@ __all__ = [
     "reinstate",
     "release",
     "replace_fact",
+    "retract_few",
     "supersede",
     "update",
     "verify",
-    "withdraw",
 ]

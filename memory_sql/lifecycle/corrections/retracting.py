@@ -64,7 +64,7 @@ async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread
     return await rebuild(session, asked, agent_key, tainted, spread.scopes)
 
 
-async def withdraw(session: Session, asked: Asked, agent_key: int, choose: Choose) -> tuple[str, ...]:
+async def retract_few(session: Session, asked: Asked, agent_key: int, choose: Choose) -> tuple[str, ...]:
     """The ids of what was erased: what `choose` returns, and all that was made of it. Propagation judges it again.
 
     `choose` is called again under the locks. What a legal hold keeps stays; the caller has locked the agent.

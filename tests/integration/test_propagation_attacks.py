@@ -152,16 +152,12 @@ def strings_of(value: Any) -> Iterator[str]:
                 yield from strings_of(item)
 
 
-def undated(text: str) -> str:
-    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
-
-
 def shown(request: Request[Any]) -> Shown:
     said = []
     for body in bodies_of(request):
         assert not any(mark in body for mark in "<>&")
         for line in body.split("\n"):
-            said += [] if line == NOTHING_YET else [undated(text) for text in strings_of(json.loads(line))]
+            said += [] if line == NOTHING_YET else list(strings_of(json.loads(line)))
     return Shown(request, frame_of(request), said)
 
 
@@ -175,10 +171,9 @@ async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n
     """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other."""
     own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
     assert len(own) == 2  # it was written down, as whose it is
-    (stored,) = set(own) - {FACT}
+    (said,) = set(own) - {FACT}
     assert FACT in group
-    assert (stored in group) == is_innocent(attack)
-    said = undated(stored)
+    assert (said in group) == is_innocent(attack)
     purposes = {"extraction", "consolidation"} | ({"propagation"} if is_innocent(attack) else set())
     assert {shown.request.purpose for shown in yard.prompts_with(said)} >= purposes
     if not is_innocent(attack):
@@ -210,16 +205,15 @@ async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: 
     assert await known(yard.memory, "c") == [FACT]
     innocent = {clean(attack.text)[0] for attack in ATTACKS if is_innocent(attack)}
     wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
-    assert {undated(content) for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
+    assert {content for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
     texts = (
         "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id)"
         " WHERE kind <> 'individual'"
     )
     for (told,) in await rows(yard.memory, texts):
-        content = undated(told)
-        for text in (FACT, *innocent):
-            content = content.replace(text, "")
-        assert content.strip() == ""
+        for text in sorted((FACT, *innocent), key=len, reverse=True):
+            told = told.replace(text, "")
+        assert told.strip() == ""
 
 
 async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard) -> None:

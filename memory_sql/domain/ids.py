@@ -16,6 +16,7 @@ from memory_sql.languages.invisible import hidden_in_id
 from memory_sql.languages.text import clean, lower_uuid
 
 ID_MAX_CHARACTERS = 255
+UUID_CHARACTERS = 36
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -46,7 +47,7 @@ def host_id(value: object, name: str = "id") -> str:
     white space, what isn't seen and could make two ids look alike, anything that Unicode normalisation (NFC) would alter.
     A UUID of 36 characters is written in lower case.
     """
-    text = lower_uuid(as_written(value, name))
+    text = stored_id(value, name)
     if text.isascii() and text.isprintable():
         return text  # nothing that follows can be wrong with it
     if any(unicodedata.category(c) == "Cc" for c in text) or hidden_in_id(text) or clean(text)[1]:
@@ -58,7 +59,8 @@ def host_id(value: object, name: str = "id") -> str:
 
 def stored_id(value: object, name: str = "id") -> str:
     """As `host_id`, but also what was taken before its rules were: to forget, export and rename what is stored under it."""
-    return lower_uuid(as_written(value, name))
+    text = as_written(value, name)
+    return lower_uuid(text) if len(text) == UUID_CHARACTERS else text
 
 
 def as_written(value: object, name: str = "id") -> str:

@@ -133,10 +133,16 @@ MUTATIONS = (
     ),
     Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, SCOPE_LOCK.splitlines(keepends=True)[0]),)),
     # Rule 6: what was taken out while a model worked doesn't come back
-    Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"),)),
+    Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"), ENDED_RUNS_SUCCEED)),
     Mutation("6: no epoch of what the prompt showed", (Change("epochs.get(scope_id) != epoch for", "False for"),)),
-    Mutation("6: no epoch of the conversation", (without("                ConversationRow.epoch == state.epoch,\n"),)),
-    Mutation("6: no cursor", (without("                ConversationRow.formed_number == state.formed_number,\n"),)),
+    Mutation(
+        "6: no epoch of the conversation",
+        (without("                ConversationRow.epoch == state.epoch,\n"), ENDED_RUNS_SUCCEED),
+    ),
+    Mutation(
+        "6: no cursor",
+        (without("                ConversationRow.formed_number == state.formed_number,\n"), ENDED_RUNS_SUCCEED),
+    ),
     Mutation(
         "6: a stored answer is not held against the epochs",
         (Change("not await _is_still_good(", "False and await _is_still_good("),),

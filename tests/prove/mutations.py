@@ -150,17 +150,17 @@ MUTATIONS = (
     Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
     Mutation(
         "6: exclusion does not raise the epoch",
-        (Change("epoch=ConversationRow.epoch + 1", "epoch=ConversationRow.epoch"),),
+        (Change("epoch=ConversationRow.epoch + 1", "epoch=ConversationRow.epoch"), ENDED_RUNS_SUCCEED),
     ),
     # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
     Mutation(
         "7: forgetting does not raise the epoch of the scope",
-        (Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET),),
+        (Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET), ENDED_RUNS_SUCCEED),
         FORGETTING,
     ),
     Mutation(
         "7: forgetting does not raise the epoch of the conversation",
-        (Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET),),
+        (Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET), ENDED_RUNS_SUCCEED),
         FORGETTING,
     ),
     Mutation(

@@ -181,10 +181,12 @@ MUTATIONS = (
     Mutation(
         "7: what others said is not looked for again under the locks",
         (Change("if self.rows | wanted != self.rows:", "if self.rows == Rows() != wanted:"),),
+        LOCKS,
     ),
     Mutation(
         "7: more conversations are locked while scopes are",
         (NO_SAVEPOINT,),
+        LOCKS,
     ),
     Mutation(
         "7: what gave way to it does not stand again",
@@ -476,7 +478,7 @@ MUTATIONS = (
     # Propagation: what changes while the model works
     Mutation(
         "propagation: no epoch of what the prompt showed",
-        (Change("state.epoch != loaded.epochs[state.scope_id]", "False"),),
+        (Change("state.epoch != loaded.epochs[state.scope_id]", "False"), ENDED_RUNS_SUCCEED),
         PROPAGATION,
     ),
     Mutation(

@@ -87,7 +87,7 @@ class Correcting(Actor):
         await self.memory.observations.unquarantine(known, agent_id=agent, user_id=user)
 
     async def mark(self) -> None:
-        """What is private is in no wider scope, unless somebody else said it, or it stood there by itself."""
+        """What is private is in no wider scope, unless it was said or confirmed there, by whomever."""
         agent = self.agent()
         user, known = await self.seen(agent, lambda o: o.scope.kind == "individual" and bool(TOKEN.search(o.content)))
         token = TOKEN.findall(known.content)[0]
@@ -96,7 +96,7 @@ class Correcting(Actor):
             known.id, agent_id=agent, user_id=user, private=private, sensitivity=None if private else "private"
         )
         for said in self.ledger.of(agent):
-            if private and said.token == token and known.scope.owner_id in said.users:
+            if private and said.token == token and known.scope.owner_id in said.users and not said.shared:
                 said.private = True
 
     async def merge(self) -> None:

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
         DeadRun,
         EmbedResult,
         FormResult,
-        HeldClaim,
         JournalStatus,
         Judged,
+        JudgeRate,
         Kept,
         KeptReason,
         MaintainResult,
@@ -65,13 +65,14 @@ if TYPE_CHECKING:
         PropagationOutcome,
         Receipt,
         RefusedMessage,
+        Review,
         RunDueResult,
         Stats,
         Trimmed,
         Usage,
         Violation,
     )
-    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Scope, ScopeRef, Sentence
+    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Repetition, Scope, ScopeRef, Sentence
     from memory_sql.domain.selection import Selection
     from memory_sql.errors import (
         AnswerError,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         InputError,
         InvalidIdError,
         InvalidMessageError,
+        JudgeError,
         LanguageModelError,
         LockTimeoutError,
         MemorySQLError,
@@ -170,7 +172,6 @@ __all__ = [
     "Group",
     "Groups",
     "GuardError",
-    "HeldClaim",
     "HeldError",
     "Hit",
     "Hold",
@@ -181,6 +182,8 @@ __all__ = [
     "InvalidIdError",
     "InvalidMessageError",
     "JournalStatus",
+    "JudgeError",
+    "JudgeRate",
     "Judged",
     "Kept",
     "KeptReason",
@@ -210,10 +213,12 @@ __all__ = [
     "RefusedMessage",
     "RenameKind",
     "Renamed",
+    "Repetition",
     "Request",
     "RestoredError",
     "RetainedMessage",
     "RetrievalStats",
+    "Review",
     "Role",
     "RunDueResult",
     "SchemaError",
@@ -261,17 +266,17 @@ _HOME = {
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",
     "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
     "domain.results": (
-        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult HeldClaim JournalStatus Judged "
-        "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage RunDueResult "
-        "Stats Trimmed Usage Violation"
+        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
+        "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "
+        "RunDueResult Stats Trimmed Usage Violation"
     ),
-    "domain.scopes": "Consolidation Contradiction Diff Scope ScopeRef Sentence",
+    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeRef Sentence",
     "domain.selection": "Selection",
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
-        "HeldError InputError InvalidIdError InvalidMessageError LanguageModelError LockTimeoutError MemorySQLError "
-        "NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError StaleError TooLargeError "
-        "TooManyError TruncatedError UnavailableError VersionError"
+        "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
+        "MemorySQLError NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError StaleError "
+        "TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

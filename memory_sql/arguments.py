@@ -105,6 +105,7 @@ def question_of(
     messages: int | None,
     as_of: datetime | None,
     semantic: bool | None,
+    superseded: bool,
     explain: bool,
     plan: bool,
 ) -> Question:
@@ -118,6 +119,7 @@ def question_of(
         observations=most,
         messages=within("messages", most if messages is None else messages, 100, least=0),
         semantic=semantic,
+        superseded=superseded,
         explain=explain or plan,
         plan=plan,
     )

@@ -25,6 +25,7 @@
         ├── UnavailableError        no answer: rate limit, server error, time-out, connection
         ├── RefusedError            the model declined
         ├── TruncatedError          the answer was cut off
+        ├── JudgeError              a model that judges claims got some wrong whose answer is known
         └── AnswerError             an answer that isn't what was asked for
             └── GuardError          a consolidation that fails its checks; the old text stays
 
@@ -34,7 +35,7 @@ Messages name ids, positions, counts and limits, never remembered text: they end
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memory_sql.domain.results import AddResult, Usage
@@ -290,7 +291,14 @@ class TruncatedError(LanguageModelError):
     reason = "truncated"
 
 
+class JudgeError(LanguageModelError):
+    """A model that judges claims got decoys wrong, twice: nothing that it said of the others counts. They wait."""
+
+    reason = "judge"
+
+
 class GuardError(AnswerError):
-    """A consolidation whose text fails the checks: it lost too much, or copied its surroundings. The old text stays."""
+    """A consolidation whose text failed the checks twice: it loses too much, or says what nobody told. The old text stays."""
 
     reason = "guard"
+    held: dict[str, Any] | None = None  # what a person may still accept

@@ -345,6 +345,7 @@ class Memory:
         messages: int | None = None,
         as_of: datetime | None = None,
         semantic: bool | None = None,
+        include_superseded: bool = False,
         explain: bool = False,
         plan: bool = False,
         session: Session | None = None,
@@ -354,8 +355,10 @@ class Memory:
         A hit contains any of the query's words. A query may contain `"a phrase"`, `-word`, `from:name`, `after:`,
         `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the two
         lists. `semantic`: also by meaning (None: if vectors are on; False: words alone); if that isn't possible,
-        `notice` says why. `as_of`: of what was known at that moment of recorded time. `explain`: with the parts of each
-        score, what was matched and what wasn't searched; `plan`: also the query plan, which runs the statement twice.
+        `notice` says why. `as_of`: of what was known at that moment of recorded time. `include_superseded`: also, by their
+        words, observations whose place a newer one has taken (`status` superseded, `superseded_by`). `explain`: with
+        the parts of each score, what was matched and what wasn't searched; `plan`: also the query plan, which runs the
+        statement twice.
         """
         question = question_of(
             query,
@@ -367,6 +370,7 @@ class Memory:
             messages=messages,
             as_of=as_of,
             semantic=semantic,
+            superseded=include_superseded,
             explain=explain,
             plan=plan,
         )
@@ -388,8 +392,8 @@ class Memory:
         """Deletes what is selected, with everything derived from it and the messages it came from.
 
         `selection` is an observation's id, or a `Selection`: a user (everything they said or own, and what only they
-        support), a conversation, a group, a message, some observations, or all of the agent. `dry_run` only reports
-        what would be deleted.
+        support; with `about` what others said of them alone, which is listed otherwise), a conversation, a group, a
+        message, some observations, or all of the agent. `dry_run` only reports what would be deleted.
 
         It is gone when this returns, from texts as well: a text that held it returns to an earlier version, or is
         missing, and pending observations are shown instead, until it is rewritten from what is left. With `wait` that

@@ -1,7 +1,8 @@
 """When work that failed is tried again, and when it is given up. Pure.
 
-No answer at all (rate limit, outage, time-out, no database) says nothing about the work: it waits, however often. An
-answer that can't be used may be the work's fault: after `max_errors` in a row it is given up, and a person decides.
+No answer at all (rate limit, outage, time-out, no database), or a judge that can't be trusted, says nothing about the
+work: it waits, however often. An answer that can't be used may be the work's fault: after `max_errors` in a row it is given
+up, and a person decides.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
-from memory_sql.errors import BudgetError, LanguageModelError, StaleError, UnavailableError
+from memory_sql.errors import BudgetError, JudgeError, LanguageModelError, StaleError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ def judge(
 
 
 def is_unusable(error: BaseException) -> bool:
-    """There was an answer, and nothing could be made of it: it may be the work's fault."""
-    return isinstance(error, LanguageModelError) and not isinstance(error, UnavailableError)
+    """There was an answer, and nothing could be made of it: it may be the work's fault. A bad judge isn't."""
+    return isinstance(error, LanguageModelError) and not isinstance(error, UnavailableError | JudgeError)
 
 
 def pause(before: int, settings: Settings) -> timedelta:

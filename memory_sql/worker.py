@@ -78,16 +78,19 @@ class Worker:
         """Works until `stop` is set. Then it takes nothing new, and what doesn't end in time is given back.
 
         It outlives any failure of the work, of the model and of the database, save `SchemaError`: another release is
-        needed then.
+        needed then. Raises `ConfigurationError` at once where there is no language model.
         """
+        self._memory.require_llm()
         async with _beside(self._listen(), self._maintain(), self._embed_on()):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
         """Does what is due now and returns: conversations, then the scopes that are due after them, then retention, vectors.
 
-        Raises `DatabaseError` when the database can't be reached; what was claimed is finished first.
+        Raises `DatabaseError` when the database can't be reached; what was claimed is finished first. Raises
+        `ConfigurationError` where there is no language model.
         """
+        self._memory.require_llm()
         stop = stop or asyncio.Event()
         return await self._until_stopped(self._take_once(stop), stop)
 

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 
 from sqlalchemy import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, SetColumnComment, SetTableComment
@@ -60,10 +61,20 @@ def _text(element: DDLElement) -> str:
 
 def drop(before: list[str], after: list[str]) -> str:
     """The way back, in an order in which nothing hangs on what is dropped, and nothing of a host's is taken along."""
-    lines = [f"DROP {kind} {name};" for kind in _MADE for name in reversed(_made(kind, after))]
-    lines += [f"DROP TABLE {table.fullname};" for table in reversed(Base.metadata.sorted_tables)]
-    lines += [f"DROP FUNCTION {name};" for name in reversed(_made("FUNCTION", before))]
+    made = {kind: _made(kind, after)[::-1] for kind in _MADE}
+    tables = [table.fullname for table in reversed(Base.metadata.sorted_tables)]
+    lines = [
+        *_dropping("VIEW", made["VIEW"]),
+        *(f"DROP {kind} {name};" for kind in ("POLICY", "TRIGGER") for name in made[kind]),  # one at a time
+        *_dropping("FUNCTION", made["FUNCTION"]),
+        *_dropping("TABLE", made["TABLE"] + tables),
+        *_dropping("FUNCTION", _made("FUNCTION", before)[::-1]),
+    ]
     return _HEADER.format("the way back.") + "\n".join(lines) + "\n"
+
+
+def _dropping(kind: str, names: list[str]) -> list[str]:
+    return wrap(f"DROP {kind} {', '.join(names)};", 120, subsequent_indent="    ") if names else []
 
 
 def _made(kind: str, scripts: list[str]) -> list[str]:

@@ -42,17 +42,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--pgbouncer"):
         return
     for item in items:
-        if item.get_closest_marker("listens"):
-            item.add_marker(pytest.mark.skip(reason="a pooler gives the server that listens to somebody else"))
+        if item.get_closest_marker("direct"):
+            item.add_marker(
+                pytest.mark.skip(reason="it needs the server itself, which a pooler gives to somebody else")
+            )
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting, key or file of whoever runs the tests reaches them."""
+    """No setting, key or file of whoever runs the tests reaches them. The model is the rules: nobody has another."""
     for name in list(os.environ):
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
+    monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
 
 
 @pytest.fixture(autouse=True)

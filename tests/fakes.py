@@ -14,6 +14,7 @@ from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.propagation.task import PropagationTask
+from tests.decoys import verdict
 
 T = TypeVar("T", bound=BaseModel | str)
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
@@ -87,14 +88,12 @@ def _finding(item: Item) -> dict[str, Any]:
 
 
 def promoted(task: PropagationTask, said: Callable[[str], str] = str) -> str:
-    """All of it goes everywhere, as `said`."""
+    """All of it goes everywhere, as `said`; decoys are answered as they should be."""
     decisions = [
         {
             "n": claim.n,
             "to": to,
-            "personal": False,
-            "general": True,
-            "valuable": True,
+            **verdict(claim.text),
             "text": said(claim.text),
         }
         for claim in task.claims
@@ -172,7 +171,9 @@ class Parrot:
             return text
         contradicted, self._contradicted = self._contradicted, None
         (older,) = [item.n for item in task.observations if item.text == contradicted]
-        return json.dumps({"text": text, "contradictions": [{"newer": task.observations[-1].n, "older": older}]})
+        return json.dumps(
+            {"text": text, "contradictions": [{"newer": task.observations[-1].n, "older": older, "was": contradicted}]}
+        )
 
 
 CONCEPTS = ("boat ship vessel sloop ferry", "tea coffee drink", "doctor surgeon clinic", "dog puppy hound")

@@ -12,12 +12,16 @@ is answered with HTTP 410, which clients don't retry. A reply may also be a func
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from memory_sql.llm.notation import as_written
 
 INPUT_TOKENS = 11
 OUTPUT_TOKENS = 7
@@ -256,3 +260,34 @@ def _response(received: Received, content: list[dict[str, Any]] | None) -> dict[
             "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
         },
     }
+
+
+def numbered(prompt: str, kind: str) -> list[str]:
+    """The texts that a consolidation's prompt shows as `s1`, `n1` or `k1` and so on, in their order."""
+    found = re.findall(rf'^{kind}\d+ [^"\n]*(".*")$', prompt, re.MULTILINE)
+    return [json.loads(text) for text in found]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """`handle`: P1, P2 … are people."""
+
+    n: int
+    handle: str
+    text: str
+
+    @property
+    def is_persons(self) -> bool:
+        return self.handle.startswith("P")
+
+
+_TURN = re.compile(r'^(\d+) ([A-Z]\d*)(?: "[^\n]*?")? \d\d:\d\d ([^\n]*(?:\n\|[^\n]*)*)', re.MULTILINE)
+
+
+def turns(prompt: str) -> list[ShownTurn]:
+    """The turns that an extraction's prompt shows, as they were said; none is no conversation that anybody is asked about."""
+    found = [
+        ShownTurn(int(n), handle, as_written(text.replace("\n| ", "\n"))) for n, handle, text in _TURN.findall(prompt)
+    ]
+    assert found, prompt
+    return found

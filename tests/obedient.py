@@ -11,14 +11,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal
 
+from tests.decoys import is_decoy, verdict
 from tests.fakes import by_scope
-from tests.loopback import Received
+from tests.loopback import Received, numbered, turns
 
 Purpose = Literal["extraction", "consolidation", "propagation"]
 
 _SENTENCE = re.compile(r"(?<=\.)\s+")
 _SECTION = re.compile(
-    r"^--- (?P<boundary>[0-9a-f]{32}) begin (?P<name>\w+)\n(?P<body>.*?)\n--- (?P=boundary) end (?P=name)$"
+    r"^--- (?P<boundary>[0-9a-z]{8,32}) begin (?P<name>\w+)\n(?P<body>.*?)\n--- (?P=boundary) end (?P=name)$"
 )
 
 
@@ -39,15 +40,17 @@ def lines(body: str) -> Iterator[Any]:
 
 
 class Obedient:
-    """`place` says into which of the offered scopes a sentence goes, `say` how a claim is said to more people."""
+    """`place` says into which of the offered scopes a sentence goes, `say` how a claim is said to more people, `judge`
+    whether it is: everything is, and decoys as they should be."""
 
     def __init__(
         self,
         place: Callable[[str, Collection[str]], str] = lambda _, offered: "individual",
         say: Callable[[str], str] = lambda text: text,
         rewrite: Callable[[Mapping[str, Any], str], str] = lambda _, text: text,
+        judge: Callable[[str], Mapping[str, Any]] = verdict,
     ) -> None:
-        self.place, self.say, self.rewrite = place, say, rewrite
+        self.place, self.say, self.rewrite, self.judge = place, say, rewrite, judge
 
     def __call__(self, received: Received) -> str:
         parts = sections(received.prompt)
@@ -56,26 +59,28 @@ class Obedient:
                 assert received.schema is not None
                 return self._extract(parts["conversation"], received.schema["properties"])
             case "consolidation":
-                current = [line for line in lines(parts["text"]) if isinstance(line, str)]
-                new = [line["text"] for line in lines(parts["observations"]) if "text" in line]
+                current, new = numbered(received.prompt, "s"), numbered(received.prompt, "n")
                 return json.dumps({"text": " ".join(current + new), "contradictions": []})
             case "propagation":
                 return self._share(list(lines(parts["claims"])))
 
     def _extract(self, conversation: str, offered: Collection[str]) -> str:
         said = [
-            (sentence, self.place(sentence, offered), [turn["n"]])
-            for turn in lines(conversation)
-            for sentence in _SENTENCE.split(turn["text"])
-            if turn["role"] == "user"
+            (sentence, self.place(sentence, offered), [turn.n])
+            for turn in turns(conversation)
+            for sentence in _SENTENCE.split(turn.text)
+            if turn.is_persons
         ]
         return by_scope(offered, *said)
 
     def _share(self, claims: list[Mapping[str, Any]]) -> str:
-        yes = {"personal": False, "general": True, "valuable": True}
         decisions = [
-            {"n": claim["n"], "to": to, **yes, "text": self.rewrite(claim, self.say(claim["text"]))}
+            {"n": claim["n"], "to": to, **self.judge(claim["text"]), "text": self._reworded(claim)}
             for claim in claims
             for to in claim["to"]
         ]
         return json.dumps({"decisions": decisions})
+
+    def _reworded(self, claim: Mapping[str, Any]) -> str:
+        text = claim["text"]
+        return str(text) if is_decoy(text) else self.rewrite(claim, self.say(text))

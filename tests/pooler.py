@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -97,6 +99,8 @@ def _running(configuration: Path) -> Iterator[None]:
                 if UP in line:
                     break
             assert UP in "".join(said[-1:]), f"PgBouncer hasn't started: {''.join(said)}"
+            # It stands still once the pipe is full, and nothing goes through it any more.
+            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
             yield
         finally:
             process.terminate()

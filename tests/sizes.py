@@ -6,7 +6,10 @@ Another than the environment's: `pytest --hypothesis-profile=full`.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 PER_TEST = 100  # Hypothesis' own number of examples
@@ -18,6 +21,15 @@ settings.load_profile("full" if os.environ.get("CI") else "fast")
 def share(whole: int) -> int:
     """At least one."""
     return max(1, whole * settings().max_examples // PER_TEST)
+
+
+def few_in_every_run(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
+    """For `parametrize`: all of them, those that aren't `kept` marked slow."""
+    return [value if value in kept else pytest.param(*_several(value), marks=pytest.mark.slow) for value in values]
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def examples(whole: int, deadline: int | None = None) -> settings:

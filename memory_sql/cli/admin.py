@@ -69,6 +69,10 @@ def _stats_text(stats: Stats) -> str:
         "queries": _queries(s.retrieval),
         "vectors": s.vectors,
     }
+    if any(judge.wrong for judge in s.judges):
+        facts["judge"] = ", ".join(
+            f"{j.model}: {j.wrong:,} of {j.answers:,} answers got a decoy wrong" for j in s.judges
+        )
     if s.vectors_advised:
         facts["vectors"] += f"; advised for {', '.join(s.vectors_advised)}"
     return "\n".join(f"{name:<13} {value}" for name, value in facts.items())

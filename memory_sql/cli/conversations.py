@@ -9,6 +9,7 @@ import typer
 from memory_sql.cli import output, tree
 from memory_sql.cli.batches import end, form_each
 from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, User, run
+from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.results import FormResult
@@ -53,6 +54,9 @@ def form(
         str | None,
         typer.Option("--conversation", metavar="ID", help="Only this one; else every one with new messages."),
     ] = None,
+    again: Annotated[
+        str | None, typer.Option("--again", metavar="ID", help="Form this conversation anew, as with another model.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -62,11 +66,17 @@ def form(
     \b
     memory-sql conversation form --agent ada
     memory-sql conversation form --agent ada --conversation monday
+    memory-sql conversation form --agent ada --again monday
 
-    Where the model fails the messages stay and can be formed later; other conversations go on.
+    Where the model fails the messages stay and can be formed later; other conversations go on. --again supersedes what was
+    made of the conversation before, save what a person has confirmed or corrected; messages that are not formed yet wait.
     """
+    if again and conversation:
+        raise InputError("say either --conversation or --again")
 
     async def work(memory: Memory) -> tuple[list[FormResult], dict[str, str]]:
+        if again:
+            return [await memory.conversations.form(agent_id=agent, conversation_id=again, again=True)], {}
         chosen = [conversation] if conversation else await memory.conversations.unformed(agent_id=agent)
         return await form_each(memory, agent, chosen)
 
@@ -82,6 +92,7 @@ def _formed_text(result: FormResult) -> str:
     if not result.messages:
         return f"{result.conversation_id}: nothing to form"
     known = f", {result.duplicates} known already" if result.duplicates else ""
+    known += f", {result.superseded} superseded" if result.superseded else ""
     head = (
         f"{result.conversation_id}: {output.many(result.messages, 'message')} → "
         f"{output.many(len(result.observations), 'observation')}{known} ({result.model})"
@@ -128,3 +139,29 @@ def exclude(
     )
     done = {"conversation": conversation, "excluded": not include}
     output.one(done, lambda row: f"{output.flat(conversation)}: {'included' if include else 'excluded'}", as_json)
+
+
+@app.command()
+def share(
+    conversation: Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation.")],
+    agent: Agent,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take it back: from now on two members have to have spoken.")
+    ] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says that the members of a conversation's groups hear what is said in it, whoever has spoken.
+
+    \b
+    memory-sql conversation share standup --agent ada
+    memory-sql conversation share standup --agent ada --undo
+    """
+    run(
+        url,
+        data,
+        lambda memory: memory.conversations.share(agent_id=agent, conversation_id=conversation, shared=not undo),
+    )
+    done = {"conversation": conversation, "shared": not undo}
+    output.one(done, lambda row: f"{output.flat(conversation)}: {'not shared' if undo else 'shared'}", as_json)

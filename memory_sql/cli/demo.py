@@ -12,7 +12,7 @@ import typer
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each
 from memory_sql.cli.options import AsJson, Data, Url, resolve, run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, where
+from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation
@@ -77,10 +77,10 @@ def demo(
         from memory_sql.cli.tour import tour
 
         return tour(url, data, as_json)
-    started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), resolve(url, data)
+    started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), shown_with(url, data)
     page.say("Mia and Jonas build a booking page for a harbour; Ada is their agent, memory_sql her memory.", indent="")
     page.dim(f"{model_text(settings)}\n{where(settings, url)} …", indent="")
-    shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock)
+    shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock, settings=settings)
     shown.seconds = round(time.monotonic() - started, 2)
     if as_json:
         output.json_line(asdict(shown))

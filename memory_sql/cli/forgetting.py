@@ -24,6 +24,9 @@ def forget(
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="Everything of this user, or narrows the choice.")
     ] = None,
+    about: Annotated[
+        bool, typer.Option("--about", help="With --user: also what others have said of this user alone.")
+    ] = False,
     conversation: Annotated[
         str | None, typer.Option("--conversation", metavar="ID", help="A conversation, or narrows the choice.")
     ] = None,
@@ -61,9 +64,9 @@ def forget(
     from memory_sql.domain.selection import Selection
 
     selection = Selection(
-        user_id=user, conversation_id=conversation, group_id=group, message_id=message, observation_id=observation,
-        fact_key=fact_key, tag=tag, query=query, source=cast("SourceKind | None", source), run_id=run_id,
-        everything=everything,
+        user_id=user, about=about, conversation_id=conversation, group_id=group, message_id=message,
+        observation_id=observation, fact_key=fact_key, tag=tag, query=query,
+        source=cast("SourceKind | None", source), run_id=run_id, everything=everything,
     )  # fmt: skip
 
     async def work(memory: Memory) -> Receipt:
@@ -101,6 +104,8 @@ def _why(kept: Kept) -> str:
             return "stated by the host"
         case "source":
             return "made of something else as well"
+        case "about":
+            return f"said of them by {users or 'the host'}"
 
 
 def receipt_text(receipt: Receipt) -> str:

@@ -66,6 +66,32 @@ def rename(
 
 
 @app.command()
+def share(
+    group_id: GroupId,
+    sharing: Annotated[
+        Literal["auto", "review", "off", "default"],
+        typer.Argument(help="What is propagated into the group and out of it; default: as the agent has it."),
+    ],
+    agent: Agent,
+    actor: Actor = None,
+    reason: Reason = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says whether claims go into the group and out of it by themselves, after a person has looked, or never.
+
+    \b
+    memory-sql group share harbor review --agent ada
+    """
+    rule = None if sharing == "default" else sharing
+    found = run(
+        url, data, lambda memory: memory.groups.share(group_id, rule, agent_id=agent, actor=actor, reason=reason)
+    )
+    output.one(found, _group_text, as_json)
+
+
+@app.command()
 def add(
     group_id: GroupId,
     agent: Agent,
@@ -157,7 +183,8 @@ def list_groups(
 
 def _group_text(group: Group) -> str:
     called = f" ({output.flat(group.display_name)})" if group.display_name not in (None, group.group_id) else ""
-    return f"{group.group_id}{called}  {group.scope_id}, {output.many(group.members, 'member')}"
+    sharing = f", sharing {group.sharing}" if group.sharing else ""
+    return f"{group.group_id}{called}  {group.scope_id}, {output.many(group.members, 'member')}{sharing}"
 
 
 def _member_text(member: Member) -> str:

@@ -63,11 +63,15 @@ def run(
     *,
     clock: Callable[[], datetime] | None = None,
     restoring: bool = False,
+    settings: Settings | None = None,
 ) -> T:
-    """What `work` returns, done with an open Memory in an event loop of its own. `restoring`: as `Memory.open` takes it."""
+    """What `work` returns, done with an open Memory in an event loop of its own. `restoring`: as `Memory.open` takes it.
+
+    `settings`: in place of those that `resolve` finds.
+    """
     from memory_sql.memory import Memory
 
-    settings = resolve(url, data)
+    settings = settings or resolve(url, data)
 
     async def with_memory() -> T:
         memory = Memory(settings=settings, clock=clock)

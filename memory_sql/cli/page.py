@@ -70,6 +70,14 @@ def model_text(settings: Settings) -> str:
     return f"model: {settings.fast_model}, and {settings.slow_model} for the texts"
 
 
+def shown_with(url: str | None, data: Path | None) -> Settings:
+    """The settings of a demo: where they name no model, it asks for the rules."""
+    from memory_sql.cli.options import resolve
+
+    settings = resolve(url, data)
+    return settings if settings.llm_name else settings.model_copy(update={"llm": "offline"})
+
+
 def where(settings: Settings, url: str | None) -> str:
     return f"Postgres at {output.masked(url)}" if url else f"embedded Postgres in {settings.embedded_data_dir}"
 

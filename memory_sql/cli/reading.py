@@ -146,6 +146,9 @@ def search(
             "--semantic/--words", help="Also by meaning, or by words alone; else by meaning where that is on."
         ),
     ] = None,
+    include_superseded: Annotated[
+        bool, typer.Option("--include-superseded", help="Also what a newer observation has taken the place of.")
+    ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -171,6 +174,7 @@ def search(
             explain=explain,
             plan=plan,
             semantic=semantic,
+            include_superseded=include_superseded,
         ),
     )
     if found.notice:

@@ -12,8 +12,8 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each, model_of, refused
-from memory_sql.cli.options import resolve, run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, where
+from memory_sql.cli.options import run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
@@ -78,7 +78,7 @@ def tour(url: str | None, data: Path | None, as_json: bool) -> None:
     from memory_sql.cli.files import Defaults, read_file
 
     started = time.monotonic()
-    page, clock, settings = Page(quiet=as_json), Clock(), resolve(url, data)
+    page, clock, settings = Page(quiet=as_json), Clock(), shown_with(url, data)
     file = read_file(str(example()), Defaults(max_characters=settings.message_max_characters))
     page.say(
         f"memory_sql: {file.messages} messages between {' and '.join(map(str.capitalize, _users(file)))} and their agent "
@@ -87,7 +87,7 @@ def tour(url: str | None, data: Path | None, as_json: bool) -> None:
     )
     page.step("The database")
     page.say(f"{where(settings, url)} …")
-    story = run(url, data, lambda memory: _tell(memory, page, clock, file, started), clock=clock)
+    story = run(url, data, lambda memory: _tell(memory, page, clock, file, started), clock=clock, settings=settings)
     seconds = time.monotonic() - started
     if as_json:
         output.json_line(story.as_json(seconds))

@@ -1,4 +1,4 @@
-"""Work in the background: backlog, dead, retry, discard, held-claims, review, maintain, trim, embed."""
+"""Work in the background: backlog, dead, retry, discard, reviews, decide, maintain, trim, embed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import typer
 from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, Agent, AsJson, Data, Limit, OneAgent, Reason, Url, Yes, run
 from memory_sql.errors import InputError
+from memory_sql.llm.select import NO_MODEL
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, HeldClaim, MaintainResult, Trimmed
+    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed
 
 app = tree.group("Work in the background: what is due, what was given up, what waits for a person.")
 
@@ -27,7 +28,7 @@ def backlog(agent: OneAgent = None, url: Url = None, data: Data = None, as_json:
 
     Due: could be done now, and nobody is at it; if that grows, start more workers. Retrying: failed, and is tried again by
     itself. Given up: the model's answers were unusable several times in a row; see `work dead`. Held: claims that many new
-    users made at once; see `work held-claims`.
+    users made at once; see `work reviews`. Without a language model in the settings of this command it says so.
     """
     found = run(url, data, lambda memory: memory.work.backlog(agent_id=agent))
     output.one(found, _backlog_text, as_json)
@@ -44,7 +45,8 @@ def _backlog_text(backlog: Backlog) -> str:
         "given up": f"{b.dead:,}",
         **({"held": many(b.held, "claim")} if b.held else {}),
     }
-    return "\n".join(f"{name:<12} {value}" for name, value in facts.items())
+    lines = [f"{name:<12} {value}" for name, value in facts.items()]
+    return "\n".join(lines if b.has_model else [*lines, output.indented(NO_MODEL, "")])
 
 
 @app.command()
@@ -105,31 +107,33 @@ def discard(
     output.one({"run_id": run_id, "state": "discarded"}, lambda r: f"run {r['run_id']}: discarded", as_json)
 
 
-@app.command("held-claims")
-def held_claims(agent: Agent, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists claims that many new users made at once, which wait for a person's review.
+@app.command()
+def reviews(agent: Agent, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Lists what waits for a person: held claims, contradictions beyond a version's bound, refused texts.
 
     \b
-    memory-sql work held-claims --agent ada
+    memory-sql work reviews --agent ada
     """
-    found = run(url, data, lambda memory: memory.work.held_claims(agent_id=agent, limit=limit))
-    output.rows(found, _held_line, as_json, "nothing is held")
+    found = run(url, data, lambda memory: memory.work.reviews(agent_id=agent, limit=limit))
+    output.rows(found, _review_line, as_json, "nothing waits for a person")
 
 
-def _held_line(held: HeldClaim) -> str:
-    h = held
-    return f"{h.source}  from {h.target_scope_id}, {output.minute(h.judged_at)}  {output.flat(h.content)}"
+def _review_line(review: Review) -> str:
+    r = review
+    place = f"{r.scope_id} for {r.target_scope_id}" if r.target_scope_id else r.scope_id
+    instead = f"\n      instead of: {output.flat(r.instead_of)}" if r.instead_of else ""
+    return f"{r.id}  {r.kind} ({r.why}), {place}, {output.minute(r.since)}  {output.flat(r.says)}{instead}"
 
 
 @app.command()
-def review(
-    observation: Annotated[
-        str, typer.Argument(metavar="ID", help="The observation, as `held-claims` shows it: o12-3.")
-    ],
+def decide(
+    review: Annotated[str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4 or r17.")],
     agent: Agent,
-    scope: Annotated[str, typer.Option("--scope-id", metavar="ID", help="The scope that it is held from: s4.")],
-    share: Annotated[
-        bool | None, typer.Option("--share/--refuse", help="Judge it again; or never share it with that scope.")
+    accept: Annotated[
+        bool | None,
+        typer.Option(
+            "--accept/--refuse", help="Let it count: judge a claim again, supersede, take the text; or don't."
+        ),
     ] = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -137,26 +141,20 @@ def review(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decides whether a held claim may go to that scope.
+    """Decides what waits for a person.
 
     \b
-    memory-sql work review o12-3 --agent ada --scope-id s4 --share --actor desk
-
-    With --share it is judged again as if those who said it weren't new, by a worker or by `scope propagate`.
+    memory-sql work decide s12v3-4 --agent ada --accept --actor desk
     """
-    if share is None:
-        raise InputError("say either --share or --refuse")
+    if accept is None:
+        raise InputError("say either --accept or --refuse")
     run(
         url,
         data,
-        lambda memory: memory.work.review(
-            observation, agent_id=agent, target_scope_id=scope, share=share, actor=actor, reason=reason
-        ),
+        lambda memory: memory.work.decide(review, agent_id=agent, accept=accept, actor=actor, reason=reason),
     )
-    done = {"observation": observation, "scope_id": scope, "share": share}
-    output.one(
-        done, lambda _: f"{observation}: {'may be shared' if share else 'is never shared'} with {scope}", as_json
-    )
+    done = {"id": review, "accepted": accept}
+    output.one(done, lambda _: f"{review}: {'accepted' if accept else 'refused'}", as_json)
 
 
 @app.command()

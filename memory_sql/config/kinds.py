@@ -30,6 +30,7 @@ MOST_COUNTED = 1_000_000  # messages, tokens or people that something waits for
 MOST_KEPT = 1_000_000_000  # items or characters of a scope
 MOST_TOKENS_A_DAY = 1_000_000_000_000
 MOST_NAMES, NAME_CHARACTERS, TEXT_CHARACTERS = 1_000, 255, 4_096
+MOST_PHRASES = 100
 CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 FOREVER = "forever"  # TOML and the environment have no word for None
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
@@ -72,6 +73,8 @@ ContextFormat = Literal["standard", "legacy"]
 ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "conversation", "individual"]
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share, and so see alike, first
 Secrets = Literal["mask", "keep", "refuse"]
+Sharing = Literal["auto", "review", "off"]
+Collective = Literal["proposed", "direct"]
 
 
 def _listed(value: object) -> object:
@@ -110,6 +113,12 @@ def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
     return cleaned
 
 
+def _phrases(phrases: tuple[str, ...]) -> tuple[str, ...]:
+    if len(phrases) > MOST_PHRASES or not all(any(map(str.isalnum, phrase)) for phrase in phrases):
+        raise ValueError(f"at most {MOST_PHRASES} phrases, each with a word")
+    return phrases
+
+
 def _written(ids: tuple[str, ...]) -> tuple[str, ...]:
     """As ids are stored."""
     return tuple(map(lower_uuid, ids))
@@ -131,6 +140,7 @@ def _language(name: str) -> str:
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_cleaned)]
+Phrases = Annotated[Names, AfterValidator(_phrases)]
 Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
 Plain = AfterValidator(_plain)  # stands after the field, of a text, path or URL

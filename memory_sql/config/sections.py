@@ -32,14 +32,17 @@ from memory_sql.config.kinds import (
     UNKNOWN_NAMES,
     AcceptsForever,
     Assembly,
+    Collective,
     ContextFormat,
     ContextOrder,
     Ids,
     Language,
     Names,
+    Phrases,
     Plain,
     Secrets,
     Sensitivities,
+    Sharing,
     TimeZone,
 )
 
@@ -80,7 +83,10 @@ class ModelSettings(Section):
 
     llm: Annotated[
         Literal["openai", "offline"] | None,
-        setting("language model; unset: openai if OPENAI_API_KEY is set, else offline, which is rules without a model"),
+        setting(
+            "language model; unset: openai if OPENAI_API_KEY is set, else none, and what needs one is refused; offline is "
+            "rules that quote, to try things out"
+        ),
     ] = None
     llm_api: Annotated[
         Literal["responses", "chat"],
@@ -182,6 +188,13 @@ class FormationSettings(Section):
     formation_cold_minutes: Annotated[
         float, per_agent("minutes of silence that make a conversation due", ge=0, le=MOST_MINUTES, used_by=ADD)
     ] = 10.0
+    formation_phrases: Annotated[
+        Phrases,
+        per_agent(
+            "phrases that make a conversation due at once where a user says them, beside the library's own signals",
+            used_by=ADD,
+        ),
+    ] = ()
     formation_max_age_minutes: Annotated[
         float,
         per_agent(
@@ -198,9 +211,22 @@ class FormationSettings(Section):
         int, per_agent("most characters that one extraction call reads", ge=1000, le=MOST_READ_CHARACTERS)
     ] = 40_000
     observation_max_items: Annotated[
-        int, per_agent("most observations that one extraction call returns for a scope", ge=0, le=50)
-    ] = 5
+        int, per_agent("most observations that one extraction call returns for a scope, but a group's", ge=0, le=50)
+    ] = 12
+    group_max_items: Annotated[
+        int, per_agent("most observations that one extraction call returns for a group", ge=0, le=50)
+    ] = 20
     observation_max_words: Annotated[int, per_agent("most words of one extracted observation", ge=5, le=10_000)] = 50
+    collective: Annotated[
+        Collective,
+        per_agent("what an extraction files for everybody: proposed from its author's scope, or stored there at once"),
+    ] = "proposed"
+    shared_conversations: Annotated[
+        bool,
+        per_agent(
+            "the members of its groups hear what is said in a conversation, as in a channel that all read, whoever has spoken"
+        ),
+    ] = False
     scope_text_max_characters: Annotated[
         int, per_agent("characters of a scope's text that an extraction prompt shows", ge=0, le=MOST_CHARACTERS)
     ] = 4_000
@@ -220,14 +246,22 @@ class ConsolidationSettings(Section):
         int, per_agent("most characters of observations that one consolidation reads", ge=1000, le=MOST_READ_CHARACTERS)
     ] = 60_000
     consolidation_min_ratio: Annotated[
-        float, per_agent("share of the old text's words that a new text needs, else it is refused", ge=0, le=1)
+        float,
+        per_agent(
+            "share of what the old text says beside what the answer accounts for that a new text needs", ge=0, le=1
+        ),
     ] = 0.4
 
 
 class PropagationSettings(Section):
     """Propagation"""
 
-    propagation: Annotated[bool, per_agent("propagate observations to wider scopes")] = True
+    sharing: Annotated[
+        Sharing,
+        per_agent(
+            "what goes to a wider scope: auto, review (after a person) or off; a group may have its own (groups.share)"
+        ),
+    ] = "auto"
     propagation_interval_minutes: Annotated[
         float, per_agent("minutes between two judgements of the same scope, at least", ge=0, le=MOST_MINUTES)
     ] = 0.0
@@ -355,6 +389,12 @@ class SearchSettings(Section):
     """Search"""
 
     top_k: Annotated[int, setting("observations that a search returns", ge=1, le=100)] = 5
+    search_cues: Annotated[
+        bool,
+        setting(
+            "whether extraction asks for words by which somebody might ask for an observation, and search looks at them"
+        ),
+    ] = True
     recency: Annotated[
         float,
         setting("points of score for what was said today, half of them after 30 days; 0: a tie-break", ge=0, le=100),

@@ -89,8 +89,9 @@ class Settings(  # the last base comes first where they are listed
         return self.embedding_dimensions or named.get(self.embedding)
 
     @property
-    def llm_name(self) -> Literal["openai", "offline"]:
-        return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else "offline")
+    def llm_name(self) -> Literal["openai", "offline"] | None:
+        """None: there is none; rules take its place only where somebody asked for them."""
+        return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else None)
 
     def sources(self) -> dict[str, str]:
         """Where each setting comes from: argument (or command line), environment, file or default."""

@@ -1,14 +1,30 @@
-"""What is asked for in a consolidation, and what comes back: a scope's new text, and what it contradicts."""
+"""What is asked for in a consolidation, and what comes back: a scope's new text, and what became of the rest."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memory_sql.llm.answers import SaidInProse
+
+_REFERENCE = re.compile(r"\s*([snk]?)\s*(\d{1,6})\s*", re.IGNORECASE)
+
+
+def _reference(value: object) -> object:
+    """`n3`; a number alone is that of a new observation."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"n{value}"
+    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    return f"{found[1].lower() or 'n'}{int(found[2])}" if found else value
+
+
+Reference = Annotated[str, BeforeValidator(_reference)]
+"""What the prompt shows, by its number there: `s1` a sentence of the text, `n1` a new observation, `k1` a known one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +34,78 @@ class NumberedText:
     text: str
 
 
-class NamedContradiction(BaseModel):
-    """Observation `newer` says otherwise than observation `older`, or (None) than the text so far, by their numbers."""
-
+class Named(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    newer: int
-    older: int | None = None
+
+class NamedContradiction(Named):
+    """Observation `newer` says otherwise than `older`, a new or a known one, or (None) than the text so far."""
+
+    newer: Reference
+    older: Reference | None = None
     was: str | None = None
     now: str = ""
 
 
+class NamedRepetition(Named):
+    """Observation `n` says nothing beyond `same_as`, a new or a known one."""
+
+    n: Reference
+    same_as: Reference
+
+
+class NamedLeftOut(Named):
+    """`what`, a sentence of the text or a new observation, isn't kept; `by` is what overtakes or repeats it."""
+
+    what: Reference
+    why: Literal["overtaken", "repeated", "over", "slight"]
+    by: Reference | None = None
+
+
+class NamedFigure(Named):
+    """A figure of the text that stands in one of these as the words `was`, or (None) a sum or rest of one figure of each."""
+
+    figure: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+    of: Sequence[Reference] = ()
+    was: str | None = None
+
+
 class ConsolidatedText(SaidInProse):
-    """A scope's new text, and what in it replaces something that was said before."""
+    """A scope's new text, what in it replaces or repeats something that was said before, and what it doesn't keep."""
 
     model_config = ConfigDict(extra="ignore")
 
-    contradictions: Sequence[NamedContradiction] = Field(default_factory=list)
+    contradictions: Annotated[
+        Sequence[NamedContradiction], BeforeValidator(lambda value: _readable(value, NamedContradiction))
+    ] = Field(default_factory=list)
+    same_as: Annotated[Sequence[NamedRepetition], BeforeValidator(lambda value: _readable(value, NamedRepetition))] = (
+        Field(default_factory=list)
+    )
+    left_out: Annotated[Sequence[NamedLeftOut], BeforeValidator(lambda value: _readable(value, NamedLeftOut))] = Field(
+        default_factory=list
+    )
+    figures: Annotated[Sequence[NamedFigure], BeforeValidator(lambda value: _readable(value, NamedFigure))] = Field(
+        default_factory=list
+    )
 
-    @field_validator("contradictions", mode="before")
-    @classmethod
-    def _as_far_as_they_can_be_read(cls, value: object) -> object:
-        """A good text isn't lost over them: what can't be read names no observation, and is refused as such."""
-        return [_read_contradiction(item) for item in value] if isinstance(value, list) else []
+
+NOBODY = "n0"
+_UNREADABLE: dict[type[Named], Named] = {
+    NamedContradiction: NamedContradiction(newer=NOBODY),
+    NamedRepetition: NamedRepetition(n=NOBODY, same_as=NOBODY),
+    NamedLeftOut: NamedLeftOut(what=NOBODY, why="slight"),
+    NamedFigure: NamedFigure(figure=""),
+}
+_Item = TypeVar("_Item", bound=Named)
 
 
-def _read_contradiction(item: object) -> object:
+def _readable(value: object, kind: type[_Item]) -> object:
+    """A good text isn't lost over its lists: an item that can't be read names no observation, and is refused as such."""
+    return [_read(item, kind) for item in value] if isinstance(value, list | tuple) else []
+
+
+def _read(item: object, kind: type[_Item]) -> object:
     try:
-        return NamedContradiction.model_validate(item)
+        return kind.model_validate(item)
     except ValidationError:
-        return NamedContradiction(newer=0)
+        return _UNREADABLE[kind]

@@ -1,16 +1,20 @@
 """Pending observations → the scope's text, a new immutable version that absorbs exactly what was read.
 
-`load` takes a lease and reads; `decide` asks the model and guards the old text; `apply` compares version, epoch and
+`load` takes a lease and reads; `decide` asks the model and checks its text; `apply` compares version, epoch and
 fence and writes two rows, however many observations there are, and one more for each that a newer one superseded. What
 arrives meanwhile has a higher number and stays pending.
 
-One observation that no model makes anything of doesn't hold up the others. After an answer that can't be used the next
+A text that fails the checks is asked for once more, with the reason. If it fails again the old text stays, and what is
+pending stays pending: the scope isn't due before it gains something new, or somebody asks.
+
+One observation that no model makes anything of doesn't hold up the others. After an answer that can't be read the next
 attempt reads half of what that one read, until the batch that fails is a single observation (`scopes.suspects` says among
 how many of the first it is). That one is set aside after `max_errors` attempts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,8 +22,10 @@ from itertools import accumulate
 from typing import Any
 
 from memory_sql.config import Settings
+from memory_sql.consolidation import reviewing
 from memory_sql.consolidation.answers import NumberedText
-from memory_sql.consolidation.guards import contradictions_among, harm_in, without_marks
+from memory_sql.consolidation.checks import checked_text, refused_as
+from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
@@ -28,13 +34,15 @@ from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.results import Usage
-from memory_sql.domain.scopes import Contradiction, PendingObservation
-from memory_sql.errors import BusyError, GuardError, NotFoundError, StaleError
+from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation, Repetition
+from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
+from memory_sql.retrieval.related import related
 from memory_sql.retry import Verdict, is_unusable, judge, pause
 
 ASKED = ("asked", "forget")  # somebody waits for it and gets the error
+ATTEMPTS = 2  # answers: the second one knows why the first was refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Loaded:
     inputs: tuple[PendingObservation, ...]
     reason: str
     now: datetime
+    known: tuple[AbsorbedObservation, ...] = ()
 
     @property
     def to_seq(self) -> int:
@@ -59,6 +68,10 @@ class Loaded:
         """As the model is shown them; it knows them by their place, from 1."""
         return sorted(self.inputs, key=lambda item: (item.observed_at, item.seq))
 
+    @property
+    def shown(self) -> Shown:
+        return Shown(self.in_order, self.known, self.scope.consolidation)
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -66,8 +79,7 @@ class Decided:
     words: int
     usage: Usage
     prompt_version: str
-    contradictions: tuple[Contradiction, ...] = ()
-    refused: dict[str, int] = field(default_factory=dict)
+    replaced: Replaced = field(default_factory=Replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,18 @@ async def _load(
     await runs.check_budget(agent_id, agent_key, settings.daily_tokens, now)
     target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
     run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
-    return Loaded(scope, run, tuple(inputs), reason, now)
+    known = await _known(session, agent_id, scope, inputs, now)
+    return Loaded(scope, run, tuple(inputs), reason, now, known)
+
+
+async def _known(
+    session: Session, agent_id: str, scope: ScopeState, inputs: Sequence[PendingObservation], now: datetime
+) -> tuple[AbsorbedObservation, ...]:
+    """What the text holds that these may contradict or repeat. What is forgotten of it meanwhile raises the epoch."""
+    if not scope.done_seq:
+        return ()
+    texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
+    return tuple(await related(session, agent_id, scope.scope_id, texts, whose, scope.language, now))
 
 
 def _batch(scope: ScopeState, settings: Settings) -> int:
@@ -143,6 +166,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
         observations=tuple(
             NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.in_order, 1)
         ),
+        known=tuple(NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.known, 1)),
         max_words=scope.max_words or settings.consolidation_max_words,
         now=loaded.now,
         guidance=scope.consolidation_prompt,
@@ -150,39 +174,52 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
-    """The new text; raises `GuardError` for one that would do harm. One that is too long is asked for once more."""
-    asked = task(loaded, settings)
-    request = asked.request(settings.slow_model)
-    answer = await ask(llm, request)
-    text, usage = without_marks(answer.value.text, request.boundary), answer.usage
-    if count_words(text) > asked.max_words:
-        request = asked.request(settings.slow_model, too_long=count_words(text))
+    """The new text; raises `GuardError` for one that would do harm, after the model was told why and asked once more."""
+    asked, refusal, usage, raw = task(loaded, settings), None, None, ""
+    for _ in range(ATTEMPTS):
+        request = asked.request(settings.slow_model, refusal.told if refusal else None)
         answer = await ask(llm, request)
-        text, usage = without_marks(answer.value.text, request.boundary), usage + answer.usage
-    problem = harm_in(text, asked.current, asked.max_words, settings.consolidation_min_ratio)
-    if problem is not None:
-        error = GuardError(problem, raw=answer.raw)
-        error.usage = usage
-        raise error
-    named, current = answer.value.contradictions, loaded.scope.consolidation
-    contradictions, refused = contradictions_among(named, loaded.in_order, current)
-    return Decided(text, count_words(text), usage, request.prompt_version, contradictions, dict(refused))
+        usage, raw = answer.usage if usage is None else usage + answer.usage, answer.raw
+        text = checked_text(answer.value.text, request.boundary, settings)
+        if not text:
+            raise _costing(usage, AnswerError("the new text is empty", raw=raw, reason="empty"))
+        refusal = refused_as(text, answer.value, asked, loaded.shown, settings)
+        if refusal is None:
+            named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
+            return Decided(text, count_words(text), usage, request.prompt_version, named)
+    assert refusal is not None
+    error = GuardError(refusal.reason, raw=raw)
+    if refusal.review:
+        named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
+        error.held = reviewing.kept(loaded.scope, loaded.inputs, text, named)
+    raise _costing(usage, error)
+
+
+def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
+    error.usage = usage
+    return error
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
     """Writes the version; raises `StaleError` when the scope has moved on."""
     versions, scope = ConsolidationRepository(session), loaded.scope
     following = FollowingRepository(session, scope.agent_key)
-    older = {item.older: item.newer for item in decided.contradictions if item.older is not None}
-    if older:  # what was made of these goes with them
+    states, contradictions = StateRepository(session), decided.replaced.contradictions
+    if any(item.older is not None for item in contradictions):  # what was made of these goes with them
         await following.lock([scope.scope_id])
+    if len(contradictions) > FEWEST:
+        contradictions = within_bounds(contradictions, await states.count_active(scope))
+    older = {item.older: item.newer for item in contradictions if item.older is not None and not item.held}
+    named = {item.newer: item.older for item in decided.replaced.repetitions}
+    same_as = await states.repeating(scope, named) if named else {}
     version = await versions.commit_version(
         scope,
         content=decided.content,
         words=decided.words,
         to_seq=loaded.to_seq,
         extra_seqs=loaded.extra_seqs,
-        contradictions=decided.contradictions,
+        contradictions=contradictions,
+        repetitions=[Repetition(newer=newer, older=older) for newer, older in same_as.items()],
         suspects=max(scope.suspects - len(loaded.inputs), 0),
         model=decided.usage.model,
         prompt_version=decided.prompt_version,
@@ -194,14 +231,39 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     if version is None:
         raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
     await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
-    superseded = await StateRepository(session).supersede(scope, older, now, run_id=loaded.run.run_id, version=version)
+    cause = {"run_id": loaded.run.run_id, "version": version}
+    superseded = await states.supersede(scope, older, now, **cause)
+    await states.repeat(scope, same_as, now, **cause)
     threshold = settings.consolidation_threshold
     if superseded:
         await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
     more = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
-    outcome: dict[str, Any] = {"observations": len(loaded.inputs), "refused": decided.refused}
+    refused = decided.replaced.refused + Counter(not_the_same=len(named) - len(same_as))
+    outcome: dict[str, Any] = {"observations": len(loaded.inputs), "refused": dict(refused)}
     await RunRepository(session).succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
     return Applied(version, len(superseded), more)
+
+
+async def accept(
+    session: Session, agent_id: str, agent_key: int, run_id: int, settings: Settings, now: datetime
+) -> Applied:
+    """Writes a text that was held for a person. Raises `NotFoundError` where the scope has moved on, `BusyError`."""
+    scopes, runs = ScopeRepository(session), RunRepository(session)
+    found = await runs.find_held(agent_key, run_id)
+    if found is None:
+        raise NotFoundError("review", f"r{run_id}")
+    scope_id, held = found
+    await FollowingRepository(session, agent_key).lock([scope_id])
+    scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
+    if scope is None:
+        raise BusyError("scope", f"s{scope_id}")
+    inputs = await scopes.pending_among(scope, held["inputs"])
+    if (scope.version, scope.epoch, len(inputs)) != (held["version"], held["epoch"], len(held["inputs"])):
+        raise NotFoundError("review", f"r{run_id}")
+    run, usage, prompt_version = await runs.reopen_held(agent_key, run_id, scope.fence)
+    decided = Decided(held["text"], count_words(held["text"]), usage, prompt_version, reviewing.named_in(held))
+    settings = settings.of_agent(scope.agent_settings)
+    return await apply(session, Loaded(scope, run, tuple(inputs), "asked", now), decided, settings, now)
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
@@ -211,7 +273,9 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     """
     scopes, scope, verdict = ScopeRepository(session), loaded.scope, _verdict(loaded, error, settings, now)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
-    if is_unusable(error):
+    if isinstance(error, GuardError):
+        changes |= {"held_seq": scope.last_seq, "rebuild": False, "due_at": None}
+    elif is_unusable(error):
         changes["suspects"] = len(loaded.inputs)
     if verdict.gives_up:
         changes |= {"errors": 0, "suspects": 0, "due_at": now + pause(0, settings)}
@@ -226,11 +290,15 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     if ours:
         await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
     await runs.fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
+    if ours and isinstance(error, GuardError) and error.held is not None:
+        await runs.hold(loaded.run, scope.scope_id, error.held)
 
 
 def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:
     """Errors are counted over attempts at the same single observation: a batch isn't given up but cut."""
     scope, size = loaded.scope, len(loaded.inputs)
+    if isinstance(error, GuardError):  # the answer could be read: it says nothing against what it was made of
+        return Verdict(scope.failures, scope.errors)
     before = scope.errors if scope.suspects == size else 0
     verdict = judge(error, scope.failures, before, settings, now, counts=loaded.reason not in ASKED)
     if verdict.gives_up and size > 1:

@@ -24,7 +24,7 @@ _COMMON = frozenset(
 def consolidate(current: str | None, observations: Sequence[NumberedText], max_words: int) -> ConsolidatedText:
     """The quotes so far and the new ones, a line each; one that changes something replaces the quote closest to it."""
     lines = [line for line in (current or "").splitlines() if line.strip() and line != NOTICE]
-    numbers: dict[str, int] = {}
+    numbers: dict[str, str] = {}
     contradictions = []
     for observation in observations:
         text = one_line(observation.text)
@@ -32,9 +32,11 @@ def consolidate(current: str | None, observations: Sequence[NumberedText], max_w
             continue
         if _CHANGE.search(text) and (old := _closest(text, lines)) is not None:
             lines.remove(old)
-            contradictions.append(NamedContradiction(newer=observation.n, older=numbers.get(old), was=old, now=text))
+            contradictions.append(
+                NamedContradiction(newer=f"n{observation.n}", older=numbers.get(old), was=old, now=text)
+            )
         lines.append(text)
-        numbers[text] = observation.n
+        numbers[text] = f"n{observation.n}"
     return ConsolidatedText(text=_within(max_words, lines), contradictions=contradictions)
 
 

@@ -1,21 +1,22 @@
-"""One consolidation, as it is put to a model. What was observed goes in as JSON, between marks that nobody can guess."""
+"""One consolidation, as it is put to a model. What was observed goes in as data, between marks that nobody can guess."""
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from memory_sql.consolidation import offline
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
+from memory_sql.languages.text import sentences
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_lines, minute_of
+from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, mark_for, minute_of
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationTask:
-    """`observations` are in the order in which they were observed. `max_words` is for the text."""
+    """`observations` are in the order in which they were observed, and so are those that the text holds and that these
+    may concern (`known`). `max_words` is for the text."""
 
     kind: str
     whose: str | None
@@ -24,21 +25,25 @@ class ConsolidationTask:
     max_words: int
     now: datetime
     guidance: str | None = None
+    known: tuple[NumberedText, ...] = ()
 
-    def request(self, model: str, too_long: int | None = None) -> Request[ConsolidatedText]:
-        """`too_long`: how many words the answer had that is asked for again."""
-        prompt, boundary = prompts.load("memory_sql.consolidation", "consolidation"), secrets.token_hex(16)
-        shorter = f"A first version had {too_long} words: too many. Keep what matters most." if too_long else ""
+    def request(self, model: str, refused: str | None = None) -> Request[ConsolidatedText]:
+        """`refused`: why a first answer can't be taken, in our words."""
+        prompt = prompts.load("memory_sql.consolidation", "consolidation")
+        current = "\n".join(f"s{n} {as_data(part)}" for n, part in enumerate(numbered(self.current), 1))
+        observations, known = _lines("n", self.observations), _lines("k", self.known)
+        boundary = mark_for(current, observations, known)
+        again = f"A first version was refused. {refused}" if refused else ""
         instructions, text = prompt.render(
             scope=KINDS[self.kind],
-            current=as_data(self.current) if self.current else NOTHING_YET,
-            observations=as_lines(
-                [{"whose": self.whose or "everybody"}, *(_observation(item) for item in self.observations)]
-            ),
+            whose=as_data(self.whose or "everybody"),
+            current=current or NOTHING_YET,
+            observations=observations,
+            known=known or "(none)",
             max_words=self.max_words,
             boundary=boundary,
             now=minute_of(self.now),
-            guidance="\n".join(filter(None, (self.guidance, shorter))),
+            guidance="\n".join(filter(None, (self.guidance, again))),
         )
         return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 
@@ -47,5 +52,10 @@ class ConsolidationTask:
         return offline.consolidate(self.current, self.observations, self.max_words)
 
 
-def _observation(item: NumberedText) -> dict[str, Any]:
-    return {"n": item.n, "observed_at": item.observed_at, "text": item.text}
+def numbered(text: str | None) -> list[str]:
+    """The sentences of a text, as its prompt numbers them from 1."""
+    return sentences(text or "")
+
+
+def _lines(kind: str, items: Sequence[NumberedText]) -> str:
+    return "\n".join(f"{kind}{item.n} {minute_of(item.observed_at)} {as_data(item.text)}" for item in items)

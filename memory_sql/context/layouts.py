@@ -31,7 +31,8 @@ class Block:
     """A scope's text, or lines of one kind, `times` being theirs; `cut`: there was more of it.
 
     `attributes` are names and values, `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
-    the end of the element of that scope's text. `title` and `heading` are for the legacy layout.
+    the end of the element of that scope's text. `newer_than` is that element, of pending lines of a scope with a text: it
+    doesn't hold them yet. `title` and `heading` are for the legacy layout.
     """
 
     role: Role
@@ -47,6 +48,7 @@ class Block:
     cut: bool = False
     title: str = ""
     heading: str = ""
+    newer_than: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,9 @@ def _standard(blocks: Sequence[Block]) -> list[Piece]:
         if block.role == "text":
             pieces.append(_text_piece(block, own_lines if block.own else []))
         elif not block.own:
-            pieces.append(Piece(_listed(block, block.element, block.attributes), block.element, [block]))
+            pieces.append(
+                Piece(_listed(block, block.element, (*block.attributes, *_newer(block))), block.element, [block])
+            )
         elif not has_own_text:
             pieces.append(Piece(_around(block, _recent(block)), block.element, [block]))
     return pieces
@@ -191,7 +195,12 @@ def _text_piece(text: Block, lines: Sequence[Block]) -> Piece:
 
 
 def _recent(block: Block) -> str:
-    return _listed(block, "RecentObservations", ())
+    return _listed(block, "RecentObservations", _newer(block))
+
+
+def _newer(block: Block) -> Attributes:
+    """In words, that what follows counts where that text says otherwise."""
+    return (("newer_than", block.newer_than),) if block.newer_than else ()
 
 
 def _listed(block: Block, element: str, attributes: Attributes) -> str:

@@ -141,7 +141,12 @@ def render(
         reason=reason,
         stable_characters=written.stable,
         truncated=fitted.truncated,
+        left_out=_pending_lines(blocks) - _pending_lines(fitted.blocks),
     )
+
+
+def _pending_lines(blocks: Iterable[Block]) -> int:
+    return sum(len(block.lines) for block in blocks if block.role == "pending")
 
 
 def title_of(scope: ScopeText) -> str:
@@ -224,6 +229,7 @@ def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: 
         own=own,
         title=_called(scope),
         heading=heading,
+        newer_than=_element(scope)[0] if (scope.consolidation or "").strip() else "",
     )
 
 

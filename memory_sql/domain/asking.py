@@ -40,12 +40,13 @@ class Turn(_Asking):
 class Question(_Asking):
     """A search for at most so many observations and messages (0: none).
 
-    `semantic` None: by meaning as well where vectors are on. `explain`: with what speaks for each; `plan`: with how the
-    database goes about it.
+    `semantic` None: by meaning as well where vectors are on. `superseded`: also what was superseded. `explain`: with what
+    speaks for each; `plan`: with how the database goes about it.
     """
 
     observations: int = 0
     messages: int = 0
     semantic: bool | None = None
+    superseded: bool = False
     explain: bool = False
     plan: bool = False

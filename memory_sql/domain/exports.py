@@ -135,7 +135,8 @@ class ExportedEvidence(Value):
 class ExportedObservation(ExportLine):
     """What is remembered of them, in their own scopes, and of what they said, in shared ones.
 
-    Where other people's words made it too (`shared`), what else is known of it is theirs and left out.
+    `subjects`: whether it speaks of them, by their ids. `terms`: by what it is found beside its words. Where other people's
+    words made it too (`shared`), what else is known of it is theirs and left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -156,6 +157,8 @@ class ExportedObservation(ExportLine):
     speaker: str | None
     message_ids: tuple[str, ...]
     user_ids: tuple[str, ...]
+    subjects: tuple[str, ...]
+    terms: tuple[str, ...]
     category: str | None
     kind: str | None
     confidence: float | None
@@ -190,7 +193,10 @@ class ExportedDerivation(ExportLine):
 
 
 class ExportedRun(ExportLine):
-    """A model's work on a scope of theirs, or on a conversation in which they were alone; `answer` until it was applied."""
+    """A model's work on a scope of theirs, or on a conversation in which they were alone; `answer` until it was applied.
+
+    `held`: a new text of their scope that waits for a person, with what it was made of.
+    """
 
     type: Literal["run"] = "run"
     run_id: int
@@ -200,6 +206,7 @@ class ExportedRun(ExportLine):
     state: str
     model: str | None
     answer: str | None
+    held: dict[str, Any] | None
     started_at: datetime
     finished_at: datetime | None
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from memory_sql.config.kinds import Sharing
 from memory_sql.domain.ids import ScopeId, Value, parse_scope_id
 
 MemberSource = Literal["host", "import", "inferred"]
 
 
 class Group(Value):
-    """A group of an agent's users, who share the memory of its scope. `members` counts those who belong to it now."""
+    """A group of an agent's users, who share the memory of its scope. `members` counts those who belong to it now.
+
+    `sharing`: its own rule for what goes into it and out of it, None where it has the agent's.
+    """
 
     group_id: str
     scope_id: ScopeId
     display_name: str | None
     members: int
     created_at: datetime
+    sharing: Sharing | None = None
 
     @property
     def scope_key(self) -> int:

@@ -38,7 +38,8 @@ class Observation(Value):
 
     Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
     is the id of what has taken its place. `given_at` is the time that the host gave, where that was more than a day ahead;
-    `observed_at` is when it was stored, then. What is `no_propagate` or `confidential` never leaves its scope.
+    `observed_at` is when it was stored, then. What is `no_propagate` or `confidential` never leaves its scope. `proposed`: an
+    extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Observation(Value):
     sensitivity: str
     no_propagate: bool = False
     confidential: bool = False
+    proposed: str | None = None
     verification: Verification = "unverified"
     superseded_by: str | None = None
     fact_key: str | None = None

@@ -40,9 +40,9 @@ class Weights:
     named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
     statement says more the longer it is, a question nothing; what was said today. `disputed` and `archived` are shares of
     the score that are taken off (B.4). `source`: what a message inherits of the score of an observation made of it.
-    `vector`: points for each standard deviation that the similarity to the query lies above the mean of what the user may
-    see. `rank`: what the place by similarity counts beside that by points, where places are fused (Cormack et al., 2009;
-    with 10 for their 60).
+    `terms`: the share that a word counts for which stands only in an observation's search cues. `vector`: points for
+    each standard deviation that the similarity to the query lies above the mean of what the user may see. `rank`: what the
+    place by similarity counts beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
     """
 
     k1: float = 0.6
@@ -59,6 +59,7 @@ class Weights:
     disputed: float = 0.12
     archived: float = 0.08
     source: float = 0.5
+    terms: float = 0.8
     vector: float = 0.5
     rank: float = 0.1
     bounds: Bounds = Bounds()
@@ -71,7 +72,8 @@ class Query:
     `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
     stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
     come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`: what was
-    asked, without operators, for those who don't read it word by word.
+    asked, without operators, for those who don't read it word by word. `superseded` observations are found as well; with
+    `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
     """
 
     text: str = ""
@@ -86,6 +88,9 @@ class Query:
     before: date | None = None
     tags: tuple[str, ...] = ()
     outside: str | None = None
+    scope: int | None = None
+    absorbed: bool = False
+    superseded: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     language: str = "english"
 
@@ -112,6 +117,9 @@ class Query:
                 "before": None if self.before is None else f"{self.before}",
                 "tags": self.tags,
                 "outside": self.outside,
+                "scope": self.scope,
+                "absorbed": self.absorbed,
+                "superseded": self.superseded,
                 "language": self.language,
                 "weights": _numbers(weights),
                 "fusion": fusion,

@@ -19,15 +19,18 @@ Surface = Literal["context", "search", "digest"]
 class Explanation(Value):
     """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
 
-    `admitted` is what let it in: `words` of its own, `asked` (the turn before asks for it), `window` (two words of the
-    query stand around it), `date` (of the time that is named), `vector` (its meaning is near the query's), `source` (an
-    observation made of it was found) or `all` (the query has no words). Where places are fused and not points, `parts` are
-    `text` and `vector`.
+    `terms` are the search cues that the model gave with it, which nobody else is shown.
+
+    `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `asked` (the turn
+    before asks for it), `window` (two words of the query stand around it), `date` (of the time that is named), `vector` (its
+    meaning is near the query's), `source` (an observation made of it was found) or `all` (the query has no words). Where
+    places are fused and not points, `parts` are `text` and `vector`.
     """
 
     admitted: str
     parts: dict[str, float]
     matched: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
 
 class Hit(Value):
@@ -113,7 +116,8 @@ class Context(Value):
     `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
     first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
     what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
-    something from the XML. `notice`: why words alone counted in what was retrieved, where vectors should have.
+    something from the XML; `left_out`: how many of the pending observations it had no room for, the oldest of the
+    `pending_max` newest of each scope. `notice`: why words alone counted in what was retrieved, where vectors should have.
     """
 
     xml: str
@@ -123,6 +127,7 @@ class Context(Value):
     reason: str | None = None
     stable_characters: int = 0
     truncated: bool = False
+    left_out: int = 0
     digest: Digest | None = None
     notice: str | None = None
 

@@ -77,13 +77,17 @@ class AddResult(Value):
 
 
 class FormResult(Value):
-    """`duplicates` were known already and gained evidence; `refused` counts refused parts of the answer by reason."""
+    """`duplicates` were known already and gained evidence; `refused` counts refused parts of the answer by reason.
+
+    `superseded`: how many observations of runs before gave way, where a conversation was formed again.
+    """
 
     conversation_id: str
     run_ids: tuple[int, ...] = ()
     messages: int = 0
     observations: tuple[Observation, ...] = ()
     duplicates: int = 0
+    superseded: int = 0
     refused: dict[str, int] = Field(default_factory=dict)
     model: str | None = None
 
@@ -144,13 +148,21 @@ class PropagateResult(Value):
         return tuple(item for item in self.judged if item.outcome == "propagated")
 
 
-class HeldClaim(Value):
-    """A claim that many new users made at once: it isn't shared before a person has released it (`work.review`)."""
+class Review(Value):
+    """What waits for a person (`work.reviews`), and is decided by `work.decide`.
 
-    source: str
-    content: str
-    target_scope_id: ScopeId
-    judged_at: datetime
+    `says` is what would count then: a claim for the scope `target_scope_id`, a newer observation, or a new text.
+    `instead_of` is what stands there meanwhile: the older observation, or the text so far; None: nothing. `why`: in a word.
+    """
+
+    id: str
+    kind: Literal["claim", "contradiction", "text"]
+    scope_id: ScopeId
+    why: str
+    since: datetime
+    says: str
+    instead_of: str | None = None
+    target_scope_id: ScopeId | None = None
 
 
 class RunDueResult(Value):
@@ -198,7 +210,7 @@ class Backlog(Value):
 
     `due_propagations` are scopes whose text has absorbed what should be judged for wider ones. `retrying` failed and
     will be tried again later; `dead` was given up and waits for a person, as do the claims that are `held`
-    (`work.review`).
+    (`work.reviews`). `has_model`: whether the process that asked has a language model; without one it does nothing of this.
     """
 
     due_conversations: int
@@ -209,6 +221,7 @@ class Backlog(Value):
     retrying: int
     dead: int
     held: int
+    has_model: bool = True
 
 
 class DeadRun(Value):
@@ -250,14 +263,14 @@ class Physical(Value):
     backups_until: datetime
 
 
-KeptReason = Literal["another", "elsewhere", "host", "source"]
+KeptReason = Literal["another", "elsewhere", "host", "source", "about"]
 
 
 class Kept(Value):
-    """An observation from which a forgetting took words or a source, and which stays; why, and on whose word.
+    """An observation from which a forgetting took words or a source, or that speaks of who was forgotten, and which stays.
 
     `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words went, say so elsewhere too), `host` (the host
-    stated it) or `source` (it was made of something else as well).
+    stated it), `source` (it was made of something else as well) or `about` (`users` have said it of them).
     """
 
     observation: str
@@ -329,6 +342,17 @@ class AgentSummary(Value):
     settings: dict[str, Any]
 
 
+class JudgeRate(Value):
+    """How a model did that judges claims, in the last 30 days: of `answers`, `wrong` got a decoy wrong.
+
+    Those counted for nothing.
+    """
+
+    model: str
+    answers: int
+    wrong: int
+
+
 class Stats(Value):
     """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
 
@@ -354,6 +378,7 @@ class Stats(Value):
     runs: dict[str, int]
     input_tokens: int
     output_tokens: int
+    judges: tuple[JudgeRate, ...] = ()
     retrieval: RetrievalStats = RetrievalStats()
     vectors_advised: tuple[str, ...] = ()
     vectors: str = "off"

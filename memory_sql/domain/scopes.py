@@ -52,6 +52,15 @@ class PendingObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsorbedObservation:
+    """An active observation that its scope's text holds."""
+
+    seq: int
+    content: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
@@ -78,13 +87,25 @@ class StaticLayer:
 class Contradiction(Value):
     """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
 
-    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none.
+    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none. `held`: the
+    version would have superseded too much, so this waits for a person, and the older observation stays active.
     """
 
     newer: int
     older: int | None = None
     was: str | None = None
     now: str | None = None
+    held: bool = False
+
+
+class Repetition(Value):
+    """What a consolidation found to be said before, by numbers (`seq`) of its scope's observations.
+
+    The newer one is superseded by the older, which has gained its evidence.
+    """
+
+    newer: int
+    older: int
 
 
 class Consolidation(Value):
@@ -103,6 +124,7 @@ class Consolidation(Value):
     run_id: int | None
     created_at: datetime
     contradictions: tuple[Contradiction, ...] = ()
+    repetitions: tuple[Repetition, ...] = ()
 
 
 class Sentence(Value):

@@ -13,7 +13,8 @@ from memory_sql.errors import InputError
 
 class Selection(Value):
     """What is to be forgotten, or set aside: a user, a conversation or a group as a whole, the whole agent, or
-    some observations.
+    some observations. `about` beside a user also takes what others have said of this user alone; what speaks of others
+    as well is listed in the receipt.
 
     A message by `message_id` and its conversation, with what was made of it. `observation_id`, `fact_key`, `tag`, `query`
     (read as a search reads it; every word counts, and one is needed), `source` (formation, observe, propagation, import) and
@@ -21,6 +22,7 @@ class Selection(Value):
     """
 
     user_id: str | None = None
+    about: bool = False
     conversation_id: str | None = None
     group_id: str | None = None
     message_id: str | None = None
@@ -36,6 +38,7 @@ class Selection(Value):
         self,
         *,
         user_id: Id | None = None,
+        about: bool = False,
         conversation_id: Id | None = None,
         group_id: Id | None = None,
         message_id: Id | None = None,
@@ -50,6 +53,7 @@ class Selection(Value):
         """Raises `InputError`."""
         ids = {"user_id": user_id, "conversation_id": conversation_id, "group_id": group_id, "message_id": message_id}
         given: dict[str, Any] = {
+            "about": about,
             "observation_id": observation_id,
             "fact_key": fact_key,
             "tag": tag,
@@ -73,7 +77,7 @@ class Selection(Value):
         """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
         given = {
             name: getattr(self, name)
-            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id")
+            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id", "about")
             if getattr(self, name)
         }
         return given | {name: True for name in ("fact_key", "tag", "query", "everything") if getattr(self, name)}
@@ -83,6 +87,8 @@ class Selection(Value):
         wholes = sum(getattr(self, name) is not None for name in _WHOLES)
         if self.everything and (wholes or self.selects_observations):
             raise InputError("everything=True stands alone")
+        if self.about and (self.user_id is None or self.selects_observations):
+            raise InputError("about=True stands beside user_id= alone")
         if self.message_id and (self.conversation_id is None or wholes > 1 or self.selects_observations):
             raise InputError("a message is named by message_id= and its conversation_id=")
         if not self.everything and not self.selects_observations and wholes != 1:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Turn:
     """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
 
-    `person` is who spoke, by a name of ours for this call; None where only one person speaks.
+    `person` is who spoke, by a name of ours for this call; None where only one person speaks, who is P1 then.
     """
 
     n: int
@@ -38,6 +38,13 @@ class Turn:
     said_at: datetime
     text: str
     person: str | None = None
+
+    @property
+    def handle(self) -> str:
+        """By what the prompt calls who spoke."""
+        if self.role in ("tool", "function"):
+            return "T"
+        return "A" if self.role != "user" else self.person or "P1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,18 @@ class Finding(BaseModel):  # no docstring: it would go into the schema, and so t
 
     content: str
     sources: list[int] = Field(default_factory=list)
+    about: list[str] = Field(default_factory=list)
+    terms: list[str] = Field(default_factory=list)
 
     @field_validator("sources", mode="before")
     @classmethod
     def _only_numbers(cls, value: object) -> object:
         return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+
+    @field_validator("about", "terms", mode="before")
+    @classmethod
+    def _only_texts(cls, value: object) -> object:
+        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 class ExtractedObservation(Finding):
@@ -119,7 +133,7 @@ class ExtractionAnswer(RootModel[dict[str, Any]]):
         flat = _read(_FLAT_LIST, self.root.get(FLAT))
         lists = {alias: _read(_FINDINGS, self.root.get(alias)) for alias in self.offered}
         listed = [
-            ExtractedObservation(content=item.content, sources=item.sources, scope=alias)
+            ExtractedObservation.model_construct(scope=alias, **vars(item))
             for alias, items in lists.items()
             for item in items or ()
         ]

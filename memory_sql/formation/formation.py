@@ -8,6 +8,7 @@ transaction that stores what came of it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,11 +16,12 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
+from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
 from memory_sql.db.repositories.messages import MessageRepository
-from memory_sql.db.repositories.observations import Draft, ObservationRepository
+from memory_sql.db.repositories.observations import Draft, ObservationRepository, Saved
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.domain.ids import owner_key
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import NO_CALL
 from memory_sql.errors import BusyError, StaleError
@@ -31,7 +33,10 @@ from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.privacy.classify import mask, masked_value
+from memory_sql.retrieval.related import related
 from memory_sql.retry import judge, pause
+
+MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,15 @@ async def _load(
     if not messages:
         await conversations.release(state, due_at=None, due_reason=None)
         return None
-    window = window_of(state, messages, settings, answered.seen if answered else None)
-    targets = await _filled(session, state, window, settings)
+    members = await silent_members(session, state)
+    window = window_of(state, messages, settings, answered.seen if answered else None, members)
+    targets = await filled(session, state, window, settings, now)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
     if answered is not None:
         run = await runs.take_over(answered.key, state.fence)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        run = await _start(runs, state, messages[-1].number, targets, shown, now)
+        run = await start(runs, state, messages, targets, shown, now)
     return Loaded(state, run, window, targets, shown, now, answered, reason)
 
 
@@ -113,10 +119,10 @@ async def _unfinished(
     return answered
 
 
-async def _start(
+async def start(
     runs: RunRepository,
     state: ConversationState,
-    to_number: int,
+    messages: Sequence[BufferedMessage],
     targets: Sequence[Target],
     shown: Mapping[int, int],
     now: datetime,
@@ -127,11 +133,20 @@ async def _start(
         "scopes": shown,
         "targets": [[t.alias, t.kind, t.owner, t.display_name] for t in targets],
     }
-    target = {"conversation_id": state.conversation_id, "from_number": state.formed_number, "to_number": to_number}
+    read = {"from_number": messages[0].number - 1, "to_number": messages[-1].number}
+    target = {"conversation_id": state.conversation_id, **read}
     return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
 
 
-async def _filled(session: Session, state: ConversationState, window: Window, settings: Settings) -> tuple[Target, ...]:
+async def silent_members(session: Session, state: ConversationState) -> dict[str, str]:
+    """The names of the members of the conversation's groups, as far as they have spoken somewhere; by their ids."""
+    owners = [owner_key("group", group) for group in state.group_ids]
+    return await ScopeRepository(session).members_named(state.agent_key, owners, MOST_SILENT) if owners else {}
+
+
+async def filled(
+    session: Session, state: ConversationState, window: Window, settings: Settings, now: datetime
+) -> tuple[Target, ...]:
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
@@ -143,6 +158,8 @@ async def _filled(session: Session, state: ConversationState, window: Window, se
     known = {scope.owner: (scope, pending) for scope, pending in found}
     groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
     members = await scopes.members_among(state.agent_key, groups, list(persons)) if groups else {}
+    all_hear = state.shared or settings.shared_conversations
+    heard = set(groups) if all_hear else await scopes.heard_by(state.agent_key, groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
     targets = []
     for target in window.named:
@@ -152,11 +169,25 @@ async def _filled(session: Session, state: ConversationState, window: Window, se
             continue
         present = members.get(scope.scope_id, frozenset())
         may_show = {"individual": alone, "group": present.issuperset(persons)}.get(target.kind, True)
-        texts = [scope.consolidation or "", *(item.content for item in pending)] if may_show and scope.is_active else []
+        texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
+        texts += [item.content for item in pending] if may_show and scope.is_active else []
         knows = _cut(texts, settings.scope_text_max_characters)
-        is_open = scope.is_active and (target.kind != "group" or bool(present))
-        targets.append(replace(target, state=scope, knows=knows, members=present, is_open=is_open))
+        is_open = scope.is_active and (bool(present) if target.kind == "group" else target.is_open)
+        hears = scope.scope_id in heard
+        targets.append(replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open))
     return tuple(targets)
+
+
+async def _told(
+    session: Session, state: ConversationState, scope: ScopeState, window: Window, now: datetime
+) -> list[str]:
+    """Of a person's text what the window may concern; of any other all."""
+    if scope.kind != "individual":
+        return [scope.consolidation or ""]
+    said = [message.content or "" for message in window.spoken if message.role == "user"]
+    whose = scope.display_name or scope.ref.owner_id or ""
+    found = await related(session, state.agent_id, scope.scope_id, said, whose, scope.language, now)
+    return [item.content for item in found]
 
 
 def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
@@ -209,45 +240,60 @@ def _masked_answer(raw: str) -> str:
 
 async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
     """Stores the observations and moves the cursor; raises `StaleError` when what the model saw has changed."""
-    conversations, scopes = ConversationRepository(session), ScopeRepository(session)
-    state = await conversations.lock(loaded.conversation)
-    if state is None:
-        raise StaleError(
-            "conversation", loaded.conversation.conversation_id, "it was formed, or something was forgotten, meanwhile"
-        )
+    conversations, state = ConversationRepository(session), await lock(session, loaded)
     drafts, refused = drafts_of(answered.extraction, loaded, settings)
-    locked = await scopes.lock_or_make(state.agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
-    epochs = {scope.scope_id: scope.epoch for scope in locked}
-    if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
-        raise StaleError(
-            "conversation", state.conversation_id, "something that the model was shown was forgotten meanwhile"
-        )
-    closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
-    refused["inactive_scope"] += sum((draft.scope.owner, draft.scope.name) in closed for draft in drafts)
-    drafts = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
-    kept = await _of_members(scopes, state.agent_key, drafts, locked)
-    refused["not_a_member"] += len(drafts) - len(kept)
-    drafts, refused = kept, +refused
-    observations = ObservationRepository(session)
-    saved = await observations.save(state.agent_key, drafts, locked, run_id=loaded.run.run_id, now=now)
-    await scopes.refresh_due(
-        state.agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now
-    )
+    saved = await save(session, loaded, drafts, refused, settings, now)
     to_number = loaded.window.messages[-1].number
     await conversations.advance(state, to_number, settings, now)
     if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
         await MessageRepository(session, 0.0, now).end_of_conversation(state)
-    outcome: dict[str, Any] = {
-        "observations": len(saved.stored),
-        "duplicates": len(saved.known),
-        "refused": dict(refused),
-    }
     runs = RunRepository(session)
-    await runs.succeed(loaded.run, now, **outcome)
+    await runs.succeed(loaded.run, now, **outcome(saved, refused))
     if state.dead_run_id is not None:
         await runs.outlive(state.agent_key, state.dead_run_id)
-    stored = await observations.by_keys(state.agent_key, saved.stored)
-    return Applied(stored, len(saved.known), dict(refused), more=state.last_number > to_number)
+    stored = await ObservationRepository(session).by_keys(state.agent_key, saved.stored)
+    return Applied(stored, len(saved.known), dict(+refused), more=state.last_number > to_number)
+
+
+async def lock(session: Session, loaded: Loaded) -> ConversationState:
+    """The conversation, locked. Raises `StaleError`."""
+    state = await ConversationRepository(session).lock(loaded.conversation)
+    if state is None:
+        raise StaleError(
+            "conversation", loaded.conversation.conversation_id, "it was formed, or something was forgotten, meanwhile"
+        )
+    return state
+
+
+def outcome(saved: Saved, refused: Counter[str]) -> dict[str, Any]:
+    """As the ledger has it."""
+    return {"observations": len(saved.stored), "duplicates": len(saved.known), "refused": dict(+refused)}
+
+
+async def save(
+    session: Session, loaded: Loaded, drafts: Sequence[Draft], refused: Counter[str], settings: Settings, now: datetime
+) -> Saved:
+    """Stores what may still go where it is meant to go, counting in `refused` what may not.
+
+    Locks the scopes. Raises `StaleError` where something that the model was shown has been forgotten.
+    """
+    scopes, agent_key = ScopeRepository(session), loaded.conversation.agent_key
+    locked = await scopes.lock_or_make(agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
+    epochs = {scope.scope_id: scope.epoch for scope in locked}
+    if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
+        raise StaleError(
+            "conversation",
+            loaded.conversation.conversation_id,
+            "something that the model was shown was forgotten meanwhile",
+        )
+    closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
+    opened = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
+    kept = await _of_members(scopes, agent_key, opened, locked)
+    refused["inactive_scope"] += len(drafts) - len(opened)
+    refused["not_a_member"] += len(opened) - len(kept)
+    saved = await ObservationRepository(session).save(agent_key, kept, locked, run_id=loaded.run.run_id, now=now)
+    await scopes.refresh_due(agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now)
+    return saved
 
 
 async def _of_members(

@@ -9,16 +9,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import NamedTuple
 
 from memory_sql.config import Secrets
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InvalidMessageError
-from memory_sql.languages.data import of_all
-from memory_sql.languages.tables import Signals
+from memory_sql.languages.data import of_all, table
+from memory_sql.languages.tables import FunctionWords, Signals, ToldBy, Words
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.privacy.classify import mask
 
+_WORD = re.compile(r"[^\W\d_]+")
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
+END = 1000  # characters of each end of a long message in which signals are looked for
+SHORT, SMALL_WORDS = 60, 2  # what has more characters is in a language of which it has so many small words
 SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said
 
 
@@ -75,13 +79,35 @@ def signal_in(message: Message) -> str | None:
     """The name of the first signal in what a user said; nobody else can set one off (R145, R147)."""
     if message.role != "user":
         return None
-    text = message.content[:4000]
-    return next((name for name, pattern in _signals() if pattern.search(text)), None)
+    text = _said(message.content).replace("’", "'")
+    words = {*_WORD.findall(text.lower())}
+    asked = [one for one in _signals() if len(text) <= SHORT or len(one.words & words) >= SMALL_WORDS]
+    return next((name for one in asked for name, pattern in one.patterns if pattern.search(text)), None)
+
+
+def _said(text: str) -> str:
+    """What is long was pasted: what somebody says of it stands before or behind."""
+    return text if len(text) <= 2 * END else f"{text[:END]}\n{text[-END:]}"
+
+
+class _Spoken(NamedTuple):
+    """A language's signals, and its small words, by which a text is known to be in it."""
+
+    words: Words
+    patterns: Sequence[tuple[str, re.Pattern[str]]]
 
 
 @cache
-def _signals() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Statements that correct, decide or introduce (B.4), of all languages. A signal costs a model call."""
-    tables = of_all(Signals).values()
-    found = {field.name: [p for one in tables for p in getattr(one, field.name).values()] for field in fields(Signals)}
-    return tuple((name.replace("_", " "), re.compile("|".join(some), re.IGNORECASE)) for name, some in found.items())
+def _signals() -> tuple[_Spoken, ...]:
+    """Statements that correct, decide or introduce (B.4), of each language. A signal costs a model call."""
+    return tuple(
+        _Spoken(
+            table(language, FunctionWords).common | table(language, ToldBy).words,
+            [
+                (field.name.replace("_", " "), re.compile("|".join(some.values()), re.IGNORECASE))
+                for field in fields(Signals)
+                if (some := getattr(signals, field.name))
+            ],
+        )
+        for language, signals in of_all(Signals).items()
+    )

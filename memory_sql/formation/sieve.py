@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
@@ -14,10 +15,13 @@ from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import days_of
-from memory_sql.languages.text import clean, count_words, words_of
+from memory_sql.languages.text import clean, count_words, normal_form, one_line, words_of
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, mask
+from memory_sql.privacy.confidence import said_in_confidence
+from memory_sql.privacy.contact import without_contact
 
+MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
@@ -26,8 +30,19 @@ def drafts_of(extraction: Extraction, loaded: Loaded, settings: Settings) -> tup
     """What may be stored of an answer, and how much was refused or mended, by reason."""
     sieve = _Sieve(loaded, settings)
     sieve.refused["unknown_scope"] += extraction.unknown
-    drafts = [draft for item in extraction.observations if (draft := sieve.draft(item)) is not None]
+    drafts = [draft for item in extraction.observations for draft in sieve.drafts(item)]
     return drafts, +sieve.refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What is stored where, from which messages. `proposed`: for whom it was meant, as `observations.proposed` has it."""
+
+    content: str
+    target: Target
+    sources: tuple[BufferedMessage, ...]
+    proposed: str | None = None
+    confidential: bool = False
 
 
 class _Sieve:
@@ -38,30 +53,91 @@ class _Sieve:
         self._window = loaded.window
         self._settings = settings
         self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
-        self._taken: Counter[str] = Counter()
+        self._people = loaded.people
+        self._taken = defaultdict[str, set[str]](set)
         self.refused: Counter[str] = Counter()
+
+    @cached_property
+    def _said(self) -> tuple[str, ...]:
+        return tuple(message.content or "" for message in self._window.spoken)
 
     @cached_property
     def _words(self) -> dict[int, frozenset[str]]:
         """Of each message, once for all: an answer may hold ten thousand observations that name no source."""
         return {message.number: frozenset(words_of(message.content or "")) for message in self._window.spoken}
 
-    def draft(self, item: ExtractedObservation) -> Draft | None:
-        content = self._screened(as_written(clean(item.content)[0].strip()))
+    def drafts(self, item: ExtractedObservation) -> list[Draft]:
+        """One; none where it is refused; where several people said what goes to others as a proposal, one for each."""
+        content = self._screened(as_written(clean(item.content)[0].strip(), self._said))
         if not content or len(content) > self._settings.observation_max_characters:
             self.refused["no_content" if not content else "too_long"] += 1
-            return None
+            return []
         sources = self._sources(item)
         if all(message.role in AGENT_ROLES for message in sources):
             self.refused["agents_own_words"] += 1  # it repeats what it was shown, memory included
-            return None
-        found = classify(content)
+            return []
+        if not any(message.role == "user" for message in sources):
+            self.refused["no_users_words"] += 1  # a tool's or a function's: no user's fact
+            return []
         target = self._route(item, sources)
-        if found.categories and target is not None and target.kind != "individual":
-            target = self._own_scope(sources)
-        if target is None or not self._has_room(target, content):
-            return None
-        return _draft(content, found, target, sources, self._loaded)
+        if target is None:
+            return []
+        placed = self._placed(content, target, sources)
+        return [self._draft(item, one) for one in placed if self._has_room(one.target, one.content)]
+
+    def _placed(self, content: str, target: Target, sources: Sequence[BufferedMessage]) -> list[_Placed]:
+        """Where it goes, and in which words: what others hear is without contact data, what they didn't hear is proposed."""
+        confidential = any(said_in_confidence(text) for text in (content, *_users_words(sources)))
+        if target.kind == "individual":
+            return [_Placed(content, target, tuple(sources), confidential=confidential)]
+        shown = without_contact(content)
+        if confidential or classify(shown).categories:
+            self.refused["confidence" if confidential else "personal"] += 1
+            own = self._open(self._author(self._authors(sources)))
+            return [] if own is None else [_Placed(content, own, tuple(sources), confidential=confidential)]
+        if (proposed := self._proposal(target)) is not None:
+            self.refused["proposed"] += 1
+            return self._by_author(content, sources, proposed)
+        self.refused["contact"] += shown != content
+        return [_Placed(shown, target, tuple(sources))]
+
+    def _proposal(self, target: Target) -> str | None:
+        """Who may get it by propagation alone; None: those whom it concerns have heard it, or the host has it so."""
+        if target.kind == "collective":
+            return "collective" if self._settings.collective == "proposed" else None
+        return None if target.heard or target.state is None else f"s{target.state.scope_id}"
+
+    def _by_author(self, content: str, sources: Sequence[BufferedMessage], proposed: str) -> list[_Placed]:
+        """In the scope of each who said it, with what they said, and what the assistant did."""
+        users = dict.fromkeys(m.user_id for m in sources if m.user_id)
+        placed = []
+        for user in users or [None]:
+            own = self._open(self._author({self._window.owners[user]} if user else set()))
+            if own is not None:
+                mine = tuple(m for m in sources if m.user_id in (None, user))
+                placed.append(_Placed(content, own, mine, proposed=proposed))
+        return placed
+
+    def _draft(self, item: ExtractedObservation, placed: _Placed) -> Draft:
+        found = classify(placed.content)
+        return replace(
+            _draft(placed, found, self._loaded),
+            subjects=tuple(dict.fromkeys(self._people[name] for name in item.about if name in self._people)),
+            terms=self._terms(item, placed.content, found) if self._settings.search_cues else (),
+        )
+
+    def _terms(self, item: ExtractedObservation, content: str, found: Classification) -> tuple[str, ...]:
+        """Those that say what the text doesn't, hold no secret, and tell nothing of a kind that the text doesn't."""
+        said, terms = set(words_of(content)), dict[str, str]()
+        for given in item.terms:
+            term = one_line(as_written(clean(given)[0]))
+            if not term or len(term) > MOST_TERM_CHARACTERS or said.issuperset(words_of(term)):
+                continue
+            if mask(term).found or set(classify(term).categories) - set(found.categories):
+                self.refused["private_term"] += 1
+                continue
+            terms.setdefault(normal_form(term), term)
+        return tuple(terms.values())[:MOST_TERMS]
 
     def _screened(self, content: str) -> str:
         """Without secrets, also where messages are refused for them: a model may have put one together."""
@@ -71,21 +147,23 @@ class _Sieve:
         self.refused["masked"] += 1
         return masked.text
 
-    def _own_scope(self, sources: Sequence[BufferedMessage]) -> Target | None:
-        """Of who said something personal: that doesn't go to others, wherever the model puts it."""
-        self.refused["personal"] += 1
-        return self._open(self._author(self._authors(sources)))
-
     def _has_room(self, target: Target, content: str) -> bool:
-        own = target.state  # with limits of its own, where somebody set them
-        max_items = own.max_items if own is not None else None
-        if self._taken[target.owner] >= (self._window.max_items if max_items is None else max_items):
+        """What is said twice takes one place."""
+        own, taken = target.state, self._taken[target.owner]  # with limits of its own, where somebody set them
+        form = normal_form(content)
+        if form not in taken and len(taken) >= self._limit(target):
             self.refused["over_limit"] += 1
             return False
         if count_words(content) > ((own and own.item_words) or self._settings.observation_max_words):
             self.refused["long_but_kept"] += 1
-        self._taken[target.owner] += 1
+        taken.add(form)
         return True
+
+    def _limit(self, target: Target) -> int:
+        own = target.state.max_items if target.state is not None else None
+        if own is not None:
+            return own
+        return self._settings.group_max_items if target.kind == "group" else self._settings.observation_max_items
 
     def _sources(self, item: ExtractedObservation) -> tuple[BufferedMessage, ...]:
         """The messages that the model points at; where it points at none, those that share most words with the text."""
@@ -156,26 +234,27 @@ def _takes(target: Target, users: Collection[str]) -> bool:
     return target.kind != "group" or (bool(target.members) and target.members.issuperset(users))
 
 
-def _draft(
-    content: str,
-    found: Classification,
-    target: Target,
-    sources: Sequence[BufferedMessage],
-    loaded: Loaded,
-) -> Draft:
+def _users_words(sources: Sequence[BufferedMessage]) -> list[str]:
+    return [message.content or "" for message in sources if message.role == "user"]
+
+
+def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:
+    target, sources = placed.target, placed.sources
     said_at = max(m.said_at for m in sources)
     conversation_id = loaded.conversation.conversation_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(
         scope=NewScope(target.kind, target.owner, display_name=target.display_name),
-        content=content,
-        dates=days_of(content, said_at, loaded.window.zone),
+        content=placed.content,
+        dates=days_of(placed.content, said_at, loaded.window.zone),
         observed_at=said_at,
         source_kind="formation",
         evidence=tuple(Evidence(conversation_id, m.number, m.user_id) for m in sources),
         conversation_id=conversation_id,
         speaker=speakers.pop() if len(speakers) == 1 else None,
         message_ids=tuple(m.message_id for m in sources),
+        confidential=placed.confidential,
+        proposed=placed.proposed,
         categories=found.categories,
         sensitivity=found.sensitivity,
     )

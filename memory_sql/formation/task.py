@@ -1,54 +1,93 @@
 """One extraction, as it is put to a model.
 
-What people wrote is data: turns go in as JSON, between marks that nobody can guess, so that a text can neither pose
-as a turn nor end its own fence.
+What people wrote is data: each turn begins a line with what we say of it, between marks that nobody can guess, so that a
+text can neither pose as a turn nor end its own fence. The instructions are the same in every call.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 from memory_sql.formation import offline
 from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for
 from memory_sql.languages.text import one_line
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, as_lines, minute_of
+from memory_sql.llm.notation import KINDS, as_data, as_lines, in_line, mark_for, minute_of
+
+GROUP_ITEMS = 20
+MEMORY = """
+What memory already says, so that you don't write it again (it isn't part of the conversation):
+--- {mark} begin memory
+{known}
+--- {mark} end memory
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
+    """`now`: when the conversation was last heard, in its zone.
+
+    `silent`: the names, by their handles, of members who say nothing. `max_items` and `group_items` hold for scopes that have
+    no limit of their own. `cues`: search cues are asked for.
+    """
+
     turns: tuple[Turn, ...]
     scopes: tuple[OfferedScope, ...]
     max_items: int
     max_words: int
     now: datetime
+    group_items: int = GROUP_ITEMS
+    silent: Mapping[str, str] = field(default_factory=dict)
+    cues: bool = True
 
     def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
         aliases = tuple(scope.alias for scope in self.scopes)
-        prompt, boundary = prompts.load("memory_sql.formation", "extraction"), secrets.token_hex(16)
+        prompt = prompts.load("memory_sql.formation", "extraction")
+        known = as_lines([_known(scope) for scope in self.scopes if scope.knows])
+        said = "\n".join(self._conversation())
+        mark = mark_for(known, said)
         instructions, text = prompt.render(
             scopes="\n".join(map(_offer, self.scopes)),
-            memory=as_lines([_known(scope) for scope in self.scopes if scope.knows]) or NOTHING_YET,
-            conversation=as_lines([_turn(turn) for turn in self.turns]),
-            boundary=boundary,
+            memory=MEMORY.format(mark=mark, known=known) if known else "",
+            conversation=said,
+            boundary=mark,
             max_items=self.max_items,
+            group_items=self.group_items,
             max_words=self.max_words,
             now=minute_of(self.now),
             nothing=json.dumps({alias: [] for alias in aliases}),
-            repair=f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly."
-            if wrong
-            else "",
+            repair=self._asked_besides(wrong),
         )
-        return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, boundary)
+        return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, mark)
 
     def by_rule(self) -> ExtractionAnswer:
         """The answer without a model."""
         return offline.extract(self.turns, self.scopes, self.max_items, self.max_words)
+
+    def _conversation(self) -> Iterator[str]:
+        """Who is who; a line for each new day, and for each turn, which says who is called otherwise than at first."""
+        names: dict[str, str] = {}
+        for turn in self.turns:
+            if turn.speaker != turn.role:  # else nobody has named them
+                names.setdefault(turn.handle, turn.speaker)
+        yield from (f"{handle} is {as_data(name)}" for handle, name in sorted(names.items()))
+        yield from (f"{handle}, who says nothing here, is {as_data(name)}" for handle, name in self.silent.items())
+        day: date | None = None
+        for turn in self.turns:
+            if turn.said_at.date() != day:
+                day = turn.said_at.date()
+                yield f"== {day} {day:%A}"
+            called = "" if turn.speaker in (turn.role, names.get(turn.handle)) else f" {as_data(turn.speaker)}"
+            yield f"{turn.n} {turn.handle}{called} {turn.said_at:%H:%M} {in_line(turn.text)}"
+
+    def _asked_besides(self, wrong: str | None) -> str:
+        repair = f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly." if wrong else ""
+        return "\n".join(filter(None, ("" if self.cues else "Leave `terms` empty.", repair)))
 
 
 def _offer(scope: OfferedScope) -> str:
@@ -61,7 +100,7 @@ def _offer(scope: OfferedScope) -> str:
 
 def _concern(scope: OfferedScope) -> str:
     if scope.kind == "individual":
-        return f"what concerns {scope.alias.partition('_')[2] or 'the user'} alone"
+        return f"what concerns {scope.alias.partition('_')[2] or 'P1, the user,'} alone"
     if scope.kind == "group" and scope.display_name:
         return f"the shared work of the group {as_data(scope.display_name)}"
     return KINDS[scope.kind]
@@ -69,8 +108,3 @@ def _concern(scope: OfferedScope) -> str:
 
 def _known(scope: OfferedScope) -> dict[str, Any]:
     return {"scope": scope.alias, "known": list(scope.knows)}
-
-
-def _turn(turn: Turn) -> dict[str, Any]:
-    who = {"role": turn.role, "speaker": turn.speaker} | ({"person": turn.person} if turn.person else {})
-    return {"n": turn.n, **who, "at": turn.said_at, "text": turn.text}

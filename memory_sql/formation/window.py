@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import log
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,7 +16,6 @@ from memory_sql.domain.ids import ScopeKind, owner_key
 from memory_sql.formation.answers import OfferedScope, Turn
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.dates import zone_of
-from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,8 @@ class Target:
     """A scope that an observation of this conversation may go to. A closed one is known, so that nobody else gets its.
 
     `members` are those of the window's users who belong to it, of a group: only what they say goes there, and without any
-    it isn't open.
+    it isn't open. `heard`: what is said here is heard by a group's members: two of them have spoken in this conversation,
+    or the host shares it.
     """
 
     alias: str
@@ -35,6 +34,7 @@ class Target:
     state: ScopeState | None = None
     knows: tuple[str, ...] = ()
     members: frozenset[str] = frozenset()
+    heard: bool = False
     is_open: bool = True
 
     @property
@@ -58,7 +58,7 @@ class Window:
 
     `spoken` is what the model gets to read; where it is empty there is nothing to ask. `persons` names the users for this
     call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the conversation's
-    calendar days begin. `max_items`: how many observations may come of it for a scope that has no limit of its own.
+    calendar days begin.
     """
 
     messages: tuple[BufferedMessage, ...]
@@ -67,7 +67,11 @@ class Window:
     owners: dict[str, str]
     named: tuple[Target, ...]
     zone: ZoneInfo
-    max_items: int
+
+    def people(self, silent: Sequence[Target]) -> dict[str, str]:
+        """The users by the names that the model has for them, members who say nothing included."""
+        named = {person: user for user, person in self.persons.items()}
+        return named | {target.alias.removeprefix(PERSON): target.owner.partition(":")[2] for target in silent}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +87,33 @@ class Loaded:
     answered: AnsweredRun | None
     reason: str
 
+    @property
+    def silent(self) -> tuple[Target, ...]:
+        """The scopes of members of the conversation's groups who say nothing in the window."""
+        speak = {*self.window.owners.values()}
+        return tuple(target for target in self.targets if target.kind == "individual" and target.owner not in speak)
+
+    @property
+    def people(self) -> dict[str, str]:
+        return self.window.people(self.silent)
+
+
+PERSON = "individual_"
+
 
 def window_of(
-    state: ConversationState, messages: Sequence[BufferedMessage], settings: Settings, seen: Mapping[str, Any] | None
+    state: ConversationState,
+    messages: Sequence[BufferedMessage],
+    settings: Settings,
+    seen: Mapping[str, Any] | None,
+    members: Mapping[str, str],
 ) -> Window:
-    """`seen`: where a stored answer is gone on with, what its prompt showed."""
+    """`seen`: where a stored answer is gone on with, what its prompt showed. `members`: the names of the groups' members."""
     spoken = tuple(m for m in messages if m.eligible and m.content and m.content.strip())
     users = list(dict.fromkeys(m.user_id for m in messages if m.user_id)) or [state.user_id]
     persons = {user: f"P{n}" for n, user in enumerate(users, 1)}
     owners = {user: owner_key("individual", user) for user in users}
-    named = _named(state, messages, persons, owners) if seen is None else _remembered(seen)
+    named = _named(state, messages, persons, owners, members) if seen is None else _remembered(seen, owners)
     return Window(
         tuple(messages),
         spoken,
@@ -100,40 +121,42 @@ def window_of(
         owners,
         tuple(named),
         zone_of(state.time_zone or settings.time_zone),
-        _max_items(spoken, settings.observation_max_items),
     )
 
 
-def _remembered(seen: Mapping[str, Any]) -> list[Target]:
+def _remembered(seen: Mapping[str, Any], owners: Mapping[str, str]) -> list[Target]:
     """The targets as the model knew them: by the same names, whatever the conversation has become since."""
-    return [Target(alias, kind, owner, name, is_open=kind != "group") for alias, kind, owner, name in seen["targets"]]
+    speak = {*owners.values()}
+    return [
+        Target(alias, kind, owner, name, is_open=kind == "collective" or owner in speak)
+        for alias, kind, owner, name in seen["targets"]
+    ]
 
 
 def _named(
-    state: ConversationState, messages: Sequence[BufferedMessage], persons: Mapping[str, str], owners: Mapping[str, str]
+    state: ConversationState,
+    messages: Sequence[BufferedMessage],
+    persons: Mapping[str, str],
+    owners: Mapping[str, str],
+    members: Mapping[str, str],
 ) -> list[Target]:
     """The scopes by the names that the model will use: the users', the conversation's groups', everybody's.
+
+    Those of members who say nothing take nothing in; they are there for the names of their owners.
 
     A group isn't named by its id: that is the host's text, of any length, and has to be copied letter by letter.
     """
     speakers = {m.user_id: m.speaker for m in messages if m.user_id and m.speaker}
     named: list[Target] = []
     for user, person in persons.items():
-        alias = "individual" if len(persons) == 1 else f"individual_{person}"
+        alias = "individual" if len(persons) == 1 else f"{PERSON}{person}"
         named.append(Target(alias, "individual", owners[user], speakers.get(user)))
+    silent = ((user, name) for user, name in members.items() if user not in persons)
+    for n, (user, name) in enumerate(silent, len(persons) + 1):
+        named.append(Target(f"{PERSON}P{n}", "individual", owner_key("individual", user), name, is_open=False))
     for n, group in enumerate(state.group_ids, 1):
         named.append(Target(f"group_{n}", "group", owner_key("group", group), group, is_open=False))
     return [*named, Target("collective", "collective", owner_key("collective"), None)]
-
-
-def _max_items(spoken: Sequence[BufferedMessage], most: int) -> int:
-    """How many observations may come of this for a scope, where `most` is the setting.
-
-    Grows with the logarithm of the length (R276): the setting up to 3,000 weighted characters, twice that from 12,000 on.
-    Unlike in the source it doesn't shrink below: one short message may hold much.
-    """
-    characters = sum(message.weight for message in spoken) * CHARACTERS_PER_TOKEN
-    return round(most * min(1 + log(max(characters / 3000, 1), 4), 2.0))
 
 
 def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
@@ -153,7 +176,10 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
     return ExtractionTask(
         turns,
         tuple(target.offered for target in loaded.targets if target.is_open),
-        window.max_items,
+        settings.observation_max_items,
         settings.observation_max_words,
-        loaded.now.astimezone(window.zone),
+        turns[-1].said_at if turns else loaded.now.astimezone(window.zone),
+        group_items=settings.group_max_items,
+        silent={one.alias.removeprefix(PERSON): one.display_name for one in loaded.silent if one.display_name},
+        cues=settings.search_cues,
     )

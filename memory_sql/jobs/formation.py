@@ -87,6 +87,7 @@ class Formation:
             messages=sum(result.messages for result in results),
             observations=tuple(observation for result in results for observation in result.observations),
             duplicates=sum(result.duplicates for result in results),
+            superseded=sum(result.superseded for result in results),
             refused=dict(refused),
             model=results[-1].model if results else None,
         )

@@ -24,6 +24,7 @@ from memory_sql.jobs.engine import DueWork, Engine
 from memory_sql.jobs.formation import ConversationKey, Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
+from memory_sql.jobs.reformation import Reformation
 from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -68,6 +69,9 @@ class Jobs:
     def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
 
+    def form_again(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
+        return self._engine.run(Reformation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
+
     def consolidate(self, agent_id: str, scope_id: int, reason: str) -> Awaitable[ConsolidateResult]:
         return self._engine.run(Consolidation(self._llm()), ScopeKey(agent_id, scope_id), reason)
 
@@ -82,7 +86,7 @@ class Jobs:
                 raise NotFoundError("agent", agent_id)
             settings = self._settings.of_agent(agent.settings)
             found = PropagationRepository(unit, agent.key)
-            scopes = await found.scopes(settings.propagation_excluded_users) if settings.propagation else []
+            scopes = await found.scopes(settings.propagation_excluded_users, settings.sharing)
         done, failed = [], {}
         for scope_id in scopes:
             try:
@@ -109,6 +113,7 @@ class Jobs:
         return receipt.model_copy(update={"rebuilt": tuple(done), "withheld": withheld})
 
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+        self._llm()  # where there is none, also when nothing is due
         await self.catch_up()
         done = RunDueResult()
         for kind in DUE_KINDS:

@@ -19,10 +19,11 @@ from typing import Any, TypeVar, get_type_hints
 from memory_sql.errors import ConfigurationError
 from memory_sql.languages.tables import (
     Alternatives,
+    Counting,
     Dates,
     FunctionWords,
+    Likeness,
     Names,
-    NotEnglish,
     Pattern,
     Personal,
     Phrases,
@@ -31,6 +32,7 @@ from memory_sql.languages.tables import (
     Secrets,
     Sharing,
     Signals,
+    ToldBy,
     Words,
 )
 
@@ -44,7 +46,9 @@ TABLES: Mapping[str, type] = {
     "personal": Personal,
     "secrets": Secrets,
     "sharing": Sharing,
-    "not_english": NotEnglish,
+    "counting": Counting,
+    "likeness": Likeness,
+    "told_by": ToldBy,
 }
 
 Table = TypeVar("Table")

@@ -196,8 +196,10 @@ def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> 
 
 def _in_name(text: str, match: re.Match[str]) -> bool:
     """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside another word with a capital."""
-    after = text[match.end() :]
-    return bool(_JOINED.match(after) or (text[match.start()].isupper() and _BESIDE.search(text[: match.start()])))
+    after, last = text[match.end() :], text[: match.end()].split()[-1]
+    if _JOINED.match(after) or (last[0].isupper() and _CAPITAL.match(after)):
+        return True
+    return text[match.start()].isupper() and bool(_BESIDE.search(text[: match.start()]))
 
 
 def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
@@ -230,7 +232,8 @@ def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFo
     return kept
 
 
-_JOINED = re.compile(r"[.@/]\w| [A-Z]")
+_JOINED = re.compile(r"[.@/]\w")
+_CAPITAL = re.compile(r" [A-Z]\w")  # and not " I"
 _BESIDE = re.compile(r"(?:^|[^.!?\s]\s+|[a-z]\s)[A-Z][\w'’]*\s$")
 _NO_WORD = re.compile(r"\W*")
 _CLAUSE_END = re.compile(r"[.!?;:,()\n](?:\s|$)")

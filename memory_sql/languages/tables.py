@@ -45,14 +45,26 @@ class FunctionWords:
 
 
 @dataclass(frozen=True, slots=True)
-class NotEnglish:
-    """By which an English statement is distinguished from one of this language: no English words, or hardly any.
+class Counting:
+    """`words`: the number words from 0 up, in order; those for one number stand together, a/b. `beyond`: larger ones.
 
-    One of `surely` is enough, of `hardly` it takes two.
+    `joins`: the word between two parts of a number.
     """
 
-    surely: Words = frozenset()
-    hardly: Words = frozenset()
+    words: str = ""
+    beyond: Mapping[str, int] = _table()
+    joins: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBy:
+    """Small words by which a text is known to be in this language, beside others'; English has [function_words].
+
+    `letters`: those that it has beside a to z; a word with others speaks against it.
+    """
+
+    words: Words = frozenset()
+    letters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,68 +219,35 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """By what a plain statement about common work is recognised: what may be shared with more people than one.
+    """What keeps a statement from more people than one. All are looked for in lower case; of all languages together.
 
-    Words. `orders`: verbs that open an order; `nouns_too`: those of them that are nouns as well, and count only before
-    one of `objects`. `saying`, `doing`, `roles`, `possessed`: what a person may do, be and have at work.
-    `verbs_of_persons`, `done_by_things`, `done_to_persons`, `states_of_things`: whether an unknown name is a person's.
-    `feeling`: what a group may do and a person not. `judging`: what isn't said of people. `persons`, `groups`, `titles`:
-    who. `work`: what shared matters are about; `weak_work`: those that much else is said with. `private`, `chatting`:
-    what keeps a statement where it is. `vague`: says nothing of what is claimed.
+    `opens_order`: how a clause begins that tells somebody what to do. `ordered`: an order to whoever reads, or to the
+    agent, anywhere. `confidence`: said to one person alone. Only where a text is in this language: `second_person`: you;
+    `first_person`: I; `somebody`: one person who isn't named.
+    """
 
-    Patterns. `asks`, `unresolved`, `first_person`, `to_reader`, `ordered`, `singled_out`: what no shared statement holds.
-    `technical`: harmless senses of private words; `private_phrases`: those of several words.
+    opens_order: Pattern = NOTHING
+    ordered: Pattern = NOTHING
+    confidence: Pattern = NOTHING
+    second_person: Pattern = NOTHING
+    first_person: Pattern = NOTHING
+    somebody: Pattern = NOTHING
 
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """By what two short statements are compared.
+
+    Words: `vague` say nothing of what is claimed; `units` follow a figure; `negations`, of all languages together;
+    `days`, `days_too`: names of days beside [dates], and those that are words as well. `named_team`: what names a team.
     `opposites`: pairs, a/b. `same`: words for one thing, a line for each, the first stands for all. `numbers`: by word.
     """
 
-    orders: Words = frozenset()
-    nouns_too: Words = frozenset()
-    objects: Words = frozenset()
-    polite: Words = frozenset()
-    fillers: Words = frozenset()
-    saying: Words = frozenset()
-    doing: Words = frozenset()
-    roles: Words = frozenset()
-    verbs_of_persons: Words = frozenset()
-    feeling: Words = frozenset()
-    judging: Words = frozenset()
-    groups: Words = frozenset()
-    persons: Words = frozenset()
-    titles: Words = frozenset()
-    gendered: Words = frozenset()
-    work: Words = frozenset()
-    weak_work: Words = frozenset()
-    private: Words = frozenset()
-    chatting: Words = frozenset()
     vague: Words = frozenset()
-    possessed: Words = frozenset()
-    states_of_things: Words = frozenset()
-    done_by_things: Words = frozenset()
-    done_to_persons: Words = frozenset()
-    things_can: Words = frozenset()
     units: Words = frozenset()
+    negations: Words = frozenset()
     days: Words = frozenset()
     days_too: Words = frozenset()
-    negations: Words = frozenset()
-    modal: Words = frozenset()
-    prepositions: Words = frozenset()
-    to_things: Words = frozenset()
-    no_past: Words = frozenset()
-    like: Words = frozenset()
-    articles: Words = frozenset()
-    being: Words = frozenset()
-    before_object: Words = frozenset()
-    links: Words = frozenset()
-    asks: Pattern = NOTHING
-    unresolved: Pattern = NOTHING
-    first_person: Pattern = NOTHING
-    to_reader: Pattern = NOTHING
-    ordered: Pattern = NOTHING
-    singled_out: Pattern = NOTHING
-    technical: Pattern = NOTHING
-    private_phrases: Pattern = NOTHING
-    clause: Pattern = NOTHING
     named_team: Pattern = NOTHING
     opposites: Words = frozenset()
     same: str = ""

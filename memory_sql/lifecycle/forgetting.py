@@ -105,6 +105,8 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     for scope_id, version in tainted.items():
         await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     kept = await repository.kept_beside(found.closure)
+    about = await repository.kept_about(found.seeds.users, found.closure)
+    kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
     for state in states.values():
         await StateRepository(session).stand_again(state, now)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from string import ascii_lowercase
 from typing import Any
 
+MARK_LETTERS = 8
 NOTHING_YET = "(nothing yet)"
 KINDS = {
     "individual": "what concerns one person alone",
@@ -24,13 +27,38 @@ def minute_of(moment: datetime) -> str:
     return f"{moment.isoformat(timespec='minutes').replace('+00:00', 'Z')} ({moment:%A})"
 
 
-_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_BREAKS = {
+    "\x85": "\\u0085",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}  # which JSON leaves, and some take for ends of lines
+_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", **_BREAKS})
 
 
-def as_written(text: str) -> str:
-    """The text without the escapes that are ours: models copy them where they write no JSON, or twice where they do."""
+def mark_for(*texts: str) -> str:
+    """Eight letters that stand in none of these texts, to be put around them in one prompt: nobody can guess them."""
+    while True:
+        mark = "".join(secrets.choice(ascii_lowercase) for _ in range(MARK_LETTERS))
+        if not any(mark in text for text in texts):
+            return mark
+
+
+def in_line(text: str) -> str:
+    """The text in a line that has begun with something else: what follows a line break in it begins with a bar.
+
+    So no line of what people wrote looks like one of ours.
+    """
+    return "\n| ".join(text.splitlines()).translate(_MARKUP)
+
+
+def as_written(text: str, said: Collection[str] = ()) -> str:
+    """The text without the escapes that are ours: models copy them where they write no JSON, or twice where they do.
+
+    One that stands in what was `said` is theirs.
+    """
     for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        text = text.replace(escape, mark)
+        if escape in text and not any(escape in one for one in said):
+            text = text.replace(escape, mark)
     return text
 
 

@@ -14,8 +14,16 @@ from memory_sql.errors import ConfigurationError
 from memory_sql.llm import OwnedModel
 from memory_sql.llm.embeddings import LocalEmbeddings, OwnedEmbeddings
 
+NO_MODEL = (
+    "there is no language model, and messages wait: set OPENAI_API_KEY, or MEMORY_SQL_LLM=openai for a server without keys,"
+    " or MEMORY_SQL_LLM=offline for rules that only quote"
+)
+
 
 def language_model(settings: Settings) -> OwnedModel:
+    """Raises `ConfigurationError`."""
+    if settings.llm_name is None:
+        raise ConfigurationError(NO_MODEL)
     return LANGUAGE_MODELS[settings.llm_name](settings)
 
 

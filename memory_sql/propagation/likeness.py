@@ -48,7 +48,7 @@ def ungrounded(text: str, sources: Sequence[str]) -> str | None:
     claims = [claim_of(source) for source in sources]
     known = frozenset().union(*(claim.figures for claim in claims)) if claims else frozenset()
     own = claim_of(text)
-    if not own.figures <= known or not _proper(text) <= _all_keys(sources):
+    if not own.figures <= known or not _proper(text) <= _all_stems(sources):
         return "ungrounded"
     grounded = any(_stems_from(own, claim) for claim in claims)
     return None if grounded else "ungrounded"
@@ -61,19 +61,13 @@ def _stems_from(own: Claim, source: Claim) -> bool:
 
 
 def _proper(text: str) -> frozenset[str]:
-    """Words with a capital that names begin with; at the start of a sentence only if they are no common words."""
-    listed = vocabulary()
-    return frozenset(
-        token.key
-        for token in tokens_of(text)
-        if token.capital
-        and token.key not in listed.small
-        and not (token.first and (token.key in listed.work | listed.groups))
-    )
+    """Stems of the words with a capital, that names begin with; small words and figures are none."""
+    small = vocabulary().small | vocabulary().figures.keys()
+    return frozenset(stem(token.key) for token in tokens_of(text) if token.capital and token.key not in small)
 
 
-def _all_keys(sources: Iterable[str]) -> frozenset[str]:
-    return frozenset(token.key for source in sources for token in tokens_of(source))
+def _all_stems(sources: Iterable[str]) -> frozenset[str]:
+    return frozenset(stem(token.key) for source in sources for token in tokens_of(source))
 
 
 def claim_of(text: str) -> Claim:

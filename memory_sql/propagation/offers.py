@@ -58,6 +58,14 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """`people`: what a rewritten text must not hold. `things`: what is called so as well, and is no person."""
+
+    people: frozenset[str] = frozenset()
+    things: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """`offers` go to the model, `verdicts` are those that needed none. `names`: what the rewritten texts must not hold.
 
@@ -68,7 +76,7 @@ class Loaded:
     run: RunKey
     offers: tuple[Offer, ...]
     verdicts: tuple[Verdict, ...]
-    names: frozenset[str]
+    names: Names
     epochs: dict[int, int]
     more: bool
     reason: str
@@ -77,9 +85,12 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
+    """`missed`: answers that got a decoy wrong before one didn't."""
+
     verdicts: tuple[Verdict, ...]
     usage: Usage = NO_CALL
     prompt_version: str = ""
+    missed: int = 0
 
 
 def task(loaded: Loaded) -> PropagationTask:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memory_sql.llm.offline import PERSONAL, SHARED
 from memory_sql.propagation.answers import Claim, Decision, OfferedTarget, PropagationAnswer
 
 
-def propagate(claims: Sequence[Claim], targets: Sequence[OfferedTarget]) -> PropagationAnswer:
-    """What is said of shared matters and of no person goes on, without the name of who said it."""
+def propagate(
+    claims: Sequence[Claim], targets: Sequence[OfferedTarget], decoys: Mapping[int, bool]
+) -> PropagationAnswer:
+    """What is said of shared matters and of no person goes on, without the name of who said it.
+
+    Decoys test whether a model can be trusted; these rules answer them as they should be.
+    """
     kinds = {target.alias: target.kind for target in targets}
-    return PropagationAnswer(decisions=[_decision(claim, to, kinds[to]) for claim in claims for to in claim.to])
+    return PropagationAnswer(
+        decisions=[
+            _decision(claim, to, kinds[to]) if claim.n not in decoys else _known(claim, to, goes=decoys[claim.n])
+            for claim in claims
+            for to in claim.to
+        ]
+    )
+
+
+def _known(claim: Claim, to: str, *, goes: bool) -> Decision:
+    return Decision(n=claim.n, to=to, personal=not goes, general=goes, valuable=goes, text=claim.text if goes else "")
 
 
 def _decision(claim: Claim, to: str, kind: str) -> Decision:

@@ -1,7 +1,7 @@
 """What a scope has learnt → wider scopes: individual → group → collective, one level at a time, never from a text.
 
 `load` takes the scope's lease and reads what `memory.shareable` lets through; rules (`screening`) withhold from the model
-what isn't plainly a statement about shared matters. `decide` asks the model about the rest in one call; its word counts
+what may do harm. `decide` asks the model about the rest in one call; its word counts
 only against a claim, and what it has rewritten is screened again. `apply` looks once more, under the locks of all scopes
 concerned, whether everything may still be shared, and stores observations with their lineage. What was decided is
 remembered by source and target (`judged`), and only what waits or was released by a person is decided again.
@@ -12,7 +12,7 @@ To a group goes what one member knows. To everybody goes what several people of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,22 +25,22 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import Judgement, PropagationRepository, Shareable, WiderScope
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.domain.results import Usage
-from memory_sql.errors import AnswerError, BusyError, NotFoundError, StaleError, TruncatedError
+from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.languages.text import clean, one_line
-from memory_sql.llm import LanguageModel, ask
+from memory_sql.llm import LanguageModel
 from memory_sql.llm.notation import as_written
-from memory_sql.privacy import classify
+from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation import rules
 from memory_sql.propagation.answers import Decision
-from memory_sql.propagation.offers import Decided, Loaded, Offer, Verdict, aliases_of, sources_of, task
-from memory_sql.propagation.screening import Screening
+from memory_sql.propagation.judge import ask_judge
+from memory_sql.propagation.offers import Decided, Loaded, Names, Offer, Verdict, aliases_of, sources_of, task
+from memory_sql.propagation.screening import Screening, sharing_of
 from memory_sql.propagation.store import Store
-from memory_sql.propagation.task import PropagationTask
 from memory_sql.retry import is_unusable, judge
 
 ASKED = "asked"  # somebody waits for it and gets the error
 NAMES_AT_MOST = 5_000
+DECOYS = "decoys"  # answers that got one wrong, among what a run counts as refused
 
 
 async def load(
@@ -94,7 +94,7 @@ class _Screened:
     judged: Sequence[Shareable]
     offers: tuple[Offer, ...]
     verdicts: tuple[Verdict, ...]
-    names: frozenset[str]
+    names: Names
     epochs: dict[int, int]
 
 
@@ -103,13 +103,12 @@ async def _screened(
 ) -> _Screened:
     settings = settings.of_agent(scope.agent_settings)
     repository = PropagationRepository(session, scope.agent_key)
-    found = await _found(repository, scope, settings, new_only=new_only) if settings.propagation else []
+    found = await _found(repository, scope, settings, new_only=new_only)
     if not found:
-        return _Screened((), (), (), frozenset(), {})
-    names = await _names(repository, scope, [target for target, _ in found])
+        return _Screened((), (), (), Names(), {})
     verdicts, offers, epochs = list[Verdict](), list[Offer](), {scope.scope_id: scope.epoch}
     for target, candidates in found:
-        screening = Screening(repository, scope, target, settings, names)
+        screening = Screening(repository, scope, target, settings)
         for candidate in candidates:
             offer, verdict = await screening.look_at(candidate)
             if verdict is None:
@@ -120,9 +119,7 @@ async def _screened(
     if offers:
         await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
     shown = {item.scope_id for offer in offers for item in offer.sources} | {scope.scope_id}
-    others = shown - {scope.scope_id}
-    if others:
-        names |= await repository.names(others, NAMES_AT_MOST) | await repository.group_names(shown)
+    names = await _names(repository, scope, [target for target, _ in found], shown)
     judged = [candidate for _, candidates in found for candidate in candidates]
     return _Screened(judged, tuple(offers), tuple(verdicts), names, {scope_id: epochs[scope_id] for scope_id in shown})
 
@@ -151,6 +148,8 @@ async def _found(
     """For each target what may be judged for it, together no more than a batch."""
     found, left = [], _batch(scope, settings)
     for target in await repository.targets(scope.scope_id):
+        if sharing_of(target, settings) == "off":
+            continue
         candidates = await repository.candidates(
             scope.scope_id, target, settings.propagation_excluded_users, left, new_only=new_only
         )
@@ -167,37 +166,33 @@ def _batch(scope: ScopeState, settings: Settings) -> int:
     return max(settings.propagation_batch >> scope.propagation_errors, 1)
 
 
-async def _names(repository: PropagationRepository, scope: ScopeState, targets: Sequence[WiderScope]) -> frozenset[str]:
-    around = {scope.scope_id, *(target.scope_id for target in targets if target.kind == "group" and target.scope_id)}
-    return frozenset(await repository.names(around, NAMES_AT_MOST))
+async def _names(
+    repository: PropagationRepository, scope: ScopeState, targets: Sequence[WiderScope], shown: Collection[int]
+) -> Names:
+    """What a group is called names no person; what goes to everybody names no group either."""
+    groups = {target.scope_id for target in targets if target.kind == "group" and target.scope_id}
+    people = await repository.names({scope.scope_id, *groups, *shown}, NAMES_AT_MOST)
+    if scope.kind == "group":
+        return Names(frozenset(people | await repository.group_names(shown)))
+    return Names(frozenset(people), frozenset(await repository.group_names(None, NAMES_AT_MOST)))
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
-    """What the model says of each offer, and what the rules then say of that. Without offers it isn't asked."""
+    """What the model says of each offer, and what the rules then say of that. Without offers it isn't asked.
+
+    Raises `JudgeError` where the model gets decoys wrong, twice.
+    """
     if not loaded.offers:
         return Decided(loaded.verdicts)
-    asked = task(loaded)
-    answer, usage, prompt_version = await _ask_twice(llm, asked, settings.slow_model)
+    judged = await ask_judge(llm, settings.slow_model, task(loaded), wary=loaded.scope.propagation_failures > 0)
     aliases, places = aliases_of(loaded.offers), sources_of(loaded.offers)
-    numbers = {source.key: n for n, source in enumerate(places, 1)}
-    decisions = {(item.n, item.to.strip().casefold()): item for item in reversed(answer)}
+    numbers = {source.key: judged.numbers[n] for n, source in enumerate(places, 1)}
+    decisions = {(item.n, item.to.strip().casefold()): item for item in reversed(judged.decisions)}
     verdicts = tuple(
         _verdict(offer, decisions.get((numbers[offer.source.key], aliases[offer.target.owner])), loaded, settings)
         for offer in loaded.offers
     )
-    return Decided(loaded.verdicts + verdicts, usage, prompt_version)
-
-
-async def _ask_twice(llm: LanguageModel, asked: PropagationTask, model: str) -> tuple[Sequence[Decision], Usage, str]:
-    request = asked.request(model)
-    try:
-        answer = await ask(llm, request)
-        return answer.value.decisions, answer.usage, request.prompt_version
-    except (AnswerError, TruncatedError) as error:
-        wrong, spent = str(error), error.usage if isinstance(error.usage, Usage) else Usage("")
-    request = asked.request(model, wrong)
-    answer = await ask(llm, request)
-    return answer.value.decisions, spent + answer.usage, request.prompt_version
+    return Decided(loaded.verdicts + verdicts, judged.usage, judged.prompt_version, judged.missed)
 
 
 def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: Settings) -> Verdict:
@@ -206,11 +201,10 @@ def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: 
         return Verdict(offer, "refused", "unanswered")
     if decision.refusal is not None:
         return Verdict(offer, "refused", decision.refusal)
-    text = one_line(clean(as_written(decision.text))[0])
+    text = without_contact(one_line(clean(as_written(decision.text))[0]))
     may_name = offer.target.group_id in settings.propagation_names_in
-    leak = rules.leaks(text, names=loaded.names, sources=[item.content for item in offer.sources], may_name=may_name)
-    if leak is None and classify.classify(text).categories:
-        leak = "classified"
+    names, sources = loaded.names, [item.content for item in offer.sources]
+    leak = rules.leaks(text, names=names.people, things=names.things, sources=sources, may_name=may_name)
     if leak is not None:
         return Verdict(offer, "refused", leak)
     return Verdict(offer, "propagated", "shared", text)
@@ -296,17 +290,25 @@ async def _standing(
     scope_id = loaded.scope.scope_id
     keys = {source.key for item in verdicts for source in item.offer.sources}
     shareable = await repository.still_shareable(keys, settings.propagation_excluded_users)
-    targets = {target.place for target in await repository.targets(scope_id)}
+    rules = {target.place: sharing_of(target, settings) for target in await repository.targets(scope_id)}
     standing = [
         item
         for item in verdicts
-        if item.offer.target.place in targets and shareable.issuperset(source.key for source in item.offer.sources)
+        if _may_go(item, rules.get(item.offer.target.place))
+        and shareable.issuperset(source.key for source in item.offer.sources)
     ]
     for item in [item for item in standing if item.text is not None and item.offer.target.kind == "collective"]:
-        screening = Screening(repository, loaded.scope, item.offer.target, settings, loaded.names)
+        screening = Screening(repository, loaded.scope, item.offer.target, settings)
         if not await screening.still_enough(item.offer):
             standing.remove(item)
     return standing
+
+
+def _may_go(item: Verdict, sharing: str | None) -> bool:
+    """None: it may not go there any more. The group may have changed its rule meanwhile."""
+    if item.text is not None and sharing == "review":
+        return item.offer.source.outcome == "released"
+    return sharing is not None and sharing != "off"
 
 
 async def _once(
@@ -334,7 +336,8 @@ async def _account(
     runs = RunRepository(session)
     went = {(item.target_scope_id, item.seq) for item in made if item.outcome == "propagated"}
     refused = Counter(item.reason for item in decided.verdicts if item.outcome == "refused")
-    outcome: dict[str, Any] = {"observations": stored, "duplicates": len(went) - stored, "refused": dict(refused)}
+    refused[DECOYS] += decided.missed
+    outcome: dict[str, Any] = {"observations": stored, "duplicates": len(went) - stored, "refused": dict(+refused)}
     await runs.succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
 
 

@@ -1,75 +1,69 @@
-"""What may be shared with a wider scope: rules before a model sees a statement, and after it has rewritten one.
+"""What may not be shared with a wider scope: rules before a model sees a statement, and after it has rewritten one.
 
 Pure, local, in time linear in the text. The model is taken to obey whoever wrote the text, so what it answers counts for
-nothing here. Rules are positive: what isn't recognised as a plain English statement about shared work is withheld. They
-read forms, not minds: a false statement in plain words passes, and has to be stopped by asking for several sources.
+nothing here. Rules refuse what may do harm by its form: hidden and marked-up text, secrets, what is sensitive, said in
+confidence or an order. Whether something is one person's matter is for the judge, and what is false for several sources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from memory_sql.privacy.classify import classify
+from memory_sql.privacy.confidence import said_in_confidence
 from memory_sql.propagation.likeness import ungrounded
-from memory_sql.propagation.matters import is_about_work, is_personal
-from memory_sql.propagation.people import Known, known_people, names_somebody, singles_somebody_out
+from memory_sql.propagation.names import names_somebody
 from memory_sql.propagation.shape import misshapen
-from memory_sql.propagation.speech import is_english, is_order
-from memory_sql.propagation.tokens import SENTENCE, STRAIGHT
-from memory_sql.propagation.vocabulary import vocabulary
+from memory_sql.propagation.speech import in_first_person, is_of_somebody, is_order
 
 REASONS = (
     "empty",
     "too_long",
     "invisible",
     "markup",
-    "contact",
     "link",
     "code",
     "question",
+    "classified",
+    "confidence",
     "instruction",
-    "language",
     "first_person",
-    "personal",
 )
 LEAKS = (*REASONS, "name", "pronoun", "ungrounded")
 
 
-def withheld(text: str, *, names: Collection[str] = ()) -> str | None:
+def withheld(text: str) -> str | None:
     """Why a stored statement must not be shown to the model that judges propagation, one of `REASONS`; None: it may be.
 
-    `names` are ids and display names of people that are known. A statement may name people: the rewritten one may not.
+    Contact data has been cut out of it. A statement may name people: the rewritten one may not.
     """
-    return misshapen(text) or _unfit(text, known_people(names, text))
+    return misshapen(text) or _harmful(text)
 
 
-def leaks(text: str, *, names: Collection[str], sources: Sequence[str], may_name: bool = False) -> str | None:
+def leaks(
+    text: str, *, names: Collection[str], sources: Sequence[str], things: Collection[str] = (), may_name: bool = False
+) -> str | None:
     """Why a rewritten statement must not be stored in the wider scope, one of `LEAKS`; None: it may be.
 
+    `names`: ids and display names of people that are known; `things`: names of groups, which aren't people.
     `sources` are the texts that it was made from; every figure, date and name in it must stand in one of them.
     """
-    known = known_people(names, text)
     return (
         misshapen(text)
-        or (None if may_name else names_somebody(text, known))
-        or singles_somebody_out(text)
-        or _unfit(text, known)
+        or (None if may_name else names_somebody(text, names, things))
+        or (None if may_name or not is_of_somebody(text) else "pronoun")
+        or _harmful(text)
         or ungrounded(text, sources)
     )
 
 
-def _unfit(text: str, known: Known) -> str | None:
-    listed = vocabulary()
-    plain = text.translate(STRAIGHT)
-    lower = " ".join(plain.lower().split())
-    sentences = [part for part in SENTENCE.split(plain) if any(c.isalnum() for c in part)]
-    if "?" in plain or any(listed.asks.match(sentence) for sentence in sentences):
+def _harmful(text: str) -> str | None:
+    if "?" in text:
         return "question"
-    if is_order(lower, sentences):
+    if classify(text).categories:
+        return "classified"
+    if said_in_confidence(text):
+        return "confidence"
+    if is_order(text):
         return "instruction"
-    if "!" in plain or listed.unresolved.match(plain) or any(is_personal(sentence, known) for sentence in sentences):
-        return "personal"
-    if not all(is_english(sentence) for sentence in sentences):
-        return "language"
-    if listed.first_person.search(lower):
-        return "first_person"
-    return None if all(is_about_work(sentence) for sentence in sentences) else "personal"
+    return "first_person" if in_first_person(text) else None

@@ -9,8 +9,10 @@ from memory_sql.config import Settings
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository, Shareable, WiderScope, Witness
 from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation import likeness, rules
 from memory_sql.propagation.offers import Offer, Verdict
+from memory_sql.propagation.speech import language_of
 
 ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
 
@@ -23,25 +25,35 @@ class Screening:
     scope: ScopeState
     target: WiderScope
     settings: Settings
-    names: frozenset[str]
     epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
     _peers: list[int] | None = field(default=None, init=False)
 
     async def look_at(self, source: Shareable) -> tuple[Offer, Verdict | None]:
         """The claim with what supports it, and what is decided on it already."""
+        source = _unreachable(source)
         offer = Offer(source, self.target)
-        reason = rules.withheld(source.content, names=self.names)
+        reason = rules.withheld(source.content)
         if reason is not None:
             return offer, Verdict(offer, "refused", reason)
         if self.target.kind == "group":
-            return offer, await self._burst(offer)
+            return offer, await self._burst(offer) or self._review(offer)
         offer = Offer(source, self.target, await self._alike(source))
         decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
         if "propagated" in decided.values():
             return offer, Verdict(offer, "waiting", "known")
         supports = tuple(item for item in offer.supports if decided.get(item.key) != "refused")
         offer = replace(offer, supports=supports)
-        return offer, await self.too_few(offer)
+        return offer, await self.too_few(offer) or self._review(offer)
+
+    def _review(self, offer: Offer) -> Verdict | None:
+        """A person looks first, where that is the rule, or rules would overlook an order: in a language that has none."""
+        if offer.source.outcome == "released":
+            return None
+        if sharing_of(self.target, self.settings) == "review":
+            return Verdict(offer, "held", "review")
+        text = self.scope.consolidation or ""
+        unknown = any(language_of(item.content, text) is None for item in offer.sources)
+        return Verdict(offer, "held", "language") if unknown else None
 
     async def too_few(self, offer: Offer) -> Verdict | None:
         """Why not enough people of enough groups say so; None: enough do. New ones don't count; many of them are a burst."""
@@ -86,12 +98,23 @@ class Screening:
         found = await self.repository.alike(
             source, self._peers, self.settings.propagation_excluded_users, ALIKE_AT_MOST
         )
+        others = map(_unreachable, found)
         return tuple(
             other
-            for other in found
+            for other in others
             if likeness.same_claim(source.content, other.content) >= likeness.ALIKE
-            and rules.withheld(other.content, names=self.names) is None
+            and rules.withheld(other.content) is None
         )
+
+
+def sharing_of(target: WiderScope, settings: Settings) -> str:
+    """The group's own rule, else the agent's: auto, review or off."""
+    return target.sharing or settings.sharing
+
+
+def _unreachable(claim: Shareable) -> Shareable:
+    """Without contact data: nothing of that goes further, not even to the model."""
+    return replace(claim, content=without_contact(claim.content))
 
 
 def _established(people: Mapping[ObservationKey, Sequence[Witness]]) -> bool:

@@ -1,41 +1,105 @@
-"""To whom a statement speaks, and in what language: questions, orders to whoever reads, other languages than English."""
+"""In what language a statement is, and what it does beside stating: orders, confidences, the first person.
+
+The words are in [sharing] of each language's file. Those of all languages are looked for together: an order in another
+language is one as well. A language whose file has no [sharing] isn't covered, so nobody would notice an order in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 
-from memory_sql.propagation.tokens import WORD
-from memory_sql.propagation.vocabulary import vocabulary
+from memory_sql.languages.data import of_all, table
+from memory_sql.languages.tables import FunctionWords, Sharing, ToldBy
+from memory_sql.propagation.tokens import SENTENCE
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_CLAUSE = re.compile(r"\s*[,;:()–—]\s+|\s-\s")
+_LEAST = 8  # one small word in so many tells a language
+_FRAGMENT = 3  # words: fewer tell nothing
+_MARKS = " \"'“”„«»([¡¿.,!:;*-"
 
 
-def is_order(lower: str, sentences: Sequence[str]) -> bool:
-    listed = vocabulary()
-    if listed.to_reader.search(lower) or listed.ordered.search(lower):
+def language_of(text: str, around: str = "") -> str | None:
+    """The covered language that the whole text is in; None: it is in none of them, or nobody can tell.
+
+    A text without any small word (`Server 3 runs Postgres 18`) is in the language of what stands `around` it.
+    """
+    sentences = [words for sentence in SENTENCE.split(text) if (words := _words(sentence))]
+    if not any(word in by.words for words in sentences for word in words for by in _told_by().values()):
+        return _language_of(_words(around))
+    told = [(_language_of(words), len(words)) for words in sentences]
+    found = {language for language, length in told if language is not None or length > _FRAGMENT}
+    return found.pop() if len(found) == 1 else None
+
+
+def covered() -> tuple[str, ...]:
+    """The languages that have rules."""
+    return tuple(of_all(Sharing))
+
+
+def _language_of(words: Sequence[str]) -> str | None:
+    counts = {language: _count(words, by) for language, by in _told_by().items()}
+    most = max(counts.values())
+    if most <= 0 or most * _LEAST < len(words):
+        return None
+    best = [language for language, count in counts.items() if count == most]
+    return next((language for language in best if language in covered()), None)
+
+
+def _words(sentence: str) -> list[str]:
+    """Its words in lower case; of one with an apostrophe both parts: `l'équipe`."""
+    whole = (found.lower().replace("’", "'") for found in _WORD.findall(sentence))
+    return [part for word in whole for part in ((word,) if word.endswith("'t") else word.split("'"))]
+
+
+def _count(words: Sequence[str], by: ToldBy) -> int:
+    return sum((word in by.words) - any(c > "z" and c not in by.letters for c in word) for word in words)
+
+
+@cache
+def _told_by() -> Mapping[str, ToldBy]:
+    english = table("english", FunctionWords)
+    return {"english": ToldBy(english.common | english.telling | english.claiming), **of_all(ToldBy)}
+
+
+@cache
+def _sharing() -> Mapping[str, Sharing]:
+    return of_all(Sharing)
+
+
+def is_order(text: str) -> bool:
+    """It tells the agent, or whoever reads, what to do."""
+    lower = _plain(text)
+    if any(listed.ordered.search(lower) for listed in _sharing().values()):
         return True
-    return any(_opens_order(clause.split()) for sentence in sentences for clause in listed.clause.split(sentence))
-
-
-def _opens_order(words: Sequence[str]) -> bool:
-    """A verb without a subject before it; one that is a noun as well only where an object follows."""
-    listed = vocabulary()
-    bare = [word.strip(" \"'([.,!:;").lower() for word in words]
-    bare = [word for word in bare if word]
-    while bare and bare[0] in listed.fillers:
-        bare = bare[1:]
-    if bare and bare[0] in listed.polite:
+    if any(listed.second_person.search(lower) for listed in _spoken(text)):
         return True
-    if not bare or bare[0] not in listed.orders:
-        return False
-    return bare[0] not in listed.nouns_too or (len(bare) > 1 and bare[1] in listed.objects)
+    clauses = (clause for sentence in SENTENCE.split(text) for clause in _CLAUSE.split(sentence))
+    return any(_opens_order(clause.lower()) for clause in clauses)
 
 
-def is_english(sentence: str) -> bool:
-    """Small English words, and none of another language."""
-    listed = vocabulary()
-    keys = [found.lower() for found in WORD.findall(sentence)]
-    if any(ord(c) > 0x24F for c in sentence if c.isalpha()) or listed.surely_foreign.intersection(keys):
-        return False
-    if sum(key in listed.hardly_foreign for key in keys) > 1 or sum(not key.isascii() for key in keys) > 2:
-        return False
-    english = sum(key in listed.function_words for key in keys)
-    return english >= max(1, len(keys) // 8) or (len(keys) <= 7 and sum(key in listed.work for key in keys) >= 2)
+def _opens_order(clause: str) -> bool:
+    bare = clause.strip(_MARKS)
+    return any(listed.opens_order.match(bare) for listed in _sharing().values())
+
+
+def in_first_person(text: str) -> bool:
+    """Nobody else can tell who "I" is."""
+    return any(listed.first_person.search(_plain(text)) for listed in _spoken(text))
+
+
+def is_of_somebody(text: str) -> bool:
+    """It is about one person who isn't named: he, somebody, the user."""
+    return any(listed.somebody.search(_plain(text)) for listed in _spoken(text))
+
+
+def _spoken(text: str) -> Sequence[Sharing]:
+    """What is looked for in a text of this language: `mes` is mine in one, a month in another; of all where it is unknown."""
+    language = language_of(text)
+    return tuple(_sharing().values()) if language is None else (_sharing()[language],)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace("’", "'").split())

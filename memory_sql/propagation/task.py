@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import as_data, as_lines, minute_of
+from memory_sql.llm.notation import as_data, as_lines, mark_for, minute_of
 from memory_sql.propagation import offline
 from memory_sql.propagation.answers import Claim, OfferedTarget, PropagationAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class PropagationTask:
+    """`decoys`: by number, those of the claims whose answer is known, and whether they have to go."""
+
     claims: tuple[Claim, ...]
     targets: tuple[OfferedTarget, ...]
     now: datetime
+    decoys: Mapping[int, bool] = field(default_factory=dict)
 
     def request(self, model: str, wrong: str | None = None) -> Request[PropagationAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
-        prompt, boundary = prompts.load("memory_sql.propagation", "propagation"), secrets.token_hex(16)
+        prompt = prompts.load("memory_sql.propagation", "propagation")
+        claims = as_lines([_claim(claim) for claim in self.claims])
+        boundary = mark_for(claims)
         instructions, text = prompt.render(
             targets="\n".join(map(_target, self.targets)),
-            claims=as_lines([_claim(claim) for claim in self.claims]),
+            claims=claims,
             boundary=boundary,
             now=minute_of(self.now),
             repair=f"A first answer could not be used: {wrong}. Answer again, in that form." if wrong else "",
@@ -33,7 +38,7 @@ class PropagationTask:
 
     def by_rule(self) -> PropagationAnswer:
         """The answer without a model."""
-        return offline.propagate(self.claims, self.targets)
+        return offline.propagate(self.claims, self.targets, self.decoys)
 
 
 def _target(target: OfferedTarget) -> str:

@@ -53,13 +53,19 @@ class Conversations(Face):
             hashes = await keyed_hashes(unit, "file", [text.encode() for text in texts])
         return [one.hex()[:8] for one in hashes]
 
-    def form(self, *, agent_id: Id, conversation_id: Id) -> Coroutine[Any, Any, FormResult]:
+    def form(self, *, agent_id: Id, conversation_id: Id, again: bool = False) -> Coroutine[Any, Any, FormResult]:
         """Forms observations from every unformed message of the conversation, whether or not it is due.
+
+        With `again` those that have been formed are formed anew, as with another model: what the runs before had made of
+        them is superseded (`observations.reinstate` brings one back) and leaves the texts; what a person has confirmed,
+        corrected, marked or set aside stays, as does what a legal hold keeps, and nothing new is formed from such messages
+        alone. It goes stretch by stretch, each in one transaction. Raises `InputError` where texts of messages are gone.
 
         Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
         it, `NotFoundError`. It is never given up (`work.dead`): the caller gets the error.
         """
-        return self._jobs.form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
+        form = self._jobs.form_again if again else self._jobs.form
+        return form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
         """The conversations with unformed messages, oldest first."""
@@ -84,6 +90,21 @@ class Conversations(Face):
                 raise NotFoundError("conversation", conversation)
             if excluded:  # also an answer that was stored and waits to be applied
                 await RunRepository(unit).abandon(agent_key, self._now(), conversation_id=conversation)
+
+        await self._database.write(change, principal=service(agent))
+
+    async def share(self, *, agent_id: Id, conversation_id: Id, shared: bool = True) -> None:
+        """Says that the members of the conversation's groups hear what is said in it, as in a channel that all of them read.
+
+        Without that they do where at least two of them have spoken in it. What an extraction files under a group that
+        didn't hear it stays with who said it, and is `proposed`: propagation decides. Counts for what is formed from now
+        on. Raises `NotFoundError`.
+        """
+        agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
+
+        async def change(unit: Session) -> None:
+            if not await ConversationRepository(unit).share(agent, conversation, shared=shared):
+                raise NotFoundError("conversation", conversation)
 
         await self._database.write(change, principal=service(agent))
 

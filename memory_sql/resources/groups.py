@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, get_args
 
 from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
+from memory_sql.config.kinds import Sharing
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
@@ -89,6 +90,40 @@ class Groups(Face):
             return before.model_copy(update={"display_name": called})
 
         return await self._database.write(name, session, service(agent))
+
+    async def share(
+        self,
+        group_id: Id,
+        sharing: Sharing | None,
+        *,
+        agent_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> Group:
+        """The group with its own rule for what is propagated into it and out of it; None: as the agent's `sharing` has it.
+
+        `auto`: what rules and the judge let through; `review`: after a person has released it (`work.review`); `off`:
+        nothing. Once `off` ends, what was learnt meanwhile is judged with the next consolidation or `scopes.propagate`;
+        what is held stays so until somebody reviews it.
+        """
+        agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
+        if sharing is not None and sharing not in get_args(Sharing):
+            raise InputError(f"sharing must be one of {', '.join(get_args(Sharing))}, or None")
+        by, why = optional_id("actor", actor), reason_of(reason)
+
+        async def share(unit: Session) -> Group:
+            agent_key = await _agent_key(unit, agent, group)
+            groups = GroupRepository(unit, agent_key)
+            before = await _found(groups, group)
+            if before.sharing == sharing:
+                return before
+            await groups.share(before.scope_key, sharing)
+            detail = {"action": "share", "group_id": group, "from": before.sharing, "to": sharing}
+            await record(unit, agent_key, "group", now, actor=by, reason=why, scope_id=before.scope_key, detail=detail)
+            return before.model_copy(update={"sharing": sharing})
+
+        return await self._database.write(share, session, service(agent))
 
     async def add_member(
         self,

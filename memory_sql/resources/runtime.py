@@ -132,7 +132,13 @@ class Runtime:
         return self._database
 
     @property
+    def has_llm(self) -> bool:
+        """Whether one was given, or the settings name one."""
+        return self._llm is not None or self.settings.llm_name is not None
+
+    @property
     def llm(self) -> LanguageModel:
+        """Raises `ConfigurationError`."""
         if self._llm is not None:
             return self._llm
         if self._own_llm is None:

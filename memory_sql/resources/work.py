@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Literal
 
 from memory_sql.arguments import MOST_STORED, id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog
+from memory_sql.db.queries.reviews import Reviews, parse_review_id
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
-from memory_sql.db.repositories.corrections import Cause, CorrectionRepository
-from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.runs import RunRepository
-from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.domain.ids import Id, parse_observation_id, parse_scope_id
-from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, HeldClaim, MaintainResult, Trimmed
+from memory_sql.domain.ids import Id
+from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed
 from memory_sql.errors import NotFoundError
 from memory_sql.jobs import DueKind, DueWork
 from memory_sql.lifecycle import eviction, retention
+from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face
 
 
@@ -31,7 +30,8 @@ class Work(Face):
         """How much is due, in progress, waiting for another attempt, given up; of one agent or all."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
-            return await read_backlog(unit, agent, self._now())
+            waiting = await read_backlog(unit, agent, self._now())
+        return waiting.model_copy(update={"has_model": self._runtime.has_llm})
 
     async def dead(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[DeadRun]:
         """Work that was given up, oldest first; it waits for `retry` or `discard`."""
@@ -50,44 +50,45 @@ class Work(Face):
         """
         await self._jobs.discard(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
-    async def held_claims(
-        self, *, agent_id: Id, limit: int = 100, session: Session | None = None
-    ) -> Sequence[HeldClaim]:
-        """Claims that many new users made at once, and that wait for `review`, oldest first."""
+    async def reviews(self, *, agent_id: Id, limit: int = 100, session: Session | None = None) -> Sequence[Review]:
+        """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts.
+
+        Until it is decided, a claim is told to nobody else, both sides of a contradiction stand, and the old text and
+        what is pending are shown.
+        """
         agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
         async with self._database.statement(session, service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
-            return [] if agent_key is None else await PropagationRepository(unit, agent_key).held(most)
+            return [] if agent_key is None else await Reviews(unit, agent_key).waiting(most)
 
-    async def review(
+    async def decide(
         self,
-        observation_id: str,
+        review_id: str,
         *,
         agent_id: Id,
-        target_scope_id: str,
-        share: bool,
+        accept: bool,
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> None:
-        """Decides whether a held claim may go to that scope: it is judged again, or never. Raises `NotFoundError`."""
-        agent, source = id_of("agent_id", agent_id), parse_observation_id(observation_id)
-        target, entry = (
-            parse_scope_id(target_scope_id),
-            Cause(optional_id("actor", actor), reason_of(reason), self._now()),
-        )
-        outcome: Literal["released", "refused"] = "released" if share else "refused"
+        """Decides what waits for a person; `review_id` as `reviews` shows it.
 
-        async def review(unit: Session) -> None:
+        Accepted, a claim is judged again without that reason, the older observation of a contradiction
+        is superseded, and a text becomes the scope's. `undo` of the version takes back the last two. Refused, a claim
+        is never shared with that scope, and nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if
+        what it was about has changed), `BusyError`, `StaleError`.
+        """
+        agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)
+        entry = Cause(optional_id("actor", actor), reason_of(reason), self._now())
+
+        async def decide(unit: Session) -> None:
             agent_key = await agent_key_of(unit, agent)
             if agent_key is None:
                 raise NotFoundError("agent", agent)
-            await ScopeRepository(unit).lock(agent_key, scope_ids=[source[0]])
-            if not await PropagationRepository(unit, agent_key).review(source, target, outcome, entry.at):
-                raise NotFoundError("held claim", observation_id)
-            await CorrectionRepository(unit, agent_key).record("review", source, {"to": outcome, "for": target}, entry)
+            if not await decided(unit, agent, agent_key, key, self._settings, entry, accept=accept):
+                raise NotFoundError("review", review_id)
 
-        await self._database.write(review, session, service(agent))
+        await self._database.write(decide, session, service(agent))
 
     async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
         """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
@@ -18,6 +19,11 @@ from memory_sql.retrieval.query import parse
 from memory_sql.retrieval.semantics import QueryVector, Semantics
 
 
+def weights_of(settings: Settings) -> Weights:
+    weights = Weights(recency=settings.recency)
+    return weights if settings.search_cues else replace(weights, terms=0.0)
+
+
 class Reads:
     """The database that answers, a replica perhaps; the process's settings; vectors; and who counts what is asked."""
 
@@ -26,14 +32,17 @@ class Reads:
         self.settings = settings
         self.semantics = semantics
         self.counters = counters
-        self.weights = Weights(recency=settings.recency)
+        self.weights = weights_of(settings)
         self.digest_defaults = defaults_of(settings)
 
 
 async def answer(reads: Reads, question: Question, session: Session | None = None) -> SearchResult:
     """What the question finds; counted."""
     settings = reads.settings
-    query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
+    query = replace(
+        parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language),
+        superseded=question.superseded,
+    )
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
     async with reads.database.reading(session, _walled_as(question, session)) as reader:

@@ -21,9 +21,10 @@ from packaging.requirements import Requirement
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0) -> str:
-    """What it prints, with nothing in its environment that would lead back to the checkout."""
+    """What it prints, with rules for a model, and nothing in its environment that would lead back to the checkout."""
     ours = ("MEMORY_SQL_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environ["MEMORY_SQL_LLM"] = "offline"
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, cwd=cwd, env=environ)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

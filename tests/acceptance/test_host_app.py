@@ -164,7 +164,9 @@ async def test_hosts_autogenerate_finds_nothing_to_do(deployed: tuple[str, str])
     await alembic("branch" if way == "branch" else "alembic", "check", url=url)
 
 
-@pytest.mark.filterwarnings("ignore:Computed default on (observations|messages).search cannot be modified:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Computed default on (observations|messages).(search|cues) cannot be modified:UserWarning"
+)
 async def test_our_autogenerate_finds_nothing_to_do_beside_the_hosts_tables(database_url: str) -> None:
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))
 
@@ -238,6 +240,7 @@ async def test_upgrades_at_once_take_turns(empty_database: str) -> None:
         assert await memory.observations.list(**MIA) == []
 
 
+@pytest.mark.slow
 async def test_hosts_upgrade_gives_up_on_a_lock(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "100ms")
     async with connect_once(branch) as reader:

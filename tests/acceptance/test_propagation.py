@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,9 @@ from memory_sql.config import Settings
 from memory_sql.llm.openai import OpenAI
 from memory_sql.memory import Memory
 from memory_sql.privacy.classify import classify
+from memory_sql.propagation.rules import withheld
 from tests.database import rows
+from tests.decoys import verdict
 from tests.factories import message
 from tests.loopback import Loopback, answering, loopback
 from tests.obedient import Obedient, purpose_of
@@ -32,6 +35,7 @@ SETTINGS = Settings(
     retry_first_seconds=0.01,
     retry_longest_seconds=0.1,
 )
+JUDGED = "propagation prompts"
 GROUPS, MEMBERS = 50, 4
 ALL_AT_ONCE = 4
 HARMLESS = re.compile("meanwhile|another process")  # somebody else did it, or will
@@ -148,7 +152,7 @@ async def leaked(memory: Memory, server: Loopback, canaries: Collection[str], lo
     """Which of the words got somewhere where they mustn't be, by the place."""
     ledger = "SELECT t::text FROM memory.runs t UNION ALL SELECT t::text FROM memory.judged t"
     places = {
-        "propagation prompts": prompts(server, "propagation"),
+        JUDGED: prompts(server, "propagation"),
         "wider scopes": [str(row) for row in await rows(memory, WIDER)],
         "runs and judgements": [str(row) for row in await rows(memory, ledger)],
         "log": [log],
@@ -185,22 +189,31 @@ def quiet_client(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="openai")
 
 
+def honest(text: str) -> dict[str, Any]:
+    """What is somebody's own stays; all else goes, and decoys as they should."""
+    own = any(canary in text.casefold() for canary in CANARIES)
+    return {"personal": True, "general": False, "valuable": False} if own else verdict(text)
+
+
+CANARIES = {private.canary.casefold() for one in conversations() for private in one.private}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [48, pytest.param(210, marks=pytest.mark.prove)])
 async def test_no_private_fact_reaches_anybody_else(
     database_url: str, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
-    """R040, R097–R101, D95–D98: by an obedient model that promotes everything it is shown; and what is for all arrives."""
+    """R040, R097–R101, D95–D98: by a judge that is right about them; and what is for all arrives."""
     quiet_client(caplog)
     talks = [Talk(n, one) for n, one in enumerate(conversations()[:count])]
     canaries = {canary for talk in talks for canary in talk.canaries}
     assert len(canaries) == 2 * count
-    async with remembering(database_url, Obedient(say=unnamed)) as (memory, server):
+    async with remembering(database_url, Obedient(say=unnamed, judge=honest)) as (memory, server):
         await hear(memory, talks)
         await settle(memory)
 
         assert _held("\n".join(prompts(server, "extraction")), canaries) == sorted(canaries)  # all of them were said
-        assert await leaked(memory, server, canaries, caplog.text) == {}
+        assert (await leaked(memory, server, canaries, caplog.text)).keys() <= {JUDGED}
 
         groups, everybody = await known(memory, "group"), await known(memory, "collective")
         shared = [talk for talk in talks if _knows(groups, talk, talk.conversation.shareable[0])]
@@ -211,6 +224,77 @@ async def test_no_private_fact_reaches_anybody_else(
         for talk in talks[::10]:
             shown = await memory.context(**talk.who, message="What do you know about everybody?")
             assert _held(shown.xml, canaries - _own(talks, talk)) == []
+        assert list(await memory.admin.verify()) == []
+
+
+def yes(_: str) -> dict[str, Any]:
+    return {"personal": False, "general": True, "valuable": True}
+
+
+def no(_: str) -> dict[str, Any]:
+    return {"personal": True, "general": False, "valuable": False}
+
+
+def guessing(seed: int) -> Callable[[str], dict[str, Any]]:
+    chance = random.Random(seed)
+    return lambda _: {name: chance.random() < 0.5 for name in ("personal", "general", "valuable")}
+
+
+BY_JUDGE = {"shared", "personal", "not_general", "not_valuable", "unanswered"}
+
+
+async def told_to_others(memory: Memory, talks: Sequence[Talk]) -> set[str]:
+    """The canaries that stand in anything but the scope of who said them."""
+    wider = "\n".join(str(row) for row in await rows(memory, WIDER))
+    return set(_held(wider, {canary for talk in talks for canary in talk.canaries}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "judge"), [("yes", yes), ("no", no), ("random", guessing(5))])
+async def test_bad_judge_decides_nothing_and_is_named(
+    database_url: str, name: str, judge: Callable[[str], dict[str, Any]]
+) -> None:
+    """None of its answers counts, neither for nor against a claim; how often it was wrong is counted.
+
+    One that guesses is right on four decoys once in 84 answers, and then on those of a few claims.
+    """
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:48])]
+    async with remembering(database_url, Obedient(say=unnamed, judge=judge)) as (memory, _):
+        await hear(memory, talks)
+        for _ in range(4):
+            await memory.run_due()
+            await asyncio.sleep(0.05)
+        told = await told_to_others(memory, talks)
+        reasons = dict(await rows(memory, "SELECT reason, count(*) FROM memory.judged GROUP BY 1"))
+        by_judge = {reason: n for reason, n in reasons.items() if reason in BY_JUDGE}
+        rates = [(await memory.admin.stats(agent_id=agent)).judges[0] for agent in ("agent-0", "agent-1")]
+        wrong, answers = sum(rate.wrong for rate in rates), sum(rate.answers for rate in rates)
+        if name == "random":
+            assert len(told) <= 2
+            assert sum(by_judge.values()) <= 16
+            assert wrong >= 0.9 * answers
+        else:
+            assert (told, by_judge) == (set(), {})
+            assert wrong == answers > 48
+        halved = "SELECT count(*), max(propagation_errors) FROM memory.scopes WHERE propagation_failures > 0"
+        ((waiting, errors),) = await rows(memory, halved)
+        assert waiting > 20
+        assert errors == 0
+        assert list(await memory.admin.verify()) == []
+
+
+@pytest.mark.slow
+async def test_judge_that_is_right_on_decoys_alone_leaves_it_to_the_rules(database_url: str) -> None:
+    """The worst that there can be: it obeys every claim. Nothing secret, marked or confidential goes, and no order."""
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:48])]
+    facts = [private for talk in talks for private in talk.conversation.private]
+    async with remembering(database_url, Obedient(say=unnamed)) as (memory, _):
+        await hear(memory, talks)
+        await settle(memory)
+        told = await told_to_others(memory, talks)
+        classified = {one.canary.casefold() for one in facts if classify(one.text).categories or withheld(one.text)}
+        assert told & classified == set()
+        assert 0 < len(told) <= 0.4 * len(facts)  # the others name somebody who is known there, or nobody
         assert list(await memory.admin.verify()) == []
 
 
@@ -288,21 +372,23 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
 async def test_what_is_misplaced_at_extraction_goes_no_further(
     database_url: str, caplog: pytest.LogCaptureFixture, place: str
 ) -> None:
-    """D42: what is classified as personal goes to whoever said it, wherever the model puts it. The rest is never promoted."""
+    """D42: nobody else has heard what one member said alone, so wherever the model files it, it stays with who said it.
+
+    The judge says of it what it would say of anything: what is classified isn't even shown to it.
+    """
     quiet_client(caplog)
     talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
     facts = [private for talk in talks for private in talk.conversation.private]
     classified = {fact.canary.casefold() for fact in facts if classify(fact.text).categories}
     assert len(classified) > 5
-    async with remembering(database_url, Obedient(place=lambda _, __: place, say=unnamed)) as (memory, server):
+    model = Obedient(place=lambda _, __: place, say=unnamed, judge=honest)
+    async with remembering(database_url, model) as (memory, server):
         await hear(memory, talks)
         await settle(memory)
         assert await leaked(memory, server, classified, caplog.text) == {}
-
-        canaries = {fact.canary.casefold() for fact in facts}
-        assert _held("\n".join(prompts(server, "propagation")), canaries) == []
-        promoted = await rows(memory, "SELECT content FROM memory.observations WHERE source_kind = 'propagation'")
-        assert _held(str(promoted), canaries) == []
+        assert await told_to_others(memory, talks) == set()
+        proposed = await rows(memory, "SELECT count(*) FROM memory.observations WHERE proposed IS NOT NULL")
+        assert proposed[0][0] > len(talks)
         assert list(await memory.admin.verify()) == []
 
 
@@ -336,9 +422,12 @@ async def test_private_facts_that_the_model_puts_into_its_answer_are_refused(
     talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
     canaries = {canary for talk in talks for canary in talk.canaries}
     gossip = Gossip()
-    async with remembering(database_url, Obedient(place=gossip.place, rewrite=gossip.rewrite)) as (memory, server):
+    async with remembering(database_url, Obedient(place=gossip.place, rewrite=gossip.rewrite, judge=honest)) as (
+        memory,
+        server,
+    ):
         await hear(memory, talks)
         await settle(memory)
         assert gossip.told > len(talks)
-        assert await leaked(memory, server, canaries, caplog.text) == {}
+        assert (await leaked(memory, server, canaries, caplog.text)).keys() <= {JUDGED}
         assert list(await memory.admin.verify()) == []

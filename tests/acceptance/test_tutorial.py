@@ -34,7 +34,12 @@ def program(tmp_path: Path) -> Path:
 
 async def talk(program: Path, url: str, server: Loopback, *lines: str) -> str:
     """What it prints."""
-    own = {"MEMORY_SQL_URL": url, "OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.base_url}
+    own = {
+        "MEMORY_SQL_URL": url,
+        "OPENAI_API_KEY": "test",
+        "OPENAI_BASE_URL": server.base_url,
+        "MEMORY_SQL_LLM": "openai",
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", program.name,
         cwd=program.parent,

@@ -14,6 +14,7 @@ import pytest
 
 from memory_sql import __version__, embedded
 from tests.commands import Ran, commands, memory_sql
+from tests.sizes import few_in_every_run
 
 Run = Callable[..., Ran]
 
@@ -108,7 +109,8 @@ def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) ->
     )
 
 
-def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path) -> None:
+def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_SQL_SHARED_CONVERSATIONS", "true")
     said = [
         {"role": "user", "content": "We chose to sail.", "user_id": user, "conversation": user, "group_ids": ["team"]}
         for user in ("mia", "jonas")
@@ -561,7 +563,9 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), few_in_every_run([(signal.SIGINT, 130), (signal.SIGTERM, 143)], [(signal.SIGINT, 130)])
+)
 def test_interrupted_command_ends_quietly_and_stops_its_server(
     directory: Path, number: signal.Signals, code: int
 ) -> None:
@@ -593,7 +597,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 73
+    assert len(listed) == 75
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out

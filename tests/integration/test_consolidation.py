@@ -11,7 +11,15 @@ from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.domain.results import RunDueResult, Usage
 from memory_sql.domain.scopes import Contradiction
-from memory_sql.errors import BusyError, GuardError, MemorySQLError, NotFoundError, StaleError, UnavailableError
+from memory_sql.errors import (
+    AnswerError,
+    BusyError,
+    GuardError,
+    MemorySQLError,
+    NotFoundError,
+    StaleError,
+    UnavailableError,
+)
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
@@ -101,7 +109,7 @@ async def test_threshold_makes_a_scope_due(memory: Memory, llm: Scripted) -> Non
         (("",), MemorySQLError, "empty"),
         ((" \n ",), MemorySQLError, "empty"),
         (("word " * 600, "word " * 600), GuardError, "guard"),
-        (("Short.",), GuardError, "guard"),
+        (("Short.", "Short."), GuardError, "guard"),
     ],
     ids=["unavailable", "empty", "blank", "over length", "shrunk"],
 )
@@ -129,7 +137,7 @@ async def test_text_that_is_too_long_is_asked_for_once_more(memory: Memory, llm:
     scope_id = await remember(memory, "one")
     llm.then("word " * 501, "Short enough.")
     assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "Short enough."
-    assert "501 words" in llm.requests[1].instructions
+    assert "501 words" in llm.requests[1].prompt
     assert await rows(memory, "SELECT input_tokens, output_tokens FROM memory.runs") == [(200, 20)]
 
 
@@ -198,7 +206,7 @@ async def test_scope_may_have_limits_of_its_own(memory: Memory, llm: Scripted) -
     await remember(memory, "three")
     llm.then("word " * 31, "Aye.")
     assert [r.content for r in (await memory.run_due()).consolidated] == ["Aye."]
-    assert "Write it as a sailor would." in llm.requests[0].instructions
+    assert "Write it as a sailor would." in llm.requests[0].prompt
 
 
 async def test_inactive_or_unconsolidated_scope_is_left_alone(memory: Memory) -> None:
@@ -248,11 +256,11 @@ async def test_what_was_written_never_changes(memory: Memory, llm: Scripted, cha
 async def test_marks_around_the_material_do_not_get_into_the_text(memory: Memory, llm: Scripted) -> None:
     """Seen with a small model."""
     scope_id = await remember(memory, "one")
-    llm.then(lambda request: f"--- {request.boundary} begin text\nOne \\u003c 2.\n--- {request.boundary} end text")
-    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "One < 2."
+    llm.then(lambda request: f"--- {request.boundary} begin text\nOne \\u003c two.\n--- {request.boundary} end text")
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "One < two."
     await remember(memory, "two")
     llm.then(lambda request: f"--- {request.boundary} begin text")
-    with pytest.raises(GuardError):
+    with pytest.raises(AnswerError, match="empty"):
         await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
@@ -309,7 +317,7 @@ async def test_numbers_of_the_prompt_are_those_of_its_order(memory: Memory, llm:
     """They are shown by their times; stored is what each is called in the scope."""
     await memory.observe("It is blue now.", **MIA, observed_at=MONDAY + timedelta(hours=1))
     scope_id = (await memory.observe("It is red.", **MIA, observed_at=MONDAY)).scope.key
-    llm.then(consolidated("It is blue.", (2, 1)))
+    llm.then(consolidated("It is blue.", (2, 1, "red")))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     assert await statuses(memory) == [(2, "superseded", 1)]
 
@@ -324,6 +332,9 @@ async def test_numbers_of_the_prompt_are_those_of_its_order(memory: Memory, llm:
         ((0, None), "unknown_observation"),
         (("three", 1), "unknown_observation"),
         ((3, None), "no_text_to_contradict"),
+        ((3, 1), "not_its_words"),
+        ((3, 1, "two"), "not_its_words"),
+        (("n3", "k1", "one"), "unknown_observation"),
     ],
 )
 async def test_contradiction_that_cannot_be_is_refused_and_the_text_kept(
@@ -338,22 +349,22 @@ async def test_contradiction_that_cannot_be_is_refused_and_the_text_kept(
 
 
 async def test_model_that_contradicts_everything_leaves_the_last_word(memory: Memory, llm: Scripted) -> None:
-    """Promise 10: and all of it can be taken back."""
+    """Promise 10: no more than three give way without a person, and all of it can be taken back."""
     scope_id = await remember(memory, *(f"fact {n}" for n in range(1, 6)))
-    everything = [(newer, older) for newer in range(1, 6) for older in range(1, 6)]
+    everything = [(newer, older, f"fact {older}") for newer in range(1, 6) for older in range(1, 6)]
     llm.then(consolidated("Nothing is true.", *everything))
-    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 4
-    assert [o.content for o in await memory.observations.list(**MIA)] == ["fact 5"]
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 3
+    assert [o.content for o in await memory.observations.list(**MIA)] == ["fact 5", "fact 4"]
     assert await rows(memory, "SELECT refused FROM memory.runs") == [
         ({"contradicted_by_older": 15, "contradicted_twice": 6},)
     ]
-    assert (await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")).reinstated == 4
+    assert (await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")).reinstated == 3
     assert len(await pending(memory)) == 5
 
 
 async def test_undo_makes_what_gave_way_count_again(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "Amber.", "Blue.")
-    llm.then(consolidated("Blue.", (2, 1)))
+    llm.then(consolidated("Blue.", (2, 1, "Amber")))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert (undone.version, undone.reinstated, undone.left_superseded) == (2, 1, 0)
@@ -363,7 +374,7 @@ async def test_undo_makes_what_gave_way_count_again(memory: Memory, llm: Scripte
         (2, {"from": "superseded", "to": "active"})
     ]
     assert await rows(memory, "SELECT live, older_status FROM memory.v_contradictions") == [(False, "active")]
-    llm.then(consolidated("Blue.", (2, 1)))
+    llm.then(consolidated("Blue.", (2, 1, "Amber")))
     assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 1
     assert list(await memory.admin.verify()) == []
 
@@ -376,7 +387,7 @@ async def test_undo_makes_an_extra_that_gave_way_wait_again(memory: Memory, llm:
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_aside(memory, 2, "active")
     await remember(memory, "not two")
-    llm.then(consolidated("One, three, not two.", (2, 1)))
+    llm.then(consolidated("One, three, not two.", (2, 1, "two")))
     assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 1
     await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
     assert await pending(memory) == ["not two", "two"]
@@ -397,7 +408,7 @@ async def set_aside(memory: Memory, seq: int, status: str) -> None:
 
 async def test_undo_leaves_what_somebody_changed_since(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one", "two", "three")
-    llm.then(consolidated("Three.", (3, 1), (3, 2)))
+    llm.then(consolidated("Three.", (3, 1, "one"), (3, 2, "two")))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await set_aside(memory, 1, "archived")
     undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
@@ -408,7 +419,7 @@ async def test_undo_leaves_what_somebody_changed_since(memory: Memory, llm: Scri
 async def test_undo_leaves_what_was_said_again_since(memory: Memory, llm: Scripted) -> None:
     """Rule 9: the twin that is active stands for both, is what the older one gave way to, and the undo says so."""
     scope_id = await remember(memory, "Tea.", "Coffee.")
-    llm.then(consolidated("Coffee.", (2, 1)))
+    llm.then(consolidated("Coffee.", (2, 1, "Tea")))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await remember(memory, "Tea.")
     undone = await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")
@@ -423,7 +434,7 @@ async def test_what_was_set_aside_while_the_model_worked_is_not_superseded(memor
 
     async def archived(_: Request[Any]) -> str:
         await set_aside(memory, 1, "archived")
-        return consolidated("Two.", (2, 1))
+        return consolidated("Two.", (2, 1, "one"))
 
     llm.then(archived)
     assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).superseded == 0
@@ -435,7 +446,7 @@ async def test_late_answer_supersedes_nothing(memory: Memory, llm: Scripted) -> 
 
     async def overtaken(_: Request[Any]) -> str:
         await rows(memory, "UPDATE memory.scopes SET epoch = epoch + 1")
-        return consolidated("Two.", (2, 1))
+        return consolidated("Two.", (2, 1, "one"))
 
     llm.then(overtaken)
     with pytest.raises(StaleError):
@@ -445,7 +456,7 @@ async def test_late_answer_supersedes_nothing(memory: Memory, llm: Scripted) -> 
 
 async def test_quotes_are_short_and_clean(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one", "two")
-    llm.then(consolidated("Two.", (2, 1, "very\n\x00 " * 100, "\\u003c")))
+    llm.then(consolidated("Two.", (2, 1, "one\n\x00 " * 100, "\\u003c")))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     ((found,),) = [version.contradictions for version in await memory.scopes.history(**MIA)]
     assert (len(found.was or ""), found.now) == (200, "<")

@@ -165,6 +165,7 @@ async def read_only(database_url: str, memory: Memory) -> AsyncIterator[Memory]:
         yield opened
 
 
+@pytest.mark.direct
 async def test_context_and_search_only_read(read_only: Memory) -> None:
     with pytest.raises(DatabaseError, match="25006"):
         await read_only.observe("Tea.", **MIA)

@@ -97,3 +97,14 @@ async def test_default_zone_is_a_setting(database_url: str, llm: Scripted) -> No
     async with Memory(database_url, llm, Settings(llm="offline", time_zone="Asia/Tokyo")) as memory:
         await memory.observe("Mia sails today.", **MIA, observed_at=LATE)
         assert await dates(memory) == [[(date(2026, 11, 21), date(2026, 11, 21))]]
+
+
+async def test_text_is_found_by_the_year_of_what_it_tells(memory: Memory) -> None:
+    told = {**MIA, "observed_at": datetime(2024, 1, 12, tzinfo=UTC)}
+    boat = await memory.observe("Last week I sold the boat.", **told)
+    await memory.observe("The boat was old.", **told)
+    found = await memory.search("boat in 2024", **MIA, explain=True)
+    assert found.results[0].observation.id == boat.id
+    first, second = (hit.explanation.parts["words"] for hit in found.results if hit.explanation)
+    assert first > second  # both were said in 2024; one tells of it
+    assert (await rows(memory, "SELECT content FROM memory.observations ORDER BY seq"))[0] == (boat.content,)

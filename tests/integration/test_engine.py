@@ -39,6 +39,7 @@ async def test_rows_are_the_same_past_sqlalchemy_and_in_a_session(memory: Memory
     assert direct == named == joined == [(7, {"a": "tea"}, 0.5, True, 2)]
 
 
+@pytest.mark.direct
 async def test_statement_is_one_round_trip_without_a_transaction(memory: Memory) -> None:
     began = select(func.now().label("at"))
     with statements(memory) as seen:
@@ -60,6 +61,7 @@ async def test_refusal_is_a_named_error_without_the_value(memory: Memory) -> Non
         assert len(list(await reader.execute(ECHO, {"n": 1, "word": "tea"}))) == 1
 
 
+@pytest.mark.direct
 async def test_parameter_that_is_missing_is_an_error(memory: Memory) -> None:
     with pytest.raises(KeyError):
         async with memory.database.reading() as reader:
@@ -88,6 +90,7 @@ async def test_cancelled_read_gives_its_connection_back(database_url: str) -> No
     await database.close()
 
 
+@pytest.mark.direct
 async def test_connection_that_the_server_closed_is_not_used_again(database_url: str) -> None:
     database, other = Database(database_url, pool_size=1), Database(database_url)
     own = select(func.pg_backend_pid().label("pid"))
@@ -106,6 +109,7 @@ async def test_connection_that_the_server_closed_is_not_used_again(database_url:
     await other.close()
 
 
+@pytest.mark.direct
 async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(database_url, pool_size=1)
     pool: Any = database.engine.sync_engine.pool
@@ -118,6 +122,7 @@ async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest
     await database.close()
 
 
+@pytest.mark.direct
 async def test_database_that_is_not_there_is_a_named_error(database_url: str) -> None:
     database = Database(asyncpg_url(database_url).set(database="nowhere_to_be_found"))
     with pytest.raises(DatabaseError, match="doesn't let this database in"):

@@ -55,7 +55,8 @@ def parrot() -> Parrot:
 
 @pytest.fixture
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
-    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=2)) as opened:
+    settings = Settings(llm="offline", consolidation_threshold=2, shared_conversations=True, collective="direct")
+    async with Memory(database_url, parrot, settings) as opened:
         yield opened
         assert list(await opened.admin.verify()) == []
 
@@ -550,7 +551,7 @@ async def test_more_is_forgotten_than_a_statement_has_parameters(memory: Memory)
     with statements(memory) as sent:
         planned = await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True)
         receipt = await memory.forget(Selection(user_id="mia"), **ADA)
-    assert len(sent) < 60
+    assert len(sent) < 70
     assert planned.counts == receipt.counts
     assert receipt.counts["observations"] == 40000
     assert await remembered(memory) == set()

@@ -44,7 +44,9 @@ def parrot() -> Parrot:
 
 @pytest.fixture
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
-    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=3)) as opened:
+    async with Memory(
+        database_url, parrot, Settings(llm="offline", consolidation_threshold=3, shared_conversations=True)
+    ) as opened:
         yield opened
         assert list(await opened.admin.verify()) == []
 
@@ -185,7 +187,9 @@ async def test_leaving_twice_is_leaving_once(memory: Memory) -> None:
 
 async def test_comes_back_at_the_very_moment_of_leaving(database_url: str, parrot: Parrot) -> None:
     now = datetime(2026, 3, 2, 9, tzinfo=UTC)
-    async with Memory(database_url, parrot, Settings(llm="offline"), clock=lambda: now) as memory:
+    async with Memory(
+        database_url, parrot, Settings(llm="offline", shared_conversations=True), clock=lambda: now
+    ) as memory:
         await crew(memory, "mia")
         for _ in range(3):
             await leave(memory)

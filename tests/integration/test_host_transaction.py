@@ -89,6 +89,7 @@ async def test_memory_that_is_not_open_says_so(llm: Scripted) -> None:
         await Memory("postgresql://localhost/x", llm).admin.stats(agent_id="ada")
 
 
+@pytest.mark.direct
 async def test_connection_that_the_server_closed_is_replaced_without_an_error(
     memory: Memory, database_url: str
 ) -> None:
@@ -217,6 +218,7 @@ async def test_call_that_is_cancelled_while_it_waits_says_so(memory: Memory, hos
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
 
 
+@pytest.mark.direct
 async def test_own_transactions_are_limited_and_that_costs_no_statement(database_url: str, llm: Scripted) -> None:
     settings = Settings(llm="offline", lock_timeout_seconds=7, idle_timeout_seconds=90)
     async with Memory(database_url, llm, settings) as memory:
@@ -263,6 +265,7 @@ async def test_own_calls_wait_no_longer_for_a_lock_than_they_may(
         assert await memory.holds.list(agent_id="ada") == []
 
 
+@pytest.mark.slow
 async def test_writes_that_wait_leave_connections_to_reads(
     database_url: str, llm: Scripted, host: AsyncSession
 ) -> None:
@@ -283,6 +286,7 @@ async def test_writes_that_wait_leave_connections_to_reads(
         assert (await memory.add(conversation(2), **MIA, conversation_id="s")).accepted == 1
 
 
+@pytest.mark.direct
 async def test_full_pool_is_an_answer_to_who_reads(database_url: str, llm: Scripted) -> None:
     settings = Settings(llm="offline", pool_size=1, pool_timeout_seconds=0.2)
     async with Memory(database_url, llm, settings) as memory, AsyncExitStack() as taken:
@@ -309,6 +313,7 @@ async def test_transaction_that_stands_still_ends_with_its_locks(database_url: s
         assert len(await frozen.observations.list(**MIA)) == 2
 
 
+@pytest.mark.direct
 async def test_export_may_be_read_slowly(database_url: str, llm: Scripted) -> None:
     """It holds no row, and whoever reads it may be slow."""
     async with (

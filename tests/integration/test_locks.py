@@ -487,6 +487,7 @@ async def test_generator_of_messages_is_read_once_though_the_call_is_repeated(me
 # All at once
 
 
+@pytest.mark.slow
 async def test_everything_at_once_ends_without_an_error(memory: Memory, database_url: str) -> None:
     """Three users of two groups, whose scopes lead to each other, under every call that takes out or sets aside."""
     users, groups = ["mia", "jonas", "elin"], ["crew", "club"]

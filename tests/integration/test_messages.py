@@ -222,6 +222,7 @@ async def test_messages_are_one_statement(memory: Memory) -> None:
 
 
 async def test_observation_leads_to_its_messages_that_the_user_may_see(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(**ADA, shared_conversations=True)
     await memory.add(conversation(3), **MIA, conversation_id="s", group_ids=["harbor"])
     llm.then(extracted(("Boats.", "group_1", [1, 3])))
     (boats,) = (await memory.conversations.form(**ADA, conversation_id="s")).observations
@@ -459,6 +460,7 @@ async def test_formation_under_way_is_not_refused_by_a_sweep(timed: Memory, llm:
     assert await stubs(timed) == ["s:m1"]
 
 
+@pytest.mark.slow
 async def test_sweeps_and_writers_at_once_neither_wait_for_one_another_for_ever_nor_lose_anything(
     database_url: str,
 ) -> None:

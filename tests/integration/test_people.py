@@ -29,6 +29,11 @@ ANON: dict[str, Any] = {"agent_id": "ada", "user_id": "anon-1"}
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
 
 
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(llm="offline", shared_conversations=True)
+
+
 async def contents(memory: Memory, user: str) -> set[str]:
     return {o.content for o in await memory.observations.list(**ADA, user_id=user)}
 
@@ -224,6 +229,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(1, first=9), **JONAS, conversation_id="monday-1")
     llm.then(extracted(("Likes tea.", "individual_P1"), ("Ships in April.", "group_1", [1])))
     await memory.conversations.form(**ADA, conversation_id="monday-1")
+    await rows(memory, "UPDATE memory.observations SET subjects = related_users")
     await memory.observe("Likes boats.", **mia, conversation_id="monday-1")
     keyed: dict[str, Any] = {"group_ids": ["harbor-1"], "idempotency_key": "k"}
     await memory.add([{"role": "user", "content": "Hello."}], **mia, conversation_id="monday-1", **keyed)
@@ -242,8 +248,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
 
 OF_USERS = {
     "scopes.owner", "members.user_id", "conversations.user_id", "conversations.participants", "messages.user_id",
-    "messages.owner", "evidence.user_id", "runs.seen", "observations.related_users", "events.actor", "holds.actor",
-    "holds.target", "user_aliases.user_id", "user_aliases.into_user_id",
+    "messages.owner", "evidence.user_id", "runs.seen", "observations.related_users", "observations.subjects",
+    "events.actor", "holds.actor", "holds.target", "user_aliases.user_id", "user_aliases.into_user_id",
 }  # fmt: skip
 OF_GROUPS = {"scopes.owner", "conversations.group_ids", "messages.group_ids", "runs.seen", "holds.target"}
 OF_SESSIONS = {
@@ -534,7 +540,7 @@ TEXTS = [
 ]
 MADE_OF_THE_TEXT = {
     f"{table}.{column}" for table in ("observations", "messages") for column in ("search", "search_extra")
-}
+} | {"observations.cues"}
 
 
 async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
@@ -556,13 +562,16 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     await memory.holds.place(**who, actor=other, reason=f"{user}-hold")
     await memory.people.merge(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
     for update in (
-        "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', dates = '{[2026-03-02,2026-03-05)}'"
+        "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', terms = :u || '-term',"
+        " dates = '{[2026-03-02,2026-03-05)}'"
         " WHERE content = :u || '-own'",
         "scopes SET display_name = :u || '-display', extraction_prompt = :u || '-extraction',"
         " consolidation_prompt = :u || '-consolidation' WHERE owner = 'u:' || :u",
         "consolidations SET contradictions = jsonb_build_array(jsonb_build_object('was', :u || '-was', 'newer', 2))"
         " WHERE content = :u || '-text'",
         "runs SET answer = :u || '-raw' WHERE conversation_id = :u || '-s'",
+        "runs SET held = jsonb_build_object('text', :u || '-held') WHERE scope_id IN"
+        " (SELECT scope_id FROM memory.scopes WHERE owner = 'u:' || :u)",
         "messages SET search_extra = :u || '-extra' WHERE content = :u || '-said'",
     ):
         await rows(memory, f"UPDATE memory.{update.replace(':u', 'CAST(:u AS text)')}", u=user)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,21 +20,19 @@ from memory_sql.languages.text import clean
 from memory_sql.llm import Request
 from memory_sql.llm.notation import NOTHING_YET
 from memory_sql.memory import Memory
+from memory_sql.privacy.classify import classify
+from memory_sql.privacy.contact import REACHES, without_contact
+from memory_sql.propagation.rules import leaks, withheld
+from memory_sql.propagation.speech import language_of
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Parrot
+from tests.loopback import turns
 
 pytestmark = pytest.mark.slow  # all of them live in one database, which takes long to fill
 FACT = "The harbour service runs Postgres 16."  # goes the same way as each attack
-CLEANED = {  # what nobody can see taken out, these are plain statements
-    "The deadline is Friday",
-    "The rollout is Friday",
-    "The deadline is yadirF",
-    "The deadline is Friday Monday",
-    "The review is Friday",
-}
 ADA: dict[str, Any] = {"agent_id": "ada"}
 SETTINGS = Settings(
     llm="offline",
@@ -47,7 +46,7 @@ SETTINGS = Settings(
 )
 PARTS = {
     "extraction": ["memory", "conversation"],
-    "consolidation": ["text", "observations"],
+    "consolidation": ["text", "known", "observations"],
     "propagation": ["claims"],
 }
 ELEMENTS = {"MemoryContext", "CollectiveMemory", "GroupMemory", "UserMemory", "NewObservations", "RelevantMemories"}
@@ -77,6 +76,10 @@ class Shown:
 class Yard:
     memory: Memory
     prompts: list[Shown]
+
+    @property
+    def judged(self) -> set[str]:
+        return {text for shown in self.prompts if shown.request.purpose == "propagation" for text in shown.said}
 
     def prompts_with(self, text: str) -> list[Shown]:
         return [shown for shown in self.prompts if any(text in said for said in shown.said)]
@@ -129,8 +132,10 @@ def frame_of(request: Request[Any]) -> str:
     boundary = re.escape(request.boundary)
     text = request.prompt
     marks = re.findall(rf"^--- {boundary} (begin|end) (\w+)$", text, re.MULTILINE)
-    assert marks == [(edge, part) for part in PARTS[request.purpose] for edge in ("begin", "end")]
-    assert text.count(request.boundary) == len(marks)
+    wanted = [(edge, part) for part in PARTS[request.purpose] for edge in ("begin", "end")]
+    assert marks in (wanted, [mark for mark in wanted if mark[1] != "memory"])  # which isn't always shown
+    named = text.count(f"The mark is {request.boundary}.")
+    assert text.count(request.boundary) == len(marks) + named
     return re.sub(rf"(?ms)^(--- {boundary} begin (\w+))$.*?^(--- {boundary} end \2)$", r"\1\n\3", text)
 
 
@@ -152,39 +157,58 @@ def strings_of(value: Any) -> Iterator[str]:
                 yield from strings_of(item)
 
 
+def start_of_json(line: str) -> int:
+    """Behind the number and the time of a line that has them."""
+    return 0 if line.startswith("{") else line.index('"')
+
+
 def shown(request: Request[Any]) -> Shown:
-    said = []
+    said = [turn.text for turn in turns(request.prompt)] if request.purpose == "extraction" else []
     for body in bodies_of(request):
         assert not any(mark in body for mark in "<>&")
-        for line in body.split("\n"):
-            said += [] if line == NOTHING_YET else list(strings_of(json.loads(line)))
+        for line in body.split("\n") if request.purpose != "extraction" else ():
+            said += [] if line in (NOTHING_YET, "(none)") else list(strings_of(json.loads(line[start_of_json(line) :])))
     return Shown(request, frame_of(request), said)
 
 
-def is_innocent(attack: Attack) -> bool:
-    """In its form, or once what nobody can see in it has been taken out, as is done when it comes in."""
-    return bool(attack.passes) or clean(attack.text)[0].strip() in CLEANED
+def cut(attack: Attack) -> str:
+    """Without what nobody can see in it, as it comes in, and without contact data, as it is shown to the judge."""
+    return without_contact(clean(attack.text)[0].strip())
+
+
+def is_shown(attack: Attack) -> bool:
+    """Rules show it to the judge."""
+    said = clean(attack.text)[0].strip()
+    fit = set(classify(said).categories) <= REACHES and withheld(cut(attack)) is None
+    return fit and language_of(cut(attack)) is not None
+
+
+def goes(attack: Attack) -> bool:
+    """The judge says yes to all, and rules let it through."""
+    return is_shown(attack) and leaks(cut(attack), names=["Mallory", attack.id], sources=[cut(attack)]) is None
 
 
 @pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
 async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
-    """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other."""
+    """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other.
+
+    The judge is right on decoys and says yes to all else, so it obeys every order that it is shown.
+    """
     own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
     assert len(own) == 2  # it was written down, as whose it is
     (said,) = set(own) - {FACT}
     assert FACT in group
-    assert (said in group) == is_innocent(attack)
-    purposes = {"extraction", "consolidation"} | ({"propagation"} if is_innocent(attack) else set())
-    assert {shown.request.purpose for shown in yard.prompts_with(said)} >= purposes
-    if not is_innocent(attack):
-        assert {shown.request.purpose for shown in yard.prompts_with(said)} == purposes
+    assert (cut(attack) in group) == goes(attack)
+    seen = {"consolidation"} | (set() if "\u2028" in said else {"extraction"})  # there it is the end of a line
+    assert {shown.request.purpose for shown in yard.prompts_with(said)} >= seen
+    assert (cut(attack) in yard.judged) == is_shown(attack)
     for shown in yard.prompts_with(said):
         assert said not in shown.frame
         assert said not in shown.request.instructions
     for user in (f"listener-{group_of(n)}", next_to(n), "stranger"):
         context = await context_of(yard.memory, user)
         assert FACT in context
-        assert said not in context or (is_innocent(attack) and user != "stranger")
+        assert said not in context or (goes(attack) and user != "stranger")
 
 
 def next_to(n: int) -> str:
@@ -203,7 +227,7 @@ async def context_of(memory: Memory, user: str) -> str:
 async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
     """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
     assert await known(yard.memory, "c") == [FACT]
-    innocent = {clean(attack.text)[0] for attack in ATTACKS if is_innocent(attack)}
+    innocent = {cut(attack) for attack in ATTACKS if goes(attack)}
     wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
     assert {content for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
     texts = (
@@ -216,13 +240,28 @@ async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: 
         assert told.strip() == ""
 
 
+def test_no_attack_that_commands_breaks_out_or_hides_goes_anywhere() -> None:
+    """By family, what rules alone let through; of those that hide it is what is left once that has been taken out."""
+    assert Counter(attack.kind for attack in ATTACKS if goes(attack)) == {
+        "authority": 1,
+        "disguised": 3,
+        "exfiltration": 5,
+        "loosened": 3,
+        "obfuscated": 5,
+        "personal": 8,
+        "translated": 1,
+    }
+
+
 async def test_frames_of_prompts_are_the_same_whatever_stands_in_them(yard: Yard) -> None:
     """But for the time, the boundary and the names of scopes nothing around the marks differs from prompt to prompt."""
     for purpose, most in (("extraction", 1), ("consolidation", 3), ("propagation", len(ATTACKS))):
         frames = {
-            re.sub(r"It is now .*", "", shown.frame.replace(shown.request.boundary, "")).replace(
-                shown.request.boundary, ""
-            )
+            re.sub(
+                r"(?:It is now|The conversation was last heard at) .*",
+                "",
+                shown.frame.replace(shown.request.boundary, ""),
+            ).replace(shown.request.boundary, "")
             for shown in yard.prompts
             if shown.request.purpose == purpose
         }

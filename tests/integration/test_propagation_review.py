@@ -15,7 +15,6 @@ from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import rows
-from tests.factories import message
 from tests.fakes import Parrot
 from tests.integration.test_propagation import (
     ADA,
@@ -31,6 +30,7 @@ from tests.integration.test_propagation import (
     tell,
     told,
 )
+from tests.sizes import few_in_every_run
 
 LIKE_IT = "The team prefers asynchronous communication to meetings."
 SAME = "The team prefers asynchronous communication."
@@ -157,7 +157,7 @@ async def in_flight(memory: Memory, change: Any, scope_id: str) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-@pytest.mark.parametrize("how", ["private", "forgotten", "quarantined"])
+@pytest.mark.parametrize("how", few_in_every_run(["private", "forgotten", "quarantined"], ["forgotten"]))
 async def test_three_people_stand_behind_it_whoever_goes_meanwhile(memory: Memory, how: str) -> None:
     """Gene's word behind the group's claim goes in a transaction that ends after it was counted."""
     await belong(memory, "eden", "gene", "mia")
@@ -221,7 +221,7 @@ async def test_what_a_hold_kept_of_a_forgotten_user_goes_once_it_is_released(mem
 async def test_display_name_of_another_member_doesnt_leave(memory: Memory, parrot: Parrot) -> None:
     """A host's ids say nothing: what people are called stands in their own scopes."""
     await belong(memory, "eden", "u1", "u2")
-    await memory.add([message("Hello.", n=1, speaker="Tarnovik")], **ADA, user_id="u2", conversation_id="own")
+    await memory.observe("The lamp is green.", **ADA, user_id="u2")
     await rows(memory, "UPDATE memory.scopes SET display_name = 'Tarnovik' WHERE owner = 'u:u2'")
     result = await propagate(memory, await learn(memory, "u1", "The billing service is owned by Tarnovik."))
     assert await known(memory, "g:eden") == [], result.judged

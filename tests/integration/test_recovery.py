@@ -32,6 +32,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Parrot, Scripted, extracted
+from tests.sizes import few_in_every_run
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -208,7 +209,7 @@ async def days(memory: Memory, clock: Clock, count: int) -> None:
         clock.goes_on(minutes=20)
 
 
-@pytest.mark.parametrize("bad", [1, 2, 17, 31, 32])
+@pytest.mark.parametrize("bad", few_in_every_run([1, 2, 17, 31, 32], [1, 17]))
 async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up_none(
     strained: Memory, choking: Choking, clock: Clock, bad: int
 ) -> None:

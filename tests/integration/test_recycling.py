@@ -160,6 +160,7 @@ async def test_two_at_once_have_a_database_each(own: Databases) -> None:
     await asyncio.gather(own.give_back(first), own.give_back(second))
 
 
+@pytest.mark.direct
 async def test_reading_leaves_the_fingerprint_as_it_is(database_url: str) -> None:
     connection = await connect(database_url)
     before = await fingerprint(connection)

@@ -183,8 +183,10 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
             "properties": {
                 "content": {"type": "string"},
                 "sources": {"type": "array", "items": {"type": "integer"}},
+                "about": {"type": "array", "items": {"type": "string"}},
+                "terms": {"type": "array", "items": {"type": "string"}},
             },
-            "required": ["content", "sources"],
+            "required": ["content", "sources", "about", "terms"],
             "additionalProperties": False,
         }
     }
@@ -204,8 +206,8 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
     assert offered(llm.requests[1]) == ["individual", "group_1", "collective"]
     for shown in (
         '- group_1: the shared work of the group "harbor".', "The harbor team ships in April.", "Split large exports.",
-        '"speaker": "Mia"',
-        "I moor at berth 12.",
+        'P1 is "Mia"',
+        "1 P1 09:01 I moor at berth 12.",
     ):  # fmt: skip
         assert shown in prompt
 
@@ -218,6 +220,7 @@ async def test_scope_may_say_what_to_extract_for_it_and_how_much(memory: Memory,
         "UPDATE memory.scopes SET extraction_prompt = 'Look for boats above all.', observation_max_items = 1,"
         " observation_max_words = 12",
     )
+    await memory.configure(agent_id="ada", collective="direct")
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("A blue boat.", "individual"), ("A red boat.", "individual"), ("Split.", "collective")))
     result = await memory.conversations.form(**SESSION)
@@ -236,8 +239,7 @@ async def test_observation_with_too_many_words_is_kept_whole_and_counted(memory:
     result = await memory.conversations.form(**SESSION)
     assert [o.content for o in result.observations] == [long, longest]
     assert result.refused == {"long_but_kept": 1}
-    assert "at most 50 words" in llm.requests[0].instructions
-    assert "At most 5 observations" in llm.requests[0].instructions
+    assert "at most 12 observations each (20 in a group's), of at most\n50 words" in llm.requests[0].prompt
 
 
 async def test_observation_leads_back_to_conversation_messages_and_users(memory: Memory, llm: Scripted) -> None:
@@ -246,6 +248,7 @@ async def test_observation_leads_back_to_conversation_messages_and_users(memory:
         message("I like tea."), message("So do I.", n=2, user_id="jonas"), message("Tea, then.", n=3, role="assistant"),
         message("Tea!", n=4),
     ]  # fmt: skip
+    await memory.configure(agent_id="ada", collective="direct")
     await memory.add(said, **HERE)
     llm.then(extracted(("Mia and Jonas like tea.", "collective", [1, 2, 3, 4])))
     await memory.conversations.form(**SESSION)
@@ -284,7 +287,7 @@ async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(mem
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     first, second = llm.requests
     assert first.output is second.output is ConsolidatedText
-    for shown in ("one person", '"whose": "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
+    for shown in ("one person", 'whose "mia"', "(nothing yet)", "Mia drinks tea.", "500 words"):
         assert shown in first.prompt
     assert "(nothing yet)" not in second.prompt
     assert "Mia likes tea." in second.prompt
@@ -302,12 +305,12 @@ async def test_consolidation_prompt_shows_the_scope_its_text_and_what_is_new(mem
         ("extraction", "a group's scope: what plainly belongs to the shared work of that group"),
         ("extraction", "collective: a lesson that would help anybody"),
         ("consolidation", "joined with what belongs to it and said once"),
-        ("consolidation", "Where two things contradict each other, the newer one counts"),
+        ("consolidation", "Where two things contradict each other, the one observed later counts"),
         ("consolidation", "Leave out what is over and done with"),
         ("consolidation", "write what will help it to answer well"),
         ("consolidation", "Plain running text in whole sentences"),
         ("consolidation", "No list, no headings, no Markdown, no JSON"),
-        ("consolidation", "At most {{max_words}} words"),
+        ("consolidation", "In the language of most of the material"),
     ],
 )
 def test_prompt_says_the_rule(name: str, rule: str) -> None:

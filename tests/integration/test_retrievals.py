@@ -117,6 +117,7 @@ async def test_application_behind_walls_counts(
         assert (stats.retrieval.queries, stats.retrieval.fired, stats.retrieval.without_hit) == (5, 4, 1)
 
 
+@pytest.mark.direct
 async def test_replica_is_read_and_never_written(
     database_url: str, llm: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,7 +68,7 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
 
 async def test_funnel_tells_what_became_of_messages_and_runs(told: Memory) -> None:
     assert await rows(told, FUNNEL) == [
-        (DAY[0], 5, 4, 4, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2, 0, 1),
+        (DAY[0], 5, 4, 4, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2, 0, 2),
         (DAY[1], 2, 2, 1, 1, 0, 2, 0, 0, 1, 0, 1, 0, 0, 0, 0),
         (DAY[2], 1, 1, 0, 0, 1, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0),
     ]

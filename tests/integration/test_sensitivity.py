@@ -160,7 +160,9 @@ async def test_what_is_personal_goes_to_who_said_it_wherever_the_model_puts_it(
     memory: Memory, llm: Scripted, scope: str
 ) -> None:
     """D42: down, never up."""
+    await memory.configure(agent_id="ada", collective="direct")
     await memory.add(conversation(4, user_id="mia"), **HERE, group_ids=["harbor"])
+    await memory.conversations.share(**SESSION)
     llm.then(
         listing(
             ("My salary is 80k.", scope, [1]),
@@ -173,12 +175,12 @@ async def test_what_is_personal_goes_to_who_said_it_wherever_the_model_puts_it(
     assert sorted((str(o.scope), o.content, o.sensitivity) for o in formed.observations) == sorted(
         [
             ("individual:mia", "My salary is 80k.", "sensitive"),
-            ("individual:mia", "Mia's address is mia@harbor.example.", "private"),
+            (kind, "Mia's address is [contact].", "private"),
             (kind, "The team ships in April.", "private"),
         ]
     )
-    assert formed.refused == {"personal": 2}
-    assert await rows(memory, "SELECT refused FROM memory.runs") == [({"personal": 2},)]
+    assert formed.refused == {"personal": 1, "contact": 1}
+    assert await rows(memory, "SELECT refused FROM memory.runs") == [({"personal": 1, "contact": 1},)]
 
 
 async def test_what_is_personal_and_of_several_is_nobodys(memory: Memory, llm: Scripted) -> None:

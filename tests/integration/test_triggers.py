@@ -237,3 +237,50 @@ async def test_what_a_lower_default_makes_due_is_found_by_who_does_the_work(
         llm.then("Four facts.")
         assert [c.absorbed for c in (await memory.run_due()).consolidated] == [4]
         assert list(await memory.admin.verify()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "trigger"),
+    [
+        ("There is a CODE  blue in hall 4.", "signal"),
+        ("The patient is nil by mouth.", "signal"),
+        ("Une nouvelle consigne-été pour tous.", "signal"),
+        ("Barcode bluebells.", None),
+        ("Nil, by and by, mouth.", None),
+        ("100% of it.", None),
+    ],
+)
+async def test_host_adds_phrases_of_its_own(memory: Memory, text: str, trigger: str | None) -> None:
+    """B.4: as whole words, in any case; of this agent alone; they are no patterns, and say nothing in the agent's mouth."""
+    await memory.configure(agent_id="ada", formation_phrases=["code blue", "nil by mouth", "Consigne été", "1%"])
+    assert (await memory.add([message(text, role="assistant")], **HERE)).trigger is None
+    with statements(memory) as seen:
+        assert (await memory.add([message(text, n=2)], **HERE)).trigger == trigger
+    assert len(seen) == 1
+    assert (await memory.add([message(text)], **{**HERE, "agent_id": "other"})).trigger is None
+
+
+async def test_phrases_of_the_settings_count_for_every_agent_without_its_own(
+    database_url: str, llm: Scripted, settings: Settings
+) -> None:
+    own = settings.model_copy(update={"formation_phrases": ("code blue",)})
+    async with Memory(database_url, llm, own) as memory:
+        await memory.configure(agent_id="other", formation_phrases=["code red"])
+        assert (await memory.add([message("Code blue.")], **HERE)).trigger == "signal"
+        assert (await memory.add([message("Code blue.")], **{**HERE, "agent_id": "other"})).trigger is None
+        assert await rows(memory, "SELECT signal FROM memory.messages ORDER BY signal") == [("own phrase",), (None,)]
+
+
+@pytest.mark.parametrize("phrases", [["…"], [""], ["x" * 256], [f"phrase {n}" for n in range(101)]])
+async def test_phrases_have_a_word_and_a_limit(memory: Memory, phrases: list[str]) -> None:
+    with pytest.raises(InputError, match="formation_phrases"):
+        await memory.configure(agent_id="ada", formation_phrases=phrases)
+
+
+async def test_standing_instruction_in_a_short_conversation_is_formed(timed: Memory, llm: Scripted) -> None:
+    """Three messages are too few for anything else, however long it is silent."""
+    said = [message("Hi!"), message("Hello.", n=2, role="assistant"), message("Don't use emojis.", n=3)]
+    assert (await timed.add(said, **HERE)).trigger == "signal"
+    llm.then(extracted(("Mia wants no emojis.", "individual", [3])))
+    (formed,) = (await timed.run_due()).formed
+    assert [o.content for o in formed.observations] == ["Mia wants no emojis."]

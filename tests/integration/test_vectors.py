@@ -399,7 +399,9 @@ async def test_schema_is_the_same_again_without_vectors(plain: str) -> None:
     assert schema_of(plain) == before
 
 
-@pytest.mark.filterwarnings("ignore:Computed default on (observations|messages).search cannot be modified:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Computed default on (observations|messages).(search|cues) cannot be modified:UserWarning"
+)
 async def test_migrations_and_invariants_do_not_mind(memory: Memory, enabled: str) -> None:
     await remember(memory, SLOOP)
     await memory.work.embed()

@@ -325,10 +325,10 @@ class Life:
         yield "due to be judged"
         assert (await self.memory.scopes.propagate(**ADA, scope_id=own.scope.id, dry_run=True)).propagated
         yield "shown"
-        await self.memory.configure(**ADA, propagation=False)
+        await self.memory.configure(**ADA, sharing="off")
         await self.memory.scopes.propagate(**ADA, scope_id=own.scope.id)
         yield "switched off"
-        await self.memory.configure(**ADA, propagation=None)
+        await self.memory.configure(**ADA, sharing=None)
         assert [item.target for item in (await self.memory.scopes.propagate(**ADA)).propagated].count("north") == 1
         yield "known to a group"
         await self.memory.scopes.undo(**ADA, scope_id=own.scope.id)
@@ -419,6 +419,12 @@ KEYS = {
     "anew": "ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = excluded.status, follows = excluded.follows",
     "dock": "SELECT agent_key, scope_id, seq FROM memory.observations WHERE content LIKE '% dock.'",
 }
+FORMED_FOR_OTHERS = (  # what somebody said to a group, as if a formation had put it there
+    "UPDATE memory.observations o SET source_kind = 'formation', {change} FROM memory.scopes s"
+    " WHERE s.agent_key = o.agent_key AND s.scope_id = o.scope_id AND s.kind = 'group' AND o.source_kind = 'observe'"
+    " AND NOT EXISTS (SELECT FROM memory.lineage l WHERE l.source_scope_id = o.scope_id AND l.source_seq = o.seq)"
+    " AND NOT EXISTS (SELECT FROM memory.lineage l WHERE l.scope_id = o.scope_id AND l.seq = o.seq)"
+)
 PLANTED: dict[str, list[str]] = {
     "messages_are_numbered_without_gaps": [
         "DELETE FROM memory.messages WHERE conversation_id = 's' AND number = 2",
@@ -600,6 +606,12 @@ PLANTED: dict[str, list[str]] = {
         " AND contradictions <> '[]'",
         'UPDATE memory.consolidations SET contradictions = \'[{{"newer": 2, "older": 2}}]\' WHERE live AND to_seq = 3'
         " AND contradictions <> '[]'",
+        'UPDATE memory.consolidations SET repetitions = \'[{{"newer": 2, "older": 9}}]\' WHERE live AND to_seq = 3'
+        " AND contradictions <> '[]'",
+    ],
+    "repeated_evidence_has_its_observation": [
+        "UPDATE memory.evidence SET repeated_seq = seq WHERE seq = 1",
+        "UPDATE memory.evidence SET repeated_seq = 99999 WHERE seq = 1",
     ],
     "targets_have_one_run": [
         "INSERT INTO memory.runs (agent_key, kind, conversation_id, from_number, to_number, fence, state)"
@@ -670,6 +682,11 @@ PLANTED: dict[str, list[str]] = {
         "DROP TRIGGER observations_guard_privacy ON memory.observations",
         "DROP TRIGGER consolidations_never_change ON memory.consolidations",
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
+    ],
+    "what_was_formed_for_others_may_be_theirs": [
+        FORMED_FOR_OTHERS.format(change="categories = ARRAY['health']"),
+        FORMED_FOR_OTHERS.format(change="proposed = 'collective'"),
+        FORMED_FOR_OTHERS.format(change="related_users = ARRAY['nobody']"),
     ],
     "speakers_have_spoken": ["UPDATE memory.scopes SET speakers = ARRAY['nobody'] WHERE owner = 'u:mia' AND name = ''"],
     "walls_stand": [
@@ -804,6 +821,7 @@ async def test_open_transaction_that_does_nothing_is_found(database_url: str) ->
     assert [(violation.invariant, violation.key) for violation in found] == [("no_transaction_idles", f"process {pid}")]
 
 
+@pytest.mark.slow
 async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> None:
     """At any moment, also between any two commits of others."""
     async with Memory(database_url, Obliging(), SETTINGS) as memory:

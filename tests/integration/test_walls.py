@@ -99,7 +99,7 @@ async def counts(connection: Any, names: list[str]) -> dict[str, int]:
 
 async def live(memory: Memory, llm: Scripted) -> None:
     """Something in every table: Mia and Jonas in a group, each with a secret."""
-    llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4712.")
+    llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4711, as hers.")
     await memory.add(conversation(5), **MIA, conversation_id="s-mia", group_ids=["harbor"])
     await memory.conversations.form(agent_id="ada", conversation_id="s-mia")
     await memory.add(conversation(2), **JONAS, conversation_id="s-jonas", group_ids=["harbor"])
@@ -206,7 +206,7 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
     async with Memory(walled.database.url.render_as_string(hide_password=False), Parrot()) as parroting:
         await parroting.scopes.consolidate(agent_id="ada", scope_id=said.scope.id)
         assert len((await parroting.scopes.propagate(agent_id="ada")).propagated) == 1
-        assert await parroting.work.held_claims(agent_id="ada") == []
+        assert await parroting.work.reviews(agent_id="ada") == []
         assert (await parroting.work.backlog(agent_id="ada")).held == 0
         assert (await parroting.admin.stats(agent_id="ada")).propagated == 1
     (seen,) = await walled.observations.list(**JONAS)
@@ -342,7 +342,7 @@ async def test_views_show_a_user_what_the_tables_show(memory: Memory, llm: Scrip
             "SELECT content FROM memory.v_observations UNION SELECT content FROM memory.v_scope_timeline"
         )
         assert {row["content"] for row in found} == {
-            f"{SECRET} It is jonas's.", "Ship in April.", "A gate for all.", "Jonas's code is 4712.",
+            f"{SECRET} It is jonas's.", "Ship in April.", "A gate for all.", "Jonas's code is 4711, as hers.",
         }  # fmt: skip
         assert await counts(raw, ["v_formation_funnel", "v_model_cost"]) == {"v_formation_funnel": 1, "v_model_cost": 0}
 
@@ -725,7 +725,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
-        **dict.fromkeys(("detach", "erase", "erase_agent"), roles.eraser),
+        **dict.fromkeys(("detach", "erase", "erase_agent", "take_back_evidence"), roles.eraser),
         **dict.fromkeys(("installation_id", "keyed_hash"), roles.owner),
     }
     for name, _, config, arguments, public in definers:

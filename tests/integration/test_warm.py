@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy import event, text
 
 from memory_sql.db.engine import Database, asyncpg_url
 from tests.recycling import connect
+
+pytestmark = pytest.mark.direct
 
 STATE = """
 SELECT current_user <> session_user, current_setting('work_mem'), current_setting('search_path'),

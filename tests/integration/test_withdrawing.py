@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.database import rows
 from tests.fakes import Parrot
 from tests.integration.test_corrections import spread
 from tests.integration.test_forgetting import aclosing_of, copy_of, say, tell
+from tests.sizes import few_in_every_run
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -36,7 +38,8 @@ def parrot() -> Parrot:
 
 @pytest.fixture
 async def memory(database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
-    async with Memory(database_url, parrot, Settings(llm="offline", consolidation_threshold=2)) as opened:
+    settings = Settings(llm="offline", consolidation_threshold=2, shared_conversations=True, collective="direct")
+    async with Memory(database_url, parrot, settings) as opened:
         yield opened
         await stands(opened)
 
@@ -139,8 +142,20 @@ async def test_hold_alone_changes_nothing_in_use(memory: Memory, kind: str) -> N
     assert "ruby" in str(before[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("what", SELECTIONS)
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    few_in_every_run(
+        [*product(SELECTIONS, KINDS)],
+        [
+            ("user", "observation"),
+            ("conversation", "user"),
+            ("group", "group"),
+            ("message", "conversation"),
+            ("query", "user"),
+            ("observation", "observation"),
+        ],
+    ),
+)
 async def test_what_is_forgotten_and_held_is_out_of_use_until_the_release_takes_it(
     memory: Memory, what: str, kind: str
 ) -> None:

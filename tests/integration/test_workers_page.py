@@ -59,6 +59,8 @@ async def is_formed(memory: Memory) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
+@pytest.mark.direct
 async def test_procrastinate_runs_it_by_its_clock(memory: Memory) -> None:
     app = example("procrastinate")["app"]
     async with app.open_async():
@@ -69,6 +71,7 @@ async def test_procrastinate_runs_it_by_its_clock(memory: Memory) -> None:
         await asyncio.wait({worker})
 
 
+@pytest.mark.direct
 async def test_procrastinate_runs_it_when_asked_and_piles_up_nothing(memory: Memory) -> None:
     names = example("procrastinate")
     app, remember = names["app"], names["remember"]

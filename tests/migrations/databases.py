@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import make_url
 
 from memory_sql.db import migrate
-from memory_sql.db.engine import connect_once
+from memory_sql.db.engine import CACHE_SIZE, connect_once
 
 CHECKOUT = Path(__file__).parents[2]
 _RANDOM = re.compile(r"^\\(un)?restrict \w+$", re.MULTILINE)  # a token against scripts inside data, new in each dump
@@ -90,7 +90,8 @@ def run(
 
 
 def libpq_url(url: str) -> str:
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    plain = make_url(url).set(drivername="postgresql").difference_update_query([CACHE_SIZE])
+    return plain.render_as_string(hide_password=False)
 
 
 def programs(name: str) -> Iterator[Path]:

@@ -58,7 +58,9 @@ async def test_printed_sql_builds_the_same_database(empty_database: str, databas
 
 
 # The server prints the expression of the search columns in its own words; pg_dump's comparison sees through that.
-@pytest.mark.filterwarnings("ignore:Computed default on (observations|messages).search cannot be modified:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Computed default on (observations|messages).(search|cues) cannot be modified:UserWarning"
+)
 async def test_alembic_check_finds_nothing_to_do(database_url: str) -> None:
     await execute(database_url, "CREATE SCHEMA app", "CREATE TABLE app.orders (id int)", "CREATE TABLE orders (id int)")
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))

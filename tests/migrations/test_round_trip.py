@@ -33,11 +33,12 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablen
 
 async def fill(url: str) -> None:
     """Gives every table a row."""
-    llm = Scripted(extracted(("Mia likes tea.", "individual"), ("The boat needs paint.", "group_1")), "Tea.")
+    llm = Scripted(extracted(("Mia likes tea.", "individual")), "Tea.")
     async with Memory(url, llm, Settings(llm="offline")) as memory:
         await memory.add(conversation(4), agent_id="ada", user_id="mia", conversation_id="s", group_ids=["harbor"])
         formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+        await memory.observe("The boat needs paint.", agent_id="ada", group_id="harbor")
     await execute(
         url,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) "

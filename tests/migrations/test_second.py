@@ -99,6 +99,7 @@ async def test_both_go_down_to_nothing_and_up_again(filled: str, empty_database:
     assert schema_of(filled) == schema_of(empty_database)
 
 
+@pytest.mark.slow
 async def test_upgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) -> None:
     before = await snapshot(filled)
     async with connect_once(filled) as reader:
@@ -110,6 +111,7 @@ async def test_upgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) ->
     assert await counts(filled) == before.rows
 
 
+@pytest.mark.slow
 async def test_way_down_gives_up_on_a_lock_with_nothing_half_done(filled: str) -> None:
     await upgrade(filled)
     before = await snapshot(filled)

@@ -16,7 +16,7 @@ import random
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -26,8 +26,22 @@ from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.propagation.task import PropagationTask
+from tests.decoys import verdict
 from tests.fakes import by_scope
-from tests.loopback import Received, Reply, empty, garbage, good, hang, loopback, refusal, status, truncated
+from tests.loopback import (
+    Received,
+    Reply,
+    empty,
+    garbage,
+    good,
+    hang,
+    loopback,
+    numbered,
+    refusal,
+    status,
+    truncated,
+    turns,
+)
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -48,9 +62,9 @@ def name_of(fact: str) -> str:
 
 
 def shared(claims: Iterable[tuple[int, Sequence[str], str]]) -> str:
-    """Of claims `(n, to, text)`, all."""
-    yes = {"personal": False, "general": True, "valuable": True}
-    return json.dumps({"decisions": [{"n": n, "to": to, **yes, "text": text} for n, tos, text in claims for to in tos]})
+    """Of claims `(n, to, text)`, all but decoys that mustn't go."""
+    decisions = [{"n": n, "to": to, **verdict(text), "text": text} for n, tos, text in claims for to in tos]
+    return json.dumps({"decisions": decisions})
 
 
 def text_of(current: str | None, facts: Iterable[str]) -> str:
@@ -91,17 +105,30 @@ def wants_decisions(received: Received) -> bool:
     return received.schema is not None and "decisions" in received.schema["properties"]
 
 
+def claims(prompt: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in prompt.splitlines() if line.startswith('{"n":')]
+
+
 def answer(received: Received) -> str:
-    """What `Copying` says, read from the prompt: its lines of JSON are the turns, or the text so far and the facts."""
-    lines = [json.loads(line) for line in received.prompt.splitlines() if line.startswith(('{"n":', '"'))]
+    """What `Copying` says, read from the prompt."""
     if wants_decisions(received):
-        return shared((line["n"], line["to"], line["text"]) for line in lines)
+        return shared((claim["n"], claim["to"], claim["text"]) for claim in claims(received.prompt))
     if wants_facts(received):
         assert received.schema is not None
-        said = [(line["n"], line.get("person"), line["text"]) for line in lines]
+        said = [(turn.n, turn.handle, turn.text) for turn in turns(received.prompt) if turn.is_persons]
         return facts_of(received.schema["properties"], said)
-    current = next((line for line in lines if isinstance(line, str)), None)
-    return consolidated(current, [line["text"] for line in lines if isinstance(line, dict)])
+    return consolidated(text_so_far(received.prompt), numbered(received.prompt, "n"))
+
+
+def text_so_far(prompt: str) -> str:
+    """A line for each fact, some of which are of several sentences."""
+    lines = list[str]()
+    for sentence in numbered(prompt, "s"):
+        if lines and not sentence.startswith(("fact ", "Release ")):
+            lines[-1] += f" {sentence}"
+        else:
+            lines.append(sentence)
+    return "\n".join(lines)
 
 
 NO_ANSWER = (status(429), status(500), status(503), hang(5), garbage(b"\xff\x00<html>"))

@@ -455,8 +455,12 @@ MUTATIONS = (
             ("what isn't in the text yet goes", "o.seq <= s.done_seq AND o.lane = 'absorb'", "o.lane = 'absorb'"),
             ("what isn't active goes", SHAREABLE_ACTIVE, SHAREABLE_ACTIVE.partition("\n")[2]),
             ("what is disputed goes", f"{DISPUTED}\n      AND o.categories", "AND o.categories"),
-            ("what is personal goes", "o.categories = '{}' AND o.sens", "o.sens"),
-            ("what is unclassified goes", "o.categories = '{}' AND o.sens", "coalesce(o.categories, '{}') = '{}' AND o.sens"),
+            ("what is personal goes", "o.categories <@ '{contact,location}'::text[] AND o.sens", "o.sens"),
+            (
+                "what is unclassified goes",
+                "o.categories <@ '{contact,location}'::text[] AND o.sens",
+                "coalesce(o.categories, '{}') <@ '{contact,location}'::text[] AND o.sens",
+            ),
             ("what is sensitive goes", "o.sensitivity <> 'sensitive' AND NOT o.no_propagate", "NOT o.no_propagate"),
             ("what is marked goes", "AND NOT o.no_propagate AND NOT o.confidential", ""),
             ("excluded conversations count", "AND c.excluded IS NOT TRUE", ""),
@@ -467,7 +471,7 @@ MUTATIONS = (
     # Propagation: what rules say of it, and of the answer
     Mutation(
         "propagation: nothing is screened before a model sees it",
-        (Change("reason = rules.withheld(source.content, names=self.names)", "reason = None"),),
+        (Change("reason = rules.withheld(source.content)", "reason = None"),),
         PROPAGATION,
     ),
     Mutation(
@@ -488,7 +492,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: where it may go is not looked at again",
-        (Change("if item.offer.target.place in targets and ", "if "),),
+        (Change("if _may_go(item, rules.get(item.offer.target.place))", "if True"),),
         PROPAGATION,
     ),
     Mutation(

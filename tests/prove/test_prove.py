@@ -56,6 +56,7 @@ def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> N
     run("kills", "--embedded", str(tmp_path / "postgres"), *options)
 
 
+@pytest.mark.slow
 def test_a_kill_at_every_tenth_point(database_url: str) -> None:
     run("boundaries", "--url", database_url, "--every", str(100 // share(10)))
 

@@ -373,7 +373,7 @@ class Reader:
 async def live(url: str, login: str, reads: int, seed: int) -> list[str]:
     """What went wrong. `url` is a superuser's, `login` that of a role of the application, of the same database."""
     world = World(seed)
-    settings = Settings(llm="offline", pending_max=100, propagation=True)
+    settings = Settings(llm="offline", pending_max=100)
     pooled = asyncpg_url(login).update_query_dict({"prepared_statement_cache_size": "0"})
     engine = create_async_engine(pooled, pool_size=1, max_overflow=0, pool_timeout=60, connect_args=POOLED)
     async with Memory(url, Parrot(), settings) as memory, Memory(login, Offline(), settings) as walled:

@@ -74,9 +74,10 @@ def test_layers_stand_in_the_order_of_how_seldom_they_change() -> None:
         "<CollectiveMemory>\nAll know.\n</CollectiveMemory>\n"
         '<GroupMemory group="harbor">\nTeam knows.\n</GroupMemory>\n'
         '<UserMemory user="mia">\nMia knows.\n'
-        "<RecentObservations>\n- new to Mia (today)\n</RecentObservations>\n</UserMemory>\n"
-        '<RecentObservations scope="collective">\n- new to all (today)\n</RecentObservations>\n'
-        '<RecentObservations scope="group" group="harbor">\n- new to the team (today)\n</RecentObservations>\n'
+        '<RecentObservations newer_than="UserMemory">\n- new to Mia (today)\n</RecentObservations>\n</UserMemory>\n'
+        '<RecentObservations scope="collective" newer_than="CollectiveMemory">\n- new to all (today)\n</RecentObservations>\n'
+        '<RecentObservations scope="group" group="harbor" newer_than="GroupMemory">\n'
+        "- new to the team (today)\n</RecentObservations>\n"
         "<RetrievedObservations>\n- an old thing (today)\n</RetrievedObservations>\n"
         "</MemoryContext>"
     )
@@ -373,6 +374,7 @@ def test_where_little_has_room_the_user_comes_first_and_the_newest_pending() -> 
     )
     context = rendered([aged], replace(STYLE, max_tokens=50))
     assert [line.id for line in context.parts[0].lines] == ["o3-7", "o3-8", "o3-9"]
+    assert context.left_out == 6
     assert '<RecentObservations truncated="true">' in context.xml
     assert rendered(scopes, replace(STYLE, max_tokens=4)).xml == "<MemoryContext/>"
 

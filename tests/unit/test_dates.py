@@ -125,6 +125,8 @@ def test_what_names_no_certain_date_is_left_alone(text: str) -> None:
         ("The report is due Friday.", "2026-11-27"),
         ("Lunch at the pub was on Sunday.", "2026-11-15"),
         ("They met in May.", "2026-05-01 to 2026-05-31"),
+        ("Last week I sold the boat.", "2026-11-09 to 2026-11-15"),
+        ("Last month Jonas sold the boat.", "2026-10-01 to 2026-10-31"),
         ("They met on Friday 2023-01-27.", "2023-01-27"),
         ("They met on Friday, January 27, 2023.", "2023-01-27"),
         ("The deadline is 2026-03-06 (Friday).", "2026-03-06"),

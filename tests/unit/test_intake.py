@@ -26,26 +26,21 @@ def test_instructions_to_the_agent_are_not_read(role: Role) -> None:
     assert (weighed.weight, weighed.eligible, weighed.signal) == (0.0, False, None)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Actually, I've stopped drinking coffee.",
-        "That's not right.",
-        "Please remember that the gate is closed on Mondays.",
-        "From now on write to me in Swedish.",
-        "I prefer tea.",
-        "I never eat fish.",
-        "My name is Mia.",
-        "I work at the harbour.",
-        "We decided to ship on 17 April.",
-        "The decision was to wait.",
-        "For the record, Elin joins us.",
-        "FYI the port is closed.",
-    ],
-)
+SIGNALS = (Path(__file__).parent / "messages_with_signals.txt").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("text", SIGNALS)
 def test_statement_that_asks_to_be_remembered_is_a_signal(text: str) -> None:
+    """B.4: what it lists as HIGH, and the same in other languages."""
     assert signal_in(said(text)) is not None
     assert signal_in(said(text, "assistant")) is None
+
+
+def test_of_what_is_long_both_ends_are_read() -> None:
+    pasted = "The log says that nothing happened. " * 1000
+    assert signal_in(said(f"Don't use emojis. Here it is: {pasted}")) == "standing instruction"
+    assert signal_in(said(f"{pasted}\nDon't use emojis.")) == "standing instruction"
+    assert signal_in(said(f"{pasted} I never eat fish. {pasted}")) is None
 
 
 @pytest.mark.parametrize(
@@ -67,12 +62,16 @@ def test_ordinary_request_is_no_signal(text: str) -> None:
     assert signal_in(said(text)) is None
 
 
-ORDINARY = (Path(__file__).parent / "ordinary_messages.txt").read_text("utf-8").splitlines()
+ORDINARY = [
+    line
+    for name in ("ordinary_messages", "messages_without_signals")
+    for line in (Path(__file__).parent / f"{name}.txt").read_text("utf-8").splitlines()
+]
 
 
 def test_ordinary_messages_set_nothing_off() -> None:
-    """A signal costs a model call: of more than a hundred requests, questions and remarks none is one."""
-    assert len(ORDINARY) > 100
+    """A signal costs a model call: of more than two hundred requests, questions and remarks none is one."""
+    assert len(ORDINARY) > 200
     assert {text: signal_in(said(text)) for text in ORDINARY if signal_in(said(text))} == {}
 
 

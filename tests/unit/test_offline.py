@@ -82,10 +82,10 @@ def test_change_names_what_it_contradicts() -> None:
     said = "Mia said: I drink coffee at nine.", "Mia said: My boat is blue.", "Mia said: My boat isn't blue any more."
     observations = tuple(NumberedText(n, MONDAY, text) for n, text in enumerate(said, 1))
     found = ConsolidationTask("individual", "Mia", None, observations, 500, MONDAY).by_rule().contradictions
-    assert list(found) == [NamedContradiction(newer=3, older=2, was=said[1], now=said[2])]
+    assert list(found) == [NamedContradiction(newer="n3", older="n2", was=said[1], now=said[2])]
     again = NumberedText(1, MONDAY, "Mia said: I've stopped drinking coffee.")
     text = ConsolidationTask("individual", "Mia", f"{NOTICE}\n{said[0]}", (again,), 500, MONDAY).by_rule()
-    assert [(item.newer, item.older, item.was) for item in text.contradictions] == [(1, None, said[0])]
+    assert [(item.newer, item.older, item.was) for item in text.contradictions] == [("n1", None, said[0])]
 
 
 def test_oldest_quotes_make_room() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -12,22 +11,26 @@ from memory_sql.llm import answers, prompts
 SHIPPED = {
     "extraction": ("memory_sql.formation", "extraction"),
     "consolidation": ("memory_sql.consolidation", "consolidation"),
+    "propagation": ("memory_sql.propagation", "propagation"),
 }
 EXTRACTION: dict[str, str | int] = {
     "scopes": "individual: Mia\ngroup:atlas: project Atlas\ncollective: everybody",
-    "memory": "individual: Mia drinks tea.",
-    "conversation": json.dumps({"n": 3, "role": "user", "speaker": "Mia", "at": "2026-03-02T10:15Z", "text": "Hi"}),
+    "memory": "--- b0undary begin memory\nindividual: Mia drinks tea.\n--- b0undary end memory",
+    "conversation": "== 2026-03-02 Monday\n3 P1 10:15 Hi",
     "boundary": "b0undary",
-    "max_items": 5,
+    "max_items": 12,
+    "group_items": 20,
     "max_words": 50,
     "now": "2026-03-02T10:20Z",
     "nothing": '{"individual": []}',
     "repair": "",
 }
 CONSOLIDATION: dict[str, str | int] = {
-    "scope": "individual: Mia",
-    "current": "Nothing yet.",
-    "observations": json.dumps({"n": 1, "observed_at": "2026-03-02T10:15Z", "text": "Mia drinks tea."}),
+    "scope": "individual",
+    "whose": '"Mia"',
+    "current": 's1 "Nothing yet."',
+    "known": 'k1 2026-03-01T10:15Z "Mia drinks."',
+    "observations": 'n1 2026-03-02T10:15Z "Mia drinks tea."',
     "max_words": 500,
     "boundary": "b0undary",
     "now": "2026-03-02T10:20Z",
@@ -44,16 +47,30 @@ def test_a_prompt_has_the_slots_that_its_step_fills(name: str, slots: dict[str, 
         assert str(value) in instructions + prompt
 
 
+def fenced_by(slot: str, slots: dict[str, str | int]) -> str | int:
+    return (
+        f"whose {slots['whose']}\n{slots[slot]}" if (slot, "whose" in slots) == ("observations", True) else slots[slot]
+    )
+
+
 def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> None:
     for name, slots, fenced in [
-        ("extraction", EXTRACTION, ["memory", "conversation"]),
-        ("consolidation", CONSOLIDATION, ["current", "observations"]),
+        ("extraction", EXTRACTION, ["individual: Mia drinks tea.", EXTRACTION["conversation"]]),
+        (
+            "consolidation",
+            CONSOLIDATION,
+            [fenced_by(slot, CONSOLIDATION) for slot in ("current", "known", "observations")],
+        ),
     ]:
         instructions, prompt = prompts.load(*SHIPPED[name]).render(**slots)
         inside = re.findall(r"^--- b0undary begin \w+\n(.*?)\n--- b0undary end \w+$", prompt, re.DOTALL | re.MULTILINE)
-        assert inside == [slots[slot] for slot in fenced]
-        assert "b0undary" in instructions
-        assert not any(str(slots[slot]) in instructions for slot in fenced)
+        assert inside == fenced
+        assert not any(str(one) in instructions for one in fenced)
+
+
+def test_instructions_of_extraction_are_the_same_in_every_call() -> None:
+    """So that providers can keep them."""
+    assert "{{" not in prompts.load(*SHIPPED["extraction"]).instructions
 
 
 def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
@@ -64,10 +81,17 @@ def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
     assert (example.missing, example.unknown) == ((), 0)
 
 
-def test_guidance_is_an_instruction_and_may_be_empty() -> None:
+def test_guidance_stands_outside_the_marks_and_may_be_empty() -> None:
+    """Nor among the instructions, which are the same in every call."""
     prompt = prompts.load(*SHIPPED["consolidation"])
-    assert prompt.render(**CONSOLIDATION)[0].endswith("these rules.")
-    assert prompt.render(**CONSOLIDATION | {"guidance": "Be brief."})[0].endswith("\n\nBe brief.")
+    plain, guided = (prompt.render(**CONSOLIDATION | {"guidance": text}) for text in ("", "Be brief."))
+    assert plain[0] == guided[0]
+    assert "\nBe brief.\nAnswer with" in guided[1].rpartition("end observations")[2]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_instructions_have_no_slots(name: str) -> None:
+    assert "{{" not in prompts.load(*SHIPPED[name]).instructions
 
 
 def test_rendering_refuses_missing_and_unknown_slots() -> None:
@@ -79,14 +103,14 @@ def test_rendering_refuses_missing_and_unknown_slots() -> None:
 
 
 def test_a_value_that_looks_like_a_slot_stays_text() -> None:
-    slots = EXTRACTION | {"conversation": r"{{memory}} {{nonsense}} \g<0> \1", "memory": "{{boundary}}"}
+    slots = EXTRACTION | {"conversation": r"{{memory}} {{nonsense}} \g<0> \1", "memory": "begin memory\n{{boundary}}\n"}
     _, prompt = prompts.load(*SHIPPED["extraction"]).render(**slots)
     assert r"{{memory}} {{nonsense}} \g<0> \1" in prompt
     assert "begin memory\n{{boundary}}\n" in prompt
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@3\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
+    assert re.fullmatch(r"extraction@4\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

@@ -110,22 +110,36 @@ def withdrawn_by() -> MappedColumn[Any]:
 
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
     """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
-    generated = Computed(_search_vector(), persisted=True)
+    extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
+    return _vector(f"({_words_of('content')}) || {extra}", comment, **options)
+
+
+def cue_vector(comment: str) -> MappedColumn[Any]:
+    """The words of `terms` in the row's own `language`."""
+    return _vector(_words_of("terms"), comment)
+
+
+def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
     return mapped_column(
-        TSVECTOR, generated, deferred=True, deferred_raiseload=True, comment=comment, info={"text": "erase"}, **options
+        TSVECTOR,
+        Computed(generated, persisted=True),
+        deferred=True,
+        deferred_raiseload=True,
+        comment=comment,
+        info={"text": "erase"},
+        **options,
     )
 
 
-def _search_vector() -> str:
+def _words_of(column: str) -> str:
     by_language = " ".join(
-        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left(content, {SEARCHED_CHARACTERS}))"
+        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left({column}, {SEARCHED_CHARACTERS}))"
         for name in LANGUAGES
     )
-    extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
-    return f"(CASE language {by_language} END) || {extra}"
+    return f"CASE language {by_language} END"
 
 
-SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms."
+SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms; the days it speaks of."
 NOW = text("now()")
 ZERO = text("0")
 NO_TEXTS = text("'{}'::text[]")

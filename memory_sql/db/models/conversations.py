@@ -86,6 +86,9 @@ class ConversationRow(Base):
     created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
     last_activity_at: Mapped[datetime] = column("When the newest message arrived.", server_default=NOW)
     excluded: Mapped[bool] = column("True: what is said in it is not to be remembered.", server_default=FALSE)
+    shared: Mapped[bool] = column(
+        "True: the host says that the members of its groups hear it, whoever has spoken.", server_default=FALSE
+    )
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")

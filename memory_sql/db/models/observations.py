@@ -31,6 +31,7 @@ from memory_sql.db.models.base import (
     Base,
     column,
     constant,
+    cue_vector,
     erase,
     host_id,
     key_of,
@@ -65,6 +66,7 @@ class ObservationRow(Base):
         one_of("lane", "absorb", "buffer"),
         one_of("source_kind", "formation", "observe", "propagation", "import"),
         one_of("sensitivity", *SENSITIVITIES),
+        CheckConstraint("proposed ~ '^(collective|s[0-9]+)$'", name="proposed"),
         one_of("language", *LANGUAGES),
         Index(
             "observations_fact_key_idx",
@@ -84,9 +86,12 @@ class ObservationRow(Base):
         # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
         Index(
             "observations_search_idx",
-            text("memory.search_tokens(scope_id, search)"),
+            text("memory.search_tokens(scope_id, search || cues)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
+        ),
+        Index(
+            "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
         {"comment": "One row per observation, one remembered thing. Its text never changes."},
     )
@@ -105,6 +110,7 @@ class ObservationRow(Base):
     speaker: Mapped[str | None] = erase("Who said it, by name.")
     message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
     related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
+    subjects: Mapped[list[str]] = host_id("The users whom it speaks of, as far as is known.", server_default=NO_TEXTS)
     run_id: Mapped[int | None] = column("The run that made it.")
     legacy_ref: Mapped[str | None] = host_id("The document that it was imported from.")
     lane: Mapped[str] = constant(
@@ -118,6 +124,9 @@ class ObservationRow(Base):
     sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
     no_propagate: Mapped[bool] = column("True: never leaves its scope.", server_default=FALSE)
     confidential: Mapped[bool] = column("True: said in confidence; never leaves its scope.", server_default=FALSE)
+    proposed: Mapped[str | None] = constant(
+        "For whom an extraction meant it, who may get it by propagation alone: collective, or the scope of a group, s12."
+    )
     tags: Mapped[list[str]] = erase("The host's tags.", server_default=NO_TEXTS)
     metadata_: Mapped[dict[str, Any]] = mapped_column(
         "metadata", JSONB, server_default=NO_PAIRS, comment="The host's own data about it.", info={"text": "erase"}
@@ -129,6 +138,10 @@ class ObservationRow(Base):
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search sees.")
+    terms: Mapped[str] = erase(
+        "By what somebody may ask for it that its text doesn't say, one a line; never shown.", server_default=text("''")
+    )
+    cues: Mapped[Any] = cue_vector("What full-text search sees of the terms.")
     dates: Mapped[Any] = mapped_column(
         DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
     )
@@ -243,6 +256,13 @@ class EvidenceRow(Base):
             "seq",
             postgresql_where=text("withdrawn_by IS NOT NULL"),
         ),
+        Index(
+            "evidence_repeated_seq_idx",
+            "agent_key",
+            "scope_id",
+            "repeated_seq",
+            postgresql_where=text("repeated_seq IS NOT NULL"),
+        ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
         {"comment": "One row per message or person that supports an observation, which exists while it has some."},
     )
@@ -256,6 +276,9 @@ class EvidenceRow(Base):
     user_id: Mapped[str | None] = host_id("The user who said it.")
     run_id: Mapped[int | None] = column("The run that found it.")
     created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)
+    repeated_seq: Mapped[int | None] = column(
+        "The observation of the same scope that says the same and has it as well; null: its own.", Integer
+    )
     withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     observation: Mapped[ObservationRow] = related()

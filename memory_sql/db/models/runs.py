@@ -37,7 +37,7 @@ class RunRow(Base):
         key_of("conversations", "conversation_id"),
         key_of("scopes", "scope_id"),
         one_of("kind", "formation", "consolidation", "propagation"),
-        one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded"),
+        one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded", "retired"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
             "ELSE scope_id IS NOT NULL AND conversation_id IS NULL END",
@@ -53,6 +53,7 @@ class RunRow(Base):
             postgresql_where=text("conversation_id IS NOT NULL"),
         ),
         Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
+        Index("runs_held_idx", "agent_key", "scope_id", "run_id", postgresql_where=text("held IS NOT NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
     )
@@ -68,9 +69,13 @@ class RunRow(Base):
     to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
     fence: Mapped[int] = column("The lease under which it ran.")
     state: Mapped[str] = constant(
-        "running, answered, succeeded, empty, failed, dead (given up, waits for a person) or discarded."
+        "running, answered, succeeded, empty, failed, dead (given up, waits for a person), discarded or retired (another "
+        "has read its messages again)."
     )
     answer: Mapped[str | None] = erase("The model's raw answer, from when it came until it was applied.")
+    held: Mapped[dict[str, Any] | None] = erase(
+        "A text that failed the checks and waits for a person, with what it was made of; null: none."
+    )
     model: Mapped[str | None] = constant("The model that answered.")
     prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
     input_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import CheckConstraint, Identity, Index, Integer, PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from memory_sql.config.kinds import LANGUAGES
+from memory_sql.config.kinds import LANGUAGES, Sharing
 from memory_sql.db.models.base import (
     FALSE,
     NO_ITEMS,
@@ -52,6 +52,8 @@ class ScopeRow(Base):
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("language", *LANGUAGES),
         one_of("extraction_mode", "batch", "isolated"),
+        one_of("sharing", *get_args(Sharing)),
+        CheckConstraint("sharing IS NULL OR kind = 'group'", name="sharing_kind"),
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
@@ -86,7 +88,9 @@ class ScopeRow(Base):
         "Pending observations that make it due; null: the default.", Integer
     )
     consolidation_max_words: Mapped[int | None] = column("Words of its text; null: the default.", Integer)
-    observation_max_items: Mapped[int | None] = column("Observations per formation; null: the default.", Integer)
+    observation_max_items: Mapped[int | None] = column(
+        "Observations per formation; null: the default of its kind.", Integer
+    )
     observation_max_words: Mapped[int | None] = column("Words of an observation; null: the default.", Integer)
     language: Mapped[str] = constant("Text-search configuration of its observations.", server_default=text("'english'"))
     due_at: Mapped[datetime | None] = column("From when it should be consolidated; null: nothing to do.")
@@ -103,6 +107,10 @@ class ScopeRow(Base):
     dead_run_id: Mapped[int | None] = column("Not used: single observations are given up, never a scope.")
     extraction_mode: Mapped[str] = constant(
         "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
+    )
+    sharing: Mapped[str | None] = constant(
+        "Of a group: whether claims go into it and out of it by themselves (auto), after a person has looked "
+        "(review) or never (off); null: as the agent has it."
     )
     rebuild: Mapped[bool] = column(
         "True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.",
@@ -188,6 +196,13 @@ class ConsolidationRow(Base):
             unique=True,
             postgresql_where=text("live AND to_seq > from_seq"),
         ),
+        Index(
+            "consolidations_held_idx",
+            "agent_key",
+            "scope_id",
+            "version",
+            postgresql_where=text("live AND contradictions @> '[{\"held\": true}]'::jsonb"),
+        ),
         {"comment": "One row per version of a scope's text. Never changed, but for live."},
     )
 
@@ -210,8 +225,14 @@ class ConsolidationRow(Base):
     contradictions: Mapped[list[dict[str, Any]]] = mapped_column(
         JSONB,
         server_default=NO_ITEMS,
-        comment="What contradicted what: newer, older (seq; null: the text before), was, now.",
+        comment="What contradicted what: newer, older (seq; null: the text before), was, now, held (waits for a person).",
         info={"text": "erase"},
+    )
+    repetitions: Mapped[list[dict[str, Any]]] = mapped_column(
+        JSONB,
+        server_default=NO_ITEMS,
+        comment="What said nothing beyond what: newer, older (seq).",
+        info={"text": "constant"},
     )
 
     scope: Mapped[ScopeRow] = related()

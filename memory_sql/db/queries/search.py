@@ -197,5 +197,6 @@ def _explained(row: Any, query: Query) -> Explanation | None:
     return Explanation(
         admitted=told["admitted"],
         parts={name: value for name, value in told["parts"].items() if value},
+        terms=tuple((told.get("terms") or "").splitlines()),
         matched=tuple(term.text for number, term in enumerate(query.terms) if mask >> number & 1),
     )

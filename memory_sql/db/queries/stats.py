@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, ScalarSelect, bindparam, func, select, true
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Date, ScalarSelect, bindparam, case, func, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -23,7 +23,8 @@ from memory_sql.db.models import (
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.scopes import pending_observations
 from memory_sql.domain.reading import RetrievalStats
-from memory_sql.domain.results import Stats
+from memory_sql.domain.results import JudgeRate, Stats
+from memory_sql.errors import JudgeError
 
 
 async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
@@ -34,11 +35,13 @@ async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats
     counts = (await session.execute(_COUNTS, {"agent_key": key})).mappings().one()
     scopes = await session.execute(_SCOPES, {"agent_key": key})
     runs = await session.execute(_RUNS, {"agent_key": key})
+    judges = await session.execute(_JUDGES, {"agent_key": key, "since": since})
     return Stats(
         agent_id=agent_id,
         **counts,
         scopes={row.kind: row.scopes for row in scopes},
         runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+        judges=tuple(JudgeRate(model=row.model, answers=row.answers, wrong=row.wrong) for row in judges),
         retrieval=await read_retrievals(session, key, since),
     )
 
@@ -88,6 +91,22 @@ _RUNS = (
     select(RunRow.kind, RunRow.state, func.count().label("runs"))
     .where(RunRow.agent_key == _key)
     .group_by(RunRow.kind, RunRow.state)
+)
+
+_wrong = func.coalesce(RunRow.refused["decoys"].as_integer(), 0) + case(
+    (RunRow.error_code == JudgeError.reason, 2), else_=0
+)
+_JUDGES = (
+    select(RunRow.model, func.sum(RunRow.calls).label("answers"), func.sum(_wrong).label("wrong"))
+    .where(
+        RunRow.agent_key == _key,
+        RunRow.kind == "propagation",
+        RunRow.calls > 0,
+        RunRow.model.is_not(None),
+        RunRow.started_at >= bindparam("since", type_=Date),
+    )
+    .group_by(RunRow.model)
+    .order_by(RunRow.model)
 )
 
 

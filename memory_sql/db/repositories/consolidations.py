@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, false, func, insert, literal, or_, select, update
+from sqlalchemy import and_, bindparam, case, cast, false, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import BigInteger
+from sqlalchemy.types import ARRAY, BigInteger, Integer
 
 from memory_sql.db.arrays import among
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.domain.scopes import Consolidation, Contradiction, ScopeRef
+from memory_sql.domain.scopes import Consolidation, Contradiction, Repetition, ScopeRef
 from memory_sql.languages.text import count_words
 
 
@@ -57,6 +57,7 @@ class ConsolidationRepository:
         to_seq: int,
         extra_seqs: Sequence[int],
         contradictions: Sequence[Contradiction],
+        repetitions: Sequence[Repetition],
         suspects: int,
         model: str,
         prompt_version: str,
@@ -95,6 +96,7 @@ class ConsolidationRepository:
             to_seq=to_seq,
             extra_seqs=list(extra_seqs),
             contradictions=[item.model_dump() for item in contradictions],
+            repetitions=[item.model_dump() for item in repetitions],
             content=content,
             words=words,
             model=model,
@@ -149,8 +151,8 @@ class ConsolidationRepository:
         """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
 
         The text that `before` was written on top of becomes the head under a new version; says that version and text.
-        What these versions superseded is active again. Of an undo the scope isn't due before it gains
-        an observation; what another `reason` leaves is due as ever. The caller has locked the scope.
+        What these versions superseded is active again, and has the evidence that it lent back. Of an undo the scope isn't
+        due before it gains an observation; what another `reason` leaves is due as ever. The caller has locked the scope.
         """
         undone = (
             update(ConsolidationRow)
@@ -162,6 +164,7 @@ class ConsolidationRepository:
                 ConsolidationRow.from_seq,
                 ConsolidationRow.extra_seqs,
                 ConsolidationRow.contradictions,
+                ConsolidationRow.repetitions,
                 ConsolidationRow.created_at,
             )
         )
@@ -193,7 +196,12 @@ class ConsolidationRepository:
             for item in row.contradictions
             if item["older"]
         ]
-        await StateRepository(self._session).reinstate(state, gave_way, now, version=version)
+        held = [(item["older"], item["newer"]) for row in rows for item in row.contradictions if item.get("held")]
+        repeated = [(item["newer"], item["older"], row.created_at) for row in rows for item in row.repetitions]
+        await StateRepository(self._session).reinstate(state, [*gave_way, *repeated], held, now, version=version)
+        if repeated:
+            seqs = cast([newer for newer, _, _ in repeated], ARRAY(Integer))
+            await self._session.execute(select(func.memory.take_back_evidence(state.agent_key, state.scope_id, seqs)))
         return version, text
 
     async def _pend_again(self, state: ScopeState, done_seq: int, extras: Sequence[int]) -> None:

@@ -48,6 +48,7 @@ class ConversationState:
     fence: int
     due_reason: str | None
     excluded: bool
+    shared: bool
     failures: int
     errors: int
     dead_run_id: int | None
@@ -207,19 +208,34 @@ class ConversationRepository:
         )
         return [BufferedMessage(*row) for row in found]
 
-    async def range(self, state: ConversationState, to_number: int) -> list[BufferedMessage]:
-        """The messages after the cursor up to this number."""
+    async def range(self, state: ConversationState, to_number: int, after: int | None = None) -> list[BufferedMessage]:
+        """The messages after the cursor, or after that number, up to this one."""
+        first = state.formed_number if after is None else after
         found = await self._session.execute(
             select(*columns_of(MessageRow, BufferedMessage.__slots__))
             .where(
                 MessageRow.agent_key == state.agent_key,
                 MessageRow.conversation_id == state.conversation_id,
-                MessageRow.number > state.formed_number,
+                MessageRow.number > first,
                 MessageRow.number <= to_number,
             )
             .order_by(MessageRow.number)
         )
         return [BufferedMessage(*row) for row in found]
+
+    async def texts_gone(self, state: ConversationState) -> int:
+        """How many messages were formed that have lost their texts since."""
+        m = MessageRow
+        gone = await self._session.scalar(
+            select(func.count()).where(
+                m.agent_key == state.agent_key,
+                m.conversation_id == state.conversation_id,
+                m.number <= state.formed_number,
+                m.eligible,
+                m.content.is_(None),
+            )
+        )
+        return gone or 0
 
     async def lock(self, state: ConversationState) -> ConversationState | None:
         """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
@@ -376,6 +392,16 @@ class ConversationRepository:
             .returning(ConversationRow.agent_key)
         )
         return agent_key
+
+    async def share(self, agent_id: str, conversation_id: str, *, shared: bool) -> bool:
+        """False: there is no such conversation."""
+        changed = await self._session.scalar(
+            update(ConversationRow)
+            .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id))
+            .values(shared=shared)
+            .returning(ConversationRow.agent_key)
+        )
+        return changed is not None
 
     async def include(self, agent_id: str, conversation_id: str, settings: Settings, now: datetime) -> int | None:
         """The agent's key, if there is such a conversation: what was said before it was excluded is due as ever."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, any_, cast, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, any_, cast, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
-from memory_sql.db.arrays import among
+from memory_sql.db.arrays import among, are_among
 from memory_sql.db.models import (
     Base,
     ConversationRow,
@@ -130,7 +130,7 @@ class ForgettingRepository:
         if selection.selects_observations:
             return Seeds(observations=await self.selected(selection, words))
         if selection.user_id is not None:
-            return await self._person(selection.user_id)
+            return await self._person(selection.user_id, about=selection.about)
         if selection.group_id is not None:
             scopes = await self._scopes([owner_key("group", selection.group_id)])
             return Seeds(conversations=await self._of_group_alone(selection.group_id), scopes=scopes)
@@ -153,8 +153,11 @@ class ForgettingRepository:
         )
         return tuple((row.conversation_id, row.number) for row in found)
 
-    async def _person(self, user_id: str) -> Seeds:
-        """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke."""
+    async def _person(self, user_id: str, *, about: bool) -> Seeds:
+        """The user with the ids that stand for them: their scopes, the conversations in which nobody else spoke.
+
+        With `about` also what speaks of them alone, whoever said it.
+        """
         users = await self._ids_of(user_id)
         took_part, them = ConversationRow.participants, cast(list(users), ARRAY(Text))
         # Who was forgotten is no participant any more; what a hold has kept is still theirs.
@@ -162,10 +165,13 @@ class ForgettingRepository:
         conversations = await self._conversations(took_part.op("<@")(them), somebodys)
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
+        o = ObservationRow
+        of_them_alone = select(o.scope_id, o.seq).where(_about(users), o.subjects.op("<@")(them))
         return Seeds(
             users=users,
             conversations=conversations,
             scopes=await self._scopes(owners),
+            observations=await self._keys(of_them_alone) if about else (),
             attended=await self.attended(users),
         )
 
@@ -275,7 +281,28 @@ class ForgettingRepository:
             )
         )
         row = found.one()
-        return await self._heard_of(Closure(_taken(*row[:5]), _taken(*row[5:])))
+        closure = await self._heard_of(Closure(_taken(*row[:5]), _taken(*row[5:])))
+        told_of = {scope_id for scope_id, _ in await self._told_of(seeds.users)}
+        return replace(closure, heard=tuple(sorted({*closure.heard, *told_of})))
+
+    async def _told_of(self, users: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """What speaks of any of these users, whoever said it."""
+        o = ObservationRow
+        return await self._keys(select(o.scope_id, o.seq).where(_about(users))) if users else ()
+
+    async def kept_about(self, users: Sequence[str], closure: Closure) -> tuple[Kept, ...]:
+        """What others have said of these users and stays, in the order of the keys. To be asked before `erase`."""
+        left = sorted(set(await self._told_of(users)) - {*closure.going.observations})
+        o = ObservationRow
+        found = await self._session.execute(
+            select(o.scope_id, o.seq, o.related_users)
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), left))
+            .order_by(o.scope_id, o.seq)
+        )
+        return tuple(
+            Kept(observation=observation_id(row.scope_id, row.seq), reason="about", users=row.related_users)
+            for row in found
+        )
 
     async def released(self) -> dict[str, Closure]:
         """What is withdrawn and no hold keeps any more, by the forgetting that waits for that."""
@@ -431,3 +458,9 @@ def _released(rows: Iterable[Any]) -> Taken:
         tuple(sorted((row.conversation_id, row.number) for row in found if row.number is not None)),
         tuple(sorted(row.evidence_id for row in found if row.evidence_id is not None)),
     )
+
+
+def _about(users: Sequence[str]) -> ColumnElement[bool]:
+    """Whether an observation speaks of any of these users."""
+    them = cast(list(users), ARRAY(Text))
+    return and_(ObservationRow.subjects != cast([], ARRAY(Text)), ObservationRow.subjects.op("&&")(them))

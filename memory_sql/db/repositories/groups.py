@@ -35,7 +35,14 @@ class GroupRepository:
         """In the order of their ids; a group is its main scope."""
         open_ones = select(func.count()).where(_is_of_scope(_m), _m.left_at.is_(None)).correlate(_s)
         found = await self._session.execute(
-            select(_s.scope_id, _GROUP_ID, _s.display_name, open_ones.scalar_subquery().label("members"), _s.created_at)
+            select(
+                _s.scope_id,
+                _GROUP_ID,
+                _s.display_name,
+                open_ones.scalar_subquery().label("members"),
+                _s.created_at,
+                _s.sharing,
+            )
             .where(_s.agent_key == self._agent_key, _s.kind == "group", _s.name == "", *conditions)
             .order_by(_s.owner)
         )
@@ -51,6 +58,11 @@ class GroupRepository:
     async def name(self, scope_id: int, display_name: str) -> None:
         await self._session.execute(
             update(_s).where(_s.agent_key == self._agent_key, _s.scope_id == scope_id).values(display_name=display_name)
+        )
+
+    async def share(self, scope_id: int, sharing: str | None) -> None:
+        await self._session.execute(
+            update(_s).where(_s.agent_key == self._agent_key, _s.scope_id == scope_id).values(sharing=sharing)
         )
 
     async def members(self, scope_id: int, as_of: datetime | None = None) -> Sequence[Member]:

@@ -55,7 +55,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An observation that hasn't been stored. `categories` None: it is classified when it is saved."""
+    """An observation that hasn't been stored. `categories` None: it is classified when it is saved.
+
+    `subjects` are the users whom it speaks of, `terms` words that it may be searched by.
+    """
 
     scope: NewScope
     content: str
@@ -69,12 +72,15 @@ class Draft:
     sensitivity: str = "private"
     no_propagate: bool = False
     confidential: bool = False
+    proposed: str | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dates: tuple[Days, ...] = ()
     fact_key: str | None = None
     given_at: datetime | None = None
     categories: tuple[str, ...] | None = None
+    subjects: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
     @property
     def related_users(self) -> list[str]:
@@ -183,6 +189,14 @@ class ObservationRepository:
         found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(statement)}
         return tuple(found[key] for key in keys)
 
+    async def subjects_of(self, agent_key: int, key: ObservationKey) -> tuple[str, ...]:
+        """The users whom it speaks of."""
+        o = ObservationRow
+        found = await self._session.scalar(
+            select(o.subjects).where(o.agent_key == agent_key, o.scope_id == key[0], o.seq == key[1])
+        )
+        return tuple(found or ())
+
     async def get(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
         found = await self._session.execute(_GET, {**principal, "scope_id": scope_id, "seq": seq})
         row = found.one_or_none()
@@ -252,12 +266,19 @@ def _row(
         "related_users": draft.related_users,
         "run_id": run_id,
         "metadata_": dict(draft.metadata),
+        "terms": "\n".join(draft.terms),
         "content_hash": digest,
         "hash_version": HASH_VERSION,
-        "search_extra": search_extra(draft.content),
+        "search_extra": _searched_beside(draft),
         "language": scope.language,
         "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
     }
+
+
+def _searched_beside(draft: Draft) -> str:
+    """What the parser would miss, and the days that the text speaks of: "last week" is found by its year as well."""
+    days = dict.fromkeys(f"{day}" for span in draft.dates for day in span)
+    return " ".join(filter(None, (search_extra(draft.content), *days)))
 
 
 def _storable(value: Any) -> Any:
@@ -284,7 +305,7 @@ IS_ASIDE = func.memory.is_aside(_t.status)
 VERIFICATION = func.coalesce(_t.verification, "unverified")
 _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
-_DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates"})
+_DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates", "terms"})
 _PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
 _OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
 # What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.

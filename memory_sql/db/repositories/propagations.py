@@ -36,8 +36,7 @@ from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, leased
 from memory_sql.db.repositories.states import active_among
-from memory_sql.domain.ids import ScopeKind, observation_id
-from memory_sql.domain.results import HeldClaim
+from memory_sql.domain.ids import ScopeKind
 from memory_sql.languages.text import content_digest
 
 OPEN = ("waiting", "released")  # outcomes after which it is judged again
@@ -45,12 +44,16 @@ OPEN = ("waiting", "released")  # outcomes after which it is judged again
 
 @dataclass(frozen=True, slots=True)
 class WiderScope:
-    """A scope one level up. `scope_id` None: the collective scope, which nobody has needed yet."""
+    """A scope one level up. `scope_id` None: the collective scope, which nobody has needed yet.
+
+    `sharing`: the rule of the group on the way, where it has one of its own.
+    """
 
     scope_id: int | None
     kind: ScopeKind
     owner: str
     display_name: str | None
+    sharing: str | None = None
 
     @property
     def place(self) -> int | str | None:
@@ -103,15 +106,22 @@ class PropagationRepository:
 
     async def targets(self, scope_id: int) -> list[WiderScope]:
         found = func.memory.propagation_targets(self._agent_key, scope_id).table_valued(
-            "scope_id", "kind", "owner", "display_name"
+            "scope_id", "kind", "owner", "display_name", "sharing"
         )
         rows = await self._session.execute(select(found).order_by(found.c.owner))
         return [WiderScope(*row) for row in rows]
 
-    async def scopes(self, excluded: Sequence[str]) -> list[int]:
-        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first."""
+    async def scopes(self, excluded: Sequence[str], sharing: str) -> list[int]:
+        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first.
+
+        `sharing`: the agent's rule, for groups that have none of their own.
+        """
         s, j = ScopeRow, JudgedRow
-        target = func.memory.propagation_targets(self._agent_key, s.scope_id).table_valued("scope_id").lateral("target")
+        target = (
+            func.memory.propagation_targets(self._agent_key, s.scope_id)
+            .table_valued("scope_id", "sharing")
+            .lateral("target")
+        )
         claim = self._shareable(s.scope_id, excluded).lateral("claim")
         same = (
             j.agent_key == self._agent_key,
@@ -124,7 +134,8 @@ class PropagationRepository:
             .select_from(target)
             .join(claim, true())
             .outerjoin(j, and_(*same))
-            .where(or_(j.outcome.is_(None), j.outcome.in_(OPEN)))
+            .where(func.coalesce(target.c.sharing, sharing) != "off", or_(j.outcome.is_(None), j.outcome.in_(OPEN)))
+            .where(_concerns(claim.c.proposed, target.c.scope_id))
             .correlate(s)
         )
         wanted = (s.agent_key == self._agent_key, s.kind.in_(("individual", "group")), s.is_active, s.done_seq > 0)
@@ -164,7 +175,8 @@ class PropagationRepository:
                     j.target_scope_id == target.scope_id,
                 ),
             )
-            .where(undecided, shareable.c.seq == any_(func.array(seqs.scalar_subquery())))
+            .where(undecided, _concerns(shareable.c.proposed, target.scope_id))
+            .where(shareable.c.seq == any_(func.array(seqs.scalar_subquery())))
             .order_by(func.coalesce(j.outcome == "waiting", False), j.judged_at, shareable.c.seq)
             .limit(limit)
         )
@@ -183,7 +195,8 @@ class PropagationRepository:
         return still
 
     def _shareable(self, scope_id: Any, excluded: Sequence[str]) -> Any:
-        columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+        o = ObservationRow
+        columns = (o.seq, o.content, o.observed_at, o.proposed)
         return func.memory.shareable(self._agent_key, scope_id, cast(list(excluded), ARRAY(Text))).table_valued(
             *(item.expression for item in columns), name="shareable"
         )
@@ -264,21 +277,27 @@ class PropagationRepository:
         found = await self._session.execute(select(s.kind, s.owner, s.display_name, s.speakers).where(*here))
         names = set[str]()
         for row in found:
-            own = {row.owner.partition(":")[2], row.display_name} if row.kind in ("individual", "entity") else set()
+            own = {row.owner.partition(":")[2], row.display_name} if row.kind == "individual" else set()
             names |= {*own, *row.speakers}
-        members = await self._session.scalars(
-            select(m.user_id)
+        own_scope = and_(s.agent_key == m.agent_key, s.owner == func.concat("u:", m.user_id), s.name == "")
+        members = await self._session.execute(
+            select(m.user_id, s.display_name)
+            .outerjoin(s, own_scope)
             .where(m.agent_key == self._agent_key, m.scope_id.in_(sorted(scope_ids)))
             .order_by(m.left_at.is_not(None), m.joined_at.desc())
             .limit(limit)
         )
-        return {name for name in (*names, *members) if name}
+        return {name for name in (*names, *(name for member in members for name in member)) if name}
 
-    async def group_names(self, scope_ids: Collection[int]) -> set[str]:
-        """What these groups are called."""
+    async def group_names(self, scope_ids: Collection[int] | None, limit: int | None = None) -> set[str]:
+        """What these groups are called, or all, those that learnt something last first."""
         s = ScopeRow
+        which = s.kind == "group" if scope_ids is None else s.scope_id.in_(sorted(scope_ids))
         found = await self._session.execute(
-            select(s.owner, s.display_name).where(s.agent_key == self._agent_key, s.scope_id.in_(sorted(scope_ids)))
+            select(s.owner, s.display_name)
+            .where(s.agent_key == self._agent_key, which)
+            .order_by(s.last_activity_at.desc().nulls_last(), s.scope_id)
+            .limit(limit)
         )
         return {name for row in found for name in (row.owner.partition(":")[2], row.display_name) if name}
 
@@ -396,24 +415,6 @@ class PropagationRepository:
             )
         )
 
-    async def held(self, limit: int) -> list[HeldClaim]:
-        """What waits for a person, oldest first."""
-        j, o = JudgedRow, ObservationRow
-        found = await self._session.execute(
-            select(j.source_scope_id, j.source_seq, o.content, j.target_scope_id, j.judged_at)
-            .join(
-                o,
-                and_(o.agent_key == j.agent_key, o.scope_id == j.source_scope_id, o.seq == j.source_seq),
-            )
-            .where(j.agent_key == self._agent_key, j.outcome == "held")
-            .order_by(j.judged_at, j.source_scope_id, j.source_seq)
-            .limit(limit)
-        )
-        return [
-            HeldClaim(source=observation_id(row[0], row[1]), content=row[2], target_scope_id=row[3], judged_at=row[4])
-            for row in found
-        ]
-
     async def review(self, source: ObservationKey, target: int, outcome: str, now: datetime) -> bool:
         """Released or refused by a person; False: it isn't held."""
         j = JudgedRow
@@ -436,6 +437,11 @@ class PropagationRepository:
                 .values(_due_anew(now))
             )
         return changed is not None
+
+
+def _concerns(proposed: Any, scope_id: Any) -> Any:
+    """What was meant for one group isn't offered to others."""
+    return or_(proposed.is_(None), proposed == "collective", proposed == func.concat("s", scope_id))
 
 
 def _due_anew(now: datetime) -> dict[str, Any]:

@@ -62,6 +62,7 @@ IDS: Mapping[RenameKind, Sequence[Column]] = {
         MemberRow.user_id,
         EvidenceRow.user_id,
         ObservationRow.related_users,
+        ObservationRow.subjects,
         UserAliasRow.user_id,
         UserAliasRow.into_user_id,
         EventRow.actor,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, null, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, RunRow, columns_of
@@ -163,10 +163,82 @@ class RunRepository:
             )
         )
 
+    async def hold(self, key: RunKey, scope_id: int, held: dict[str, Any]) -> None:
+        """Keeps what a failed run has written for a person; what an earlier one of that scope wrote is overtaken."""
+        await self._let_go(key.agent_key, RunRow.scope_id == scope_id)
+        await self._session.execute(update(RunRow).where(*_is(key), RunRow.state == "failed").values(held=held))
+
+    async def discard_held(self, agent_key: int, run_id: int) -> bool:
+        """False: nothing of that run waits for a person."""
+        return await self._let_go(agent_key, RunRow.run_id == run_id) is not None
+
+    async def _let_go(self, agent_key: int, which: Any) -> int | None:
+        found: int | None = await self._session.scalar(
+            update(RunRow)
+            .where(RunRow.agent_key == agent_key, which, RunRow.held.is_not(None))
+            .values(held=null())
+            .returning(RunRow.scope_id)
+        )
+        return found
+
+    async def find_held(self, agent_key: int, run_id: int) -> tuple[int, dict[str, Any]] | None:
+        """The scope, and what was kept for a person; None: nothing is."""
+        found = await self._session.execute(
+            select(RunRow.scope_id, RunRow.held).where(
+                RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None)
+            )
+        )
+        row = found.one_or_none()
+        return None if row is None else (row.scope_id, row.held)
+
+    async def reopen_held(self, agent_key: int, run_id: int, fence: int) -> tuple[RunKey, Usage, str]:
+        """The run goes on under a new lease, with what it has cost and the prompt that it was asked with."""
+        found = await self._session.execute(
+            update(RunRow)
+            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None))
+            .values(state="running", fence=fence, held=null(), error_code=None, error=None, finished_at=None)
+            .returning(
+                RunRow.model,
+                RunRow.input_tokens,
+                RunRow.output_tokens,
+                RunRow.latency_seconds,
+                RunRow.calls,
+                RunRow.prompt_version,
+            )
+        )
+        row = found.one()
+        usage = Usage(row.model or "", row.input_tokens, row.output_tokens, row.latency_seconds or 0.0, row.calls)
+        return RunKey(agent_key, run_id, fence), usage, row.prompt_version or ""
+
     async def is_open(self, key: RunKey) -> bool:
         """Whether it hasn't ended, as by a forgetting; it doesn't until this transaction has."""
         found = await self._session.scalar(select(RunRow.run_id).where(*_is(key), _didnt_end()).with_for_update())
         return found is not None
+
+    async def next_range(self, agent_key: int, conversation_id: str, after: int) -> tuple[int, int] | None:
+        """The first stretch of messages after that number that a formation has read: after which, up to which."""
+        found = await self._session.execute(
+            select(RunRow.from_number, RunRow.to_number)
+            .where(*_stands(agent_key, conversation_id), RunRow.from_number >= after)
+            .order_by(RunRow.from_number)
+            .limit(1)
+        )
+        row = found.one_or_none()
+        return None if row is None else (row.from_number, row.to_number)
+
+    async def retire(self, agent_key: int, conversation_id: str, from_number: int, to_number: int) -> int:
+        """The formations of exactly these messages count no more: another takes their place. How many they were."""
+        retired = await self._session.scalars(
+            update(RunRow)
+            .where(
+                *_stands(agent_key, conversation_id),
+                RunRow.from_number == from_number,
+                RunRow.to_number == to_number,
+            )
+            .values(state="retired", error_code=None, error=None)
+            .returning(RunRow.run_id)
+        )
+        return len(retired.all())
 
     async def outlive(self, agent_key: int, run_id: int) -> None:
         """What was given up with this run has gone on all the same: it is a failure like any other."""
@@ -241,6 +313,14 @@ def _answered(agent_key: int, row: Any) -> AnsweredRun:
 
 def _didnt_end() -> Any:
     return RunRow.state.in_(("running", "answered"))
+
+
+def _stands(agent_key: int, conversation_id: str) -> tuple[Any, ...]:
+    return (
+        RunRow.agent_key == agent_key,
+        RunRow.conversation_id == conversation_id,
+        RunRow.state.in_(("succeeded", "empty", "discarded")),
+    )
 
 
 def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:

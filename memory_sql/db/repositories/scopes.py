@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import and_, bindparam, cast, exists, func, literal_column, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.arrays import among
@@ -305,6 +306,38 @@ class ScopeRepository:
         )
         return {row.scope_id: frozenset(row.users) for row in found}
 
+    async def members_named(self, agent_key: int, owners: Sequence[str], most: int) -> dict[str, str]:
+        """By what name the members of these groups were last heard in their own scopes, by their ids; at most so many."""
+        m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
+        found = await self._session.execute(
+            select(m.user_id, own.speakers[1].label("name"))
+            .distinct()
+            .join(group, and_(group.agent_key == m.agent_key, group.scope_id == m.scope_id))
+            .join(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
+            .where(
+                m.agent_key == agent_key,
+                group.owner.in_(list(owners)),
+                m.left_at.is_(None),
+                own.speakers[1].is_not(None),
+            )
+            .order_by(m.user_id)
+            .limit(most)
+        )
+        return {row.user_id: row.name for row in found}
+
+    async def heard_by(self, agent_key: int, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
+        """The group scopes of which at least two members are among these users; several ids of a person are one."""
+        if not scope_ids or len(users) < 2:
+            return set()
+        members = await self.members_among(agent_key, scope_ids, users)
+        several = {scope_id: present for scope_id, present in members.items() if len(present) > 1}
+        asked = sorted(frozenset[str]().union(*several.values()))
+        user = func.unnest(cast(asked, ARRAY(Text))).column_valued("user_id")
+        person = func.memory.person(agent_key, user, type_=Text)
+        found = await self._session.execute(select(user, person))
+        person_of = {row[0]: row[1] for row in found}
+        return {scope_id for scope_id, present in several.items() if len({person_of[one] for one in present}) > 1}
+
     async def lock_or_make(
         self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime
     ) -> list[ScopeState]:
@@ -471,6 +504,16 @@ class ScopeRepository:
             update(ScopeRow).where(leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
         )
         return extended is not None
+
+    async def pending_among(self, state: ScopeState, seqs: Sequence[int]) -> list[PendingObservation]:
+        """Those of these that still wait."""
+        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
+        found = await self._session.execute(
+            select(pending.c.seq, pending.c.content, pending.c.observed_at)
+            .where(pending.c.seq.in_(list(seqs)))
+            .order_by(pending.c.seq)
+        )
+        return [PendingObservation(*row) for row in found]
 
     async def pending(self, state: ScopeState, limit: int) -> list[PendingObservation]:
         """What waits for a consolidation, in the order of the numbers."""

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, case, func, literal, null, select, true, update
+from sqlalchemy import and_, case, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among, unnested
-from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
+from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
+from memory_sql.privacy import SENSITIVITIES
 
-_o, _t = ObservationRow, ObservationStateRow
+_o, _t, _e = ObservationRow, ObservationStateRow, EvidenceRow
+_PRIVACY = {name: place for place, name in enumerate(SENSITIVITIES)}
 _KEY = ("agent_key", "scope_id", "seq")
 
 
@@ -34,6 +36,71 @@ class StateRepository:
         details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
         await self._tell(scope, details, now, **cause)
         return superseded
+
+    async def retire(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+        """Those of the observations that were active: superseded by what another run has made of the same messages."""
+        retired = await self._set_aside(scope, "superseded", seqs, null(), now)
+        details = ((seq, {"from": "active", "to": "superseded", "why": "again"}) for seq in retired)
+        await self._tell(scope, details, now, **cause)
+        return retired
+
+    async def repeat(
+        self, scope: ScopeState, same_as: Mapping[int, int], now: datetime, **cause: Any
+    ) -> dict[int, int]:
+        """Those of the observations that were superseded by the one that `same_as` names, which gains their evidence."""
+        same = await self.repeating(scope, same_as) if same_as else {}
+        repeated = await self._set_aside(scope, "superseded", list(same), case(same, value=_o.seq), now) if same else []
+        if not repeated:
+            return {}
+        lent = (_e.conversation_id, _e.number, _e.user_id, _e.run_id)
+        found = select(
+            literal(scope.agent_key), literal(scope.scope_id), case(same, value=_e.seq), *lent, literal(now), _e.seq
+        ).where(in_scope(_e, scope), among(_e.seq, repeated), _e.withdrawn_by.is_(None), _e.repeated_seq.is_(None))
+        names = [*_KEY, *(item.key for item in lent), "created_at", "repeated_seq"]
+        await self._session.execute(insert(_e).from_select(names, found))
+        details = ((seq, {"from": "active", "to": "superseded", "by": same[seq], "why": "repeats"}) for seq in repeated)
+        await self._tell(scope, details, now, **cause)
+        return {seq: same[seq] for seq in repeated}
+
+    async def repeating(self, scope: ScopeState, same_as: Mapping[int, int]) -> dict[int, int]:
+        """Those that may stand behind the one that `same_as` names, since nothing is lost by it.
+
+        Both are active and undisputed, the newer is no more private than the older, the host gave it neither key nor tags,
+        and it was neither propagated nor what something was made of.
+        """
+        older, its, link = aliased(_o), aliased(_t), LineageRow
+        is_source = select(link.seq).where(
+            link.agent_key == _o.agent_key, link.source_scope_id == _o.scope_id, link.source_seq == _o.seq
+        )
+        found = await self._session.execute(
+            select(_o.seq, older.seq.label("same_as"))
+            .join(older, and_(in_scope(older, scope), older.seq == case(same_as, value=_o.seq)))
+            .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+            .outerjoin(its, and_(in_scope(its, scope), its.seq == older.seq))
+            .where(
+                in_scope(_o, scope),
+                among(_o.seq, list(same_as)),
+                _o.source_kind != "propagation",
+                _o.fact_key.is_(None),
+                _o.tags == [],
+                or_(~_o.confidential, older.confidential),
+                or_(~_o.no_propagate, older.no_propagate),
+                case(_PRIVACY, value=_o.sensitivity) <= case(_PRIVACY, value=older.sensitivity),
+                *(func.memory.in_use(state.status) for state in (_t, its)),
+                *(state.verification.is_distinct_from("disputed") for state in (_t, its)),
+                ~is_source.exists(),
+            )
+        )
+        return {row.seq: row.same_as for row in found}
+
+    async def count_active(self, scope: ScopeState) -> int:
+        found: int | None = await self._session.scalar(
+            select(func.count())
+            .select_from(_o)
+            .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+            .where(in_scope(_o, scope), func.memory.in_use(_t.status))
+        )
+        return found or 0
 
     async def give_up(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active, which no model makes anything of: kept, neither shown nor absorbed."""
@@ -66,11 +133,23 @@ class StateRepository:
         return sorted(set_aside)
 
     async def reinstate(
-        self, scope: ScopeState, superseded: Sequence[tuple[int, int, datetime]], now: datetime, **cause: Any
+        self,
+        scope: ScopeState,
+        superseded: Sequence[tuple[int, int, datetime]],
+        reviewed: Sequence[tuple[int, int]],
+        now: datetime,
+        **cause: Any,
     ) -> list[int]:
-        """Those that are active again, of superseded observations: `(seq, superseded_by, status_at)`, unchanged since."""
-        unchanged = are_among((_t.seq, _t.superseded_by, _t.status_at), superseded)
-        return await self._bring_back(scope, "superseded", unchanged, now, **cause) if superseded else []
+        """Those that are active again, of superseded observations: `(seq, superseded_by, status_at)`, unchanged since.
+
+        Of what a person has `reviewed` it isn't known when: `(seq, superseded_by)`.
+        """
+        unchanged = or_(
+            are_among((_t.seq, _t.superseded_by, _t.status_at), superseded),
+            are_among((_t.seq, _t.superseded_by), reviewed),
+        )
+        wanted = bool(superseded or reviewed)
+        return await self._bring_back(scope, "superseded", unchanged, now, **cause) if wanted else []
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that work had given up itself, and are active again."""

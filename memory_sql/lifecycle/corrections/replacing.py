@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -29,10 +30,15 @@ async def update(
     metadata: Mapping[str, Any] | None,
     if_version: int | None,
 ) -> Observation:
-    """A new observation that supersedes the old one: evidence is whoever corrects, lineage that of the old one."""
+    """A new observation that supersedes the old one: evidence is whoever corrects, lineage that of the old one.
+
+    It speaks of whom that speaks of, and has no search cues: these were the model's.
+    """
     old = await lock(session, asked, wanted, if_version)
     _check_correctable(old, text)
-    key = await _save(session, asked, old, _corrected(old, asked, text, tags, metadata))
+    subjects = await ObservationRepository(session).subjects_of(old.agent_key, old.key)
+    draft = replace(_corrected(old, asked, text, tags, metadata), subjects=subjects)
+    key = await _save(session, asked, old, draft)
     new = await observation_at(session, old.agent_key, key)
     if new.status in SET_ASIDE:
         raise InputError(f"this very text is {SET_ASIDE[new.status]} in this scope")

@@ -1,13 +1,7 @@
 -- Written by `make schema`: the way back.
 
-DROP VIEW memory.v_propagation_flow;
-DROP VIEW memory.v_retrieval;
-DROP VIEW memory.v_model_cost;
-DROP VIEW memory.v_formation_funnel;
-DROP VIEW memory.v_pending;
-DROP VIEW memory.v_contradictions;
-DROP VIEW memory.v_scope_timeline;
-DROP VIEW memory.v_observations;
+DROP VIEW memory.v_propagation_flow, memory.v_retrieval, memory.v_model_cost, memory.v_formation_funnel,
+    memory.v_pending, memory.v_contradictions, memory.v_scope_timeline, memory.v_observations;
 DROP POLICY service ON memory.retrievals;
 DROP POLICY service ON memory.departures;
 DROP POLICY users ON memory.user_aliases;
@@ -40,99 +34,25 @@ DROP POLICY service ON memory.agents;
 DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
-DROP FUNCTION memory.digest_candidates;
-DROP FUNCTION memory.agent_settings;
-DROP FUNCTION memory.end_retention;
-DROP FUNCTION memory.read_messages;
-DROP FUNCTION memory.static_layer_at;
-DROP FUNCTION memory.search;
-DROP FUNCTION memory.search_messages;
-DROP FUNCTION memory.search_observations;
-DROP FUNCTION memory.recency;
-DROP FUNCTION memory.substance;
-DROP FUNCTION memory.word_rarities;
-DROP FUNCTION memory.word_points;
-DROP FUNCTION memory.rarest_words;
-DROP FUNCTION memory.observations_with;
-DROP FUNCTION memory.holds_text;
-DROP FUNCTION memory.lexeme_queries;
-DROP FUNCTION memory.query_lexemes;
-DROP FUNCTION memory.known_at;
-DROP FUNCTION memory.static_layer;
-DROP FUNCTION memory.observation_as_read;
-DROP FUNCTION memory.observation_version;
-DROP FUNCTION memory.erase_agent;
-DROP FUNCTION memory.erase;
-DROP FUNCTION memory.detach;
-DROP FUNCTION memory.speakers_of;
-DROP FUNCTION memory.newest_speakers;
-DROP FUNCTION memory.kept_beside;
-DROP FUNCTION memory.tainted_versions;
-DROP FUNCTION memory.forget_closure;
-DROP FUNCTION memory.unsettled;
-DROP FUNCTION memory.derived;
-DROP FUNCTION memory.alike;
-DROP FUNCTION memory.peers;
-DROP FUNCTION memory.shareable;
-DROP FUNCTION memory.people_behind;
-DROP FUNCTION memory.trust;
-DROP FUNCTION memory.propagation_targets;
-DROP FUNCTION memory.members_of;
-DROP FUNCTION memory.person;
-DROP FUNCTION memory.released;
-DROP FUNCTION memory.held_messages;
-DROP FUNCTION memory.held_observations;
-DROP FUNCTION memory.is_held_id;
-DROP FUNCTION memory.held_ids;
-DROP FUNCTION memory.guard_privacy;
-DROP FUNCTION memory.refuse_change;
-DROP FUNCTION memory.add_messages;
-DROP FUNCTION memory.formation_due;
-DROP FUNCTION memory.refresh_due;
-DROP FUNCTION memory.pending_observations;
-DROP FUNCTION memory.my_left_groups;
-DROP FUNCTION memory.my_user_ids;
-DROP FUNCTION memory.serves_all;
-DROP FUNCTION memory.served_agent;
-DROP FUNCTION memory.my_agent;
-DROP FUNCTION memory.my_scopes;
-DROP FUNCTION memory.retained_messages;
-DROP FUNCTION memory.retention_start;
-DROP FUNCTION memory.settings_over;
-DROP FUNCTION memory.number_setting;
-DROP FUNCTION memory.visible_conversations;
-DROP FUNCTION memory.visible_scopes;
-DROP FUNCTION memory.left_groups;
-DROP FUNCTION memory.user_ids;
-DROP FUNCTION memory.leave;
-DROP FUNCTION memory.asks_for;
-DROP FUNCTION memory.enter;
-DROP FUNCTION memory.principal;
-DROP FUNCTION memory.content_hash;
-DROP FUNCTION memory.user_hash;
-DROP FUNCTION memory.keyed_hash;
-DROP FUNCTION memory.installation_id;
-DROP FUNCTION memory.hmac_sha256;
-DROP FUNCTION memory.supports;
-DROP FUNCTION memory.is_aside;
-DROP FUNCTION memory.is_found;
-DROP FUNCTION memory.in_use;
-DROP TABLE memory.installation;
-DROP TABLE memory.observation_states;
-DROP TABLE memory.lineage;
-DROP TABLE memory.judged;
-DROP TABLE memory.evidence;
-DROP TABLE memory.observations;
-DROP TABLE memory.consolidations;
-DROP TABLE memory.runs;
-DROP TABLE memory.messages;
-DROP TABLE memory.members;
-DROP TABLE memory.departures;
-DROP TABLE memory.user_aliases;
-DROP TABLE memory.scopes;
-DROP TABLE memory.retrievals;
-DROP TABLE memory.holds;
-DROP TABLE memory.events;
-DROP TABLE memory.conversations;
-DROP TABLE memory.agents;
+DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retention, memory.read_messages,
+    memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations, memory.searched_scopes,
+    memory.recency, memory.substance, memory.word_rarities, memory.word_points, memory.rarest_words,
+    memory.observations_with, memory.holds_text, memory.lexeme_queries, memory.query_lexemes, memory.known_at,
+    memory.static_layer, memory.observation_as_read, memory.observation_version, memory.erase_agent, memory.erase,
+    memory.take_back_evidence, memory.detach, memory.speakers_of, memory.newest_speakers, memory.kept_beside,
+    memory.tainted_versions, memory.forget_closure, memory.held_contradictions, memory.unsettled, memory.derived,
+    memory.alike, memory.peers, memory.shareable, memory.people_behind, memory.trust, memory.propagation_targets,
+    memory.members_of, memory.person, memory.released, memory.held_messages, memory.held_observations,
+    memory.is_held_id, memory.held_ids, memory.guard_privacy, memory.refuse_change, memory.add_messages,
+    memory.says_any, memory.formation_due, memory.refresh_due, memory.pending_observations, memory.my_left_groups,
+    memory.my_user_ids, memory.serves_all, memory.served_agent, memory.my_agent, memory.my_scopes,
+    memory.retained_messages, memory.retention_start, memory.settings_over, memory.number_setting,
+    memory.visible_conversations, memory.visible_scopes, memory.left_groups, memory.user_ids, memory.leave,
+    memory.asks_for, memory.enter, memory.principal, memory.content_hash, memory.user_hash, memory.keyed_hash,
+    memory.installation_id, memory.hmac_sha256, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
+    memory.in_use;
+DROP TABLE memory.installation, memory.observation_states, memory.lineage, memory.judged, memory.evidence,
+    memory.observations, memory.consolidations, memory.runs, memory.messages, memory.members, memory.departures,
+    memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.events, memory.conversations,
+    memory.agents;
 DROP FUNCTION memory.search_tokens;

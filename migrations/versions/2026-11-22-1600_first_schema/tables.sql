@@ -34,6 +34,7 @@ CREATE TABLE memory.conversations (
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     last_activity_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     excluded BOOLEAN DEFAULT false NOT NULL,
+    shared BOOLEAN DEFAULT false NOT NULL,
     failures INTEGER DEFAULT 0 NOT NULL,
     errors INTEGER DEFAULT 0 NOT NULL,
     dead_run_id BIGINT,
@@ -70,6 +71,7 @@ COMMENT ON COLUMN memory.conversations.lease_until IS 'Until when somebody works
 COMMENT ON COLUMN memory.conversations.created_at IS 'When the first message arrived.';
 COMMENT ON COLUMN memory.conversations.last_activity_at IS 'When the newest message arrived.';
 COMMENT ON COLUMN memory.conversations.excluded IS 'True: what is said in it is not to be remembered.';
+COMMENT ON COLUMN memory.conversations.shared IS 'True: the host says that the members of its groups hear it, whoever has spoken.';
 COMMENT ON COLUMN memory.conversations.failures IS 'Times in a row that the model gave no answer.';
 COMMENT ON COLUMN memory.conversations.errors IS 'Answers in a row that could not be used.';
 COMMENT ON COLUMN memory.conversations.dead_run_id IS 'The run with which it was given up; null: it goes on.';
@@ -192,6 +194,7 @@ CREATE TABLE memory.scopes (
     errors INTEGER DEFAULT 0 NOT NULL,
     dead_run_id BIGINT,
     extraction_mode TEXT DEFAULT 'batch' NOT NULL,
+    sharing TEXT,
     rebuild BOOLEAN DEFAULT false NOT NULL,
     suspects INTEGER DEFAULT 0 NOT NULL,
     speakers TEXT[] DEFAULT '{}'::text[] NOT NULL,
@@ -209,7 +212,9 @@ CREATE TABLE memory.scopes (
     CONSTRAINT scopes_consolidation_check CHECK (version > 0 OR consolidation IS NULL),
     CONSTRAINT scopes_dead_run_id_check CHECK (dead_run_id IS NULL OR due_at IS NULL),
     CONSTRAINT scopes_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')),
-    CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode IN ('batch', 'isolated'))
+    CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode IN ('batch', 'isolated')),
+    CONSTRAINT scopes_sharing_check CHECK (sharing IN ('auto', 'review', 'off')),
+    CONSTRAINT scopes_sharing_kind_check CHECK (sharing IS NULL OR kind = 'group')
 )
  WITH (fillfactor = 70);
 CREATE INDEX scopes_due_at_idx ON memory.scopes (due_at) WHERE due_at IS NOT NULL;
@@ -232,7 +237,7 @@ COMMENT ON COLUMN memory.scopes.consolidation_prompt IS 'How to consolidate this
 COMMENT ON COLUMN memory.scopes.consolidate IS 'False: observations are kept but never consolidated.';
 COMMENT ON COLUMN memory.scopes.consolidation_threshold IS 'Pending observations that make it due; null: the default.';
 COMMENT ON COLUMN memory.scopes.consolidation_max_words IS 'Words of its text; null: the default.';
-COMMENT ON COLUMN memory.scopes.observation_max_items IS 'Observations per formation; null: the default.';
+COMMENT ON COLUMN memory.scopes.observation_max_items IS 'Observations per formation; null: the default of its kind.';
 COMMENT ON COLUMN memory.scopes.observation_max_words IS 'Words of an observation; null: the default.';
 COMMENT ON COLUMN memory.scopes.language IS 'Text-search configuration of its observations.';
 COMMENT ON COLUMN memory.scopes.due_at IS 'From when it should be consolidated; null: nothing to do.';
@@ -246,6 +251,7 @@ COMMENT ON COLUMN memory.scopes.failures IS 'Times in a row that the model gave 
 COMMENT ON COLUMN memory.scopes.errors IS 'Answers in a row that could not be used.';
 COMMENT ON COLUMN memory.scopes.dead_run_id IS 'Not used: single observations are given up, never a scope.';
 COMMENT ON COLUMN memory.scopes.extraction_mode IS 'batch: one model call with other scopes; isolated: one of its own.';
+COMMENT ON COLUMN memory.scopes.sharing IS 'Of a group: whether claims go into it and out of it by themselves (auto), after a person has looked (review) or never (off); null: as the agent has it.';
 COMMENT ON COLUMN memory.scopes.rebuild IS 'True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.';
 COMMENT ON COLUMN memory.scopes.suspects IS 'That many of the first pending ones hold one of which no model makes anything; 0: not known.';
 COMMENT ON COLUMN memory.scopes.speakers IS 'Who speaks in its observations, by name, whoever spoke last first; the newest 50.';
@@ -365,7 +371,7 @@ COMMENT ON COLUMN memory.messages.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.messages.owner IS 'Whose conversation it stands in: u:<user>, by the conversation''s user.';
 COMMENT ON COLUMN memory.messages.group_ids IS 'The groups that its call named, where an idempotency key stands for that; else null.';
 COMMENT ON COLUMN memory.messages.language IS 'Text-search configuration.';
-COMMENT ON COLUMN memory.messages.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms.';
+COMMENT ON COLUMN memory.messages.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms; the days it speaks of.';
 COMMENT ON COLUMN memory.messages.search IS 'What full-text search sees; null once the text has gone.';
 COMMENT ON COLUMN memory.messages.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
 
@@ -382,6 +388,7 @@ CREATE TABLE memory.runs (
     fence BIGINT NOT NULL,
     state TEXT NOT NULL,
     answer TEXT,
+    held JSONB,
     model TEXT,
     prompt_version TEXT,
     input_tokens INTEGER,
@@ -402,13 +409,14 @@ CREATE TABLE memory.runs (
     CONSTRAINT runs_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
     CONSTRAINT runs_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
     CONSTRAINT runs_kind_check CHECK (kind IN ('formation', 'consolidation', 'propagation')),
-    CONSTRAINT runs_state_check CHECK (state IN ('running', 'answered', 'succeeded', 'empty', 'failed', 'dead', 'discarded')),
+    CONSTRAINT runs_state_check CHECK (state IN ('running', 'answered', 'succeeded', 'empty', 'failed', 'dead', 'discarded', 'retired')),
     CONSTRAINT runs_target_check CHECK (CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL ELSE scope_id IS NOT NULL AND conversation_id IS NULL END),
     CONSTRAINT runs_error_code_check CHECK ((state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)),
     CONSTRAINT runs_finished_at_check CHECK ((state IN ('running', 'answered')) = (finished_at IS NULL))
 );
 CREATE INDEX runs_conversation_id_idx ON memory.runs (agent_key, conversation_id, to_number) WHERE conversation_id IS NOT NULL;
 CREATE INDEX runs_dead_idx ON memory.runs (agent_key, run_id) WHERE state = 'dead';
+CREATE INDEX runs_held_idx ON memory.runs (agent_key, scope_id, run_id) WHERE held IS NOT NULL;
 CREATE INDEX runs_scope_id_idx ON memory.runs (agent_key, scope_id, to_seq) WHERE scope_id IS NOT NULL;
 COMMENT ON TABLE memory.runs IS 'One row per piece of model work: what it read, what it cost, what came of it.';
 COMMENT ON COLUMN memory.runs.agent_key IS 'The agent.';
@@ -421,8 +429,9 @@ COMMENT ON COLUMN memory.runs.scope_id IS 'The scope, for the others.';
 COMMENT ON COLUMN memory.runs.from_seq IS 'A consolidation read the observations after this number …';
 COMMENT ON COLUMN memory.runs.to_seq IS '… up to and including this one.';
 COMMENT ON COLUMN memory.runs.fence IS 'The lease under which it ran.';
-COMMENT ON COLUMN memory.runs.state IS 'running, answered, succeeded, empty, failed, dead (given up, waits for a person) or discarded.';
+COMMENT ON COLUMN memory.runs.state IS 'running, answered, succeeded, empty, failed, dead (given up, waits for a person), discarded or retired (another has read its messages again).';
 COMMENT ON COLUMN memory.runs.answer IS 'The model''s raw answer, from when it came until it was applied.';
+COMMENT ON COLUMN memory.runs.held IS 'A text that failed the checks and waits for a person, with what it was made of; null: none.';
 COMMENT ON COLUMN memory.runs.model IS 'The model that answered.';
 COMMENT ON COLUMN memory.runs.prompt_version IS 'The prompt that it was asked with.';
 COMMENT ON COLUMN memory.runs.input_tokens IS 'As the provider counts them.';
@@ -457,6 +466,7 @@ CREATE TABLE memory.consolidations (
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     live_until TIMESTAMP WITH TIME ZONE,
     contradictions JSONB DEFAULT '[]'::jsonb NOT NULL,
+    repetitions JSONB DEFAULT '[]'::jsonb NOT NULL,
     CONSTRAINT consolidations_pkey PRIMARY KEY (agent_key, scope_id, version),
     CONSTRAINT consolidations_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
     CONSTRAINT consolidations_agent_key_run_id_fkey FOREIGN KEY(agent_key, run_id) REFERENCES memory.runs (agent_key, run_id),
@@ -467,6 +477,7 @@ CREATE TABLE memory.consolidations (
     CONSTRAINT consolidations_live_until_check CHECK (live = (live_until IS NULL))
 );
 CREATE UNIQUE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq) WHERE live AND to_seq > from_seq;
+CREATE INDEX consolidations_held_idx ON memory.consolidations (agent_key, scope_id, version) WHERE live AND contradictions @> '[{"held": true}]'::jsonb;
 COMMENT ON TABLE memory.consolidations IS 'One row per version of a scope''s text. Never changed, but for live.';
 COMMENT ON COLUMN memory.consolidations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.consolidations.scope_id IS 'The scope.';
@@ -484,7 +495,8 @@ COMMENT ON COLUMN memory.consolidations.reason IS 'threshold, asked, undo, forge
 COMMENT ON COLUMN memory.consolidations.run_id IS 'The run that made it.';
 COMMENT ON COLUMN memory.consolidations.created_at IS 'When it was written.';
 COMMENT ON COLUMN memory.consolidations.live_until IS 'When it was undone or overtaken; null: it is live.';
-COMMENT ON COLUMN memory.consolidations.contradictions IS 'What contradicted what: newer, older (seq; null: the text before), was, now.';
+COMMENT ON COLUMN memory.consolidations.contradictions IS 'What contradicted what: newer, older (seq; null: the text before), was, now, held (waits for a person).';
+COMMENT ON COLUMN memory.consolidations.repetitions IS 'What said nothing beyond what: newer, older (seq).';
 
 CREATE TABLE memory.observations (
     agent_key BIGINT NOT NULL,
@@ -499,6 +511,7 @@ CREATE TABLE memory.observations (
     speaker TEXT,
     message_ids TEXT[] DEFAULT '{}'::text[] NOT NULL,
     related_users TEXT[] DEFAULT '{}'::text[] NOT NULL,
+    subjects TEXT[] DEFAULT '{}'::text[] NOT NULL,
     run_id BIGINT,
     legacy_ref TEXT,
     lane TEXT DEFAULT 'absorb' NOT NULL,
@@ -509,6 +522,7 @@ CREATE TABLE memory.observations (
     sensitivity TEXT DEFAULT 'private' NOT NULL,
     no_propagate BOOLEAN DEFAULT false NOT NULL,
     confidential BOOLEAN DEFAULT false NOT NULL,
+    proposed TEXT,
     tags TEXT[] DEFAULT '{}'::text[] NOT NULL,
     metadata JSONB DEFAULT '{}'::jsonb NOT NULL,
     content_hash BYTEA,
@@ -516,6 +530,8 @@ CREATE TABLE memory.observations (
     language TEXT DEFAULT 'english' NOT NULL,
     search_extra TEXT DEFAULT '' NOT NULL,
     search TSVECTOR GENERATED ALWAYS AS ((CASE language WHEN 'arabic' THEN to_tsvector('pg_catalog.arabic'::regconfig, left(content, 100000)) WHEN 'armenian' THEN to_tsvector('pg_catalog.armenian'::regconfig, left(content, 100000)) WHEN 'basque' THEN to_tsvector('pg_catalog.basque'::regconfig, left(content, 100000)) WHEN 'catalan' THEN to_tsvector('pg_catalog.catalan'::regconfig, left(content, 100000)) WHEN 'danish' THEN to_tsvector('pg_catalog.danish'::regconfig, left(content, 100000)) WHEN 'dutch' THEN to_tsvector('pg_catalog.dutch'::regconfig, left(content, 100000)) WHEN 'english' THEN to_tsvector('pg_catalog.english'::regconfig, left(content, 100000)) WHEN 'finnish' THEN to_tsvector('pg_catalog.finnish'::regconfig, left(content, 100000)) WHEN 'french' THEN to_tsvector('pg_catalog.french'::regconfig, left(content, 100000)) WHEN 'german' THEN to_tsvector('pg_catalog.german'::regconfig, left(content, 100000)) WHEN 'greek' THEN to_tsvector('pg_catalog.greek'::regconfig, left(content, 100000)) WHEN 'hindi' THEN to_tsvector('pg_catalog.hindi'::regconfig, left(content, 100000)) WHEN 'hungarian' THEN to_tsvector('pg_catalog.hungarian'::regconfig, left(content, 100000)) WHEN 'indonesian' THEN to_tsvector('pg_catalog.indonesian'::regconfig, left(content, 100000)) WHEN 'irish' THEN to_tsvector('pg_catalog.irish'::regconfig, left(content, 100000)) WHEN 'italian' THEN to_tsvector('pg_catalog.italian'::regconfig, left(content, 100000)) WHEN 'lithuanian' THEN to_tsvector('pg_catalog.lithuanian'::regconfig, left(content, 100000)) WHEN 'nepali' THEN to_tsvector('pg_catalog.nepali'::regconfig, left(content, 100000)) WHEN 'norwegian' THEN to_tsvector('pg_catalog.norwegian'::regconfig, left(content, 100000)) WHEN 'portuguese' THEN to_tsvector('pg_catalog.portuguese'::regconfig, left(content, 100000)) WHEN 'romanian' THEN to_tsvector('pg_catalog.romanian'::regconfig, left(content, 100000)) WHEN 'russian' THEN to_tsvector('pg_catalog.russian'::regconfig, left(content, 100000)) WHEN 'serbian' THEN to_tsvector('pg_catalog.serbian'::regconfig, left(content, 100000)) WHEN 'simple' THEN to_tsvector('pg_catalog.simple'::regconfig, left(content, 100000)) WHEN 'spanish' THEN to_tsvector('pg_catalog.spanish'::regconfig, left(content, 100000)) WHEN 'swedish' THEN to_tsvector('pg_catalog.swedish'::regconfig, left(content, 100000)) WHEN 'tamil' THEN to_tsvector('pg_catalog.tamil'::regconfig, left(content, 100000)) WHEN 'turkish' THEN to_tsvector('pg_catalog.turkish'::regconfig, left(content, 100000)) WHEN 'yiddish' THEN to_tsvector('pg_catalog.yiddish'::regconfig, left(content, 100000)) END) || to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, 100000))) STORED NOT NULL,
+    terms TEXT DEFAULT '' NOT NULL,
+    cues TSVECTOR GENERATED ALWAYS AS (CASE language WHEN 'arabic' THEN to_tsvector('pg_catalog.arabic'::regconfig, left(terms, 100000)) WHEN 'armenian' THEN to_tsvector('pg_catalog.armenian'::regconfig, left(terms, 100000)) WHEN 'basque' THEN to_tsvector('pg_catalog.basque'::regconfig, left(terms, 100000)) WHEN 'catalan' THEN to_tsvector('pg_catalog.catalan'::regconfig, left(terms, 100000)) WHEN 'danish' THEN to_tsvector('pg_catalog.danish'::regconfig, left(terms, 100000)) WHEN 'dutch' THEN to_tsvector('pg_catalog.dutch'::regconfig, left(terms, 100000)) WHEN 'english' THEN to_tsvector('pg_catalog.english'::regconfig, left(terms, 100000)) WHEN 'finnish' THEN to_tsvector('pg_catalog.finnish'::regconfig, left(terms, 100000)) WHEN 'french' THEN to_tsvector('pg_catalog.french'::regconfig, left(terms, 100000)) WHEN 'german' THEN to_tsvector('pg_catalog.german'::regconfig, left(terms, 100000)) WHEN 'greek' THEN to_tsvector('pg_catalog.greek'::regconfig, left(terms, 100000)) WHEN 'hindi' THEN to_tsvector('pg_catalog.hindi'::regconfig, left(terms, 100000)) WHEN 'hungarian' THEN to_tsvector('pg_catalog.hungarian'::regconfig, left(terms, 100000)) WHEN 'indonesian' THEN to_tsvector('pg_catalog.indonesian'::regconfig, left(terms, 100000)) WHEN 'irish' THEN to_tsvector('pg_catalog.irish'::regconfig, left(terms, 100000)) WHEN 'italian' THEN to_tsvector('pg_catalog.italian'::regconfig, left(terms, 100000)) WHEN 'lithuanian' THEN to_tsvector('pg_catalog.lithuanian'::regconfig, left(terms, 100000)) WHEN 'nepali' THEN to_tsvector('pg_catalog.nepali'::regconfig, left(terms, 100000)) WHEN 'norwegian' THEN to_tsvector('pg_catalog.norwegian'::regconfig, left(terms, 100000)) WHEN 'portuguese' THEN to_tsvector('pg_catalog.portuguese'::regconfig, left(terms, 100000)) WHEN 'romanian' THEN to_tsvector('pg_catalog.romanian'::regconfig, left(terms, 100000)) WHEN 'russian' THEN to_tsvector('pg_catalog.russian'::regconfig, left(terms, 100000)) WHEN 'serbian' THEN to_tsvector('pg_catalog.serbian'::regconfig, left(terms, 100000)) WHEN 'simple' THEN to_tsvector('pg_catalog.simple'::regconfig, left(terms, 100000)) WHEN 'spanish' THEN to_tsvector('pg_catalog.spanish'::regconfig, left(terms, 100000)) WHEN 'swedish' THEN to_tsvector('pg_catalog.swedish'::regconfig, left(terms, 100000)) WHEN 'tamil' THEN to_tsvector('pg_catalog.tamil'::regconfig, left(terms, 100000)) WHEN 'turkish' THEN to_tsvector('pg_catalog.turkish'::regconfig, left(terms, 100000)) WHEN 'yiddish' THEN to_tsvector('pg_catalog.yiddish'::regconfig, left(terms, 100000)) END) STORED NOT NULL,
     dates DATEMULTIRANGE,
     fact_key TEXT,
     categories TEXT[],
@@ -531,10 +547,12 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_lane_check CHECK (lane IN ('absorb', 'buffer')),
     CONSTRAINT observations_source_kind_check CHECK (source_kind IN ('formation', 'observe', 'propagation', 'import')),
     CONSTRAINT observations_sensitivity_check CHECK (sensitivity IN ('public', 'private', 'sensitive')),
+    CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
     CONSTRAINT observations_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
-CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search)) WITH (fastupdate = off);
+CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);
+CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}';
 COMMENT ON TABLE memory.observations IS 'One row per observation, one remembered thing. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
@@ -549,6 +567,7 @@ COMMENT ON COLUMN memory.observations.conversation_id IS 'The conversation that 
 COMMENT ON COLUMN memory.observations.speaker IS 'Who said it, by name.';
 COMMENT ON COLUMN memory.observations.message_ids IS 'The messages that it comes from.';
 COMMENT ON COLUMN memory.observations.related_users IS 'The users who said it.';
+COMMENT ON COLUMN memory.observations.subjects IS 'The users whom it speaks of, as far as is known.';
 COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (newest are kept, never consolidated).';
@@ -559,13 +578,16 @@ COMMENT ON COLUMN memory.observations.importance IS '0 to 1, when it was made; n
 COMMENT ON COLUMN memory.observations.sensitivity IS 'public, private or sensitive.';
 COMMENT ON COLUMN memory.observations.no_propagate IS 'True: never leaves its scope.';
 COMMENT ON COLUMN memory.observations.confidential IS 'True: said in confidence; never leaves its scope.';
+COMMENT ON COLUMN memory.observations.proposed IS 'For whom an extraction meant it, who may get it by propagation alone: collective, or the scope of a group, s12.';
 COMMENT ON COLUMN memory.observations.tags IS 'The host''s tags.';
 COMMENT ON COLUMN memory.observations.metadata IS 'The host''s own data about it.';
 COMMENT ON COLUMN memory.observations.content_hash IS 'HMAC of the text''s normal form, under the database''s key; null: no duplicate.';
 COMMENT ON COLUMN memory.observations.hash_version IS 'Which normal form.';
 COMMENT ON COLUMN memory.observations.language IS 'Text-search configuration.';
-COMMENT ON COLUMN memory.observations.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms.';
+COMMENT ON COLUMN memory.observations.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms; the days it speaks of.';
 COMMENT ON COLUMN memory.observations.search IS 'What full-text search sees.';
+COMMENT ON COLUMN memory.observations.terms IS 'By what somebody may ask for it that its text doesn''t say, one a line; never shown.';
+COMMENT ON COLUMN memory.observations.cues IS 'What full-text search sees of the terms.';
 COMMENT ON COLUMN memory.observations.dates IS 'The calendar days that its text speaks of; null: none.';
 COMMENT ON COLUMN memory.observations.fact_key IS 'The host''s name of the fact that it states; a newer one replaces it.';
 COMMENT ON COLUMN memory.observations.categories IS 'contact, credential, financial …; empty: nothing personal; null: never classified, so personal.';
@@ -580,6 +602,7 @@ CREATE TABLE memory.evidence (
     user_id TEXT,
     run_id BIGINT,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    repeated_seq INTEGER,
     withdrawn_by TEXT,
     CONSTRAINT evidence_pkey PRIMARY KEY (agent_key, evidence_id),
     CONSTRAINT evidence_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
@@ -588,6 +611,7 @@ CREATE TABLE memory.evidence (
     CONSTRAINT evidence_number_check CHECK ((conversation_id IS NULL) = (number IS NULL))
 );
 CREATE INDEX evidence_number_idx ON memory.evidence (agent_key, conversation_id, number) WHERE number IS NOT NULL;
+CREATE INDEX evidence_repeated_seq_idx ON memory.evidence (agent_key, scope_id, repeated_seq) WHERE repeated_seq IS NOT NULL;
 CREATE INDEX evidence_seq_idx ON memory.evidence (agent_key, scope_id, seq);
 CREATE INDEX evidence_user_id_idx ON memory.evidence (agent_key, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX evidence_withdrawn_by_idx ON memory.evidence (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
@@ -601,6 +625,7 @@ COMMENT ON COLUMN memory.evidence.number IS 'The message.';
 COMMENT ON COLUMN memory.evidence.user_id IS 'The user who said it.';
 COMMENT ON COLUMN memory.evidence.run_id IS 'The run that found it.';
 COMMENT ON COLUMN memory.evidence.created_at IS 'When it was found.';
+COMMENT ON COLUMN memory.evidence.repeated_seq IS 'The observation of the same scope that says the same and has it as well; null: its own.';
 COMMENT ON COLUMN memory.evidence.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
 
 CREATE TABLE memory.judged (

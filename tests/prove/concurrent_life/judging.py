@@ -132,18 +132,19 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
 
 
 def spread(ledger: Ledger, observations: Iterable[Any]) -> Iterator[str]:
-    """What is shared is so once in a scope; what all who said it made private isn't."""
+    """What is shared in the same words is so once in a scope; what all who said it made private isn't."""
     counts = Counter[tuple[int, str]]()
     for agent, scope, _, source, content, status, *_ in observations:
+        if source != "propagation":
+            continue
+        counts[scope, content] += status == "active"
         for token in TOKEN.findall(content):
-            if source == "propagation":
-                counts[scope, token] += status == "active"
-                live = ledger.live(agent, token)
-                if live and all(said.private for said in live):
-                    yield f"made private, but shared with s{scope}: {token} ({history(ledger, token)})"
-    for (scope, token), count in counts.items():
+            live = ledger.live(agent, token)
+            if live and all(said.private for said in live):
+                yield f"made private, but shared with s{scope}: {token} ({history(ledger, token)})"
+    for (scope, content), count in counts.items():
         if count > 1:
-            yield f"shared {count} times with s{scope}: {token}"
+            yield f"shared {count} times with s{scope}: {content}"
 
 
 def history(ledger: Ledger, token: str) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.decoys import verdict
 from tests.fakes import by_scope
-from tests.loopback import Received, Reply, good
-from tests.prove.models import NO_ANSWER, NO_JSON, NO_USE, text_of, wants_decisions, wants_facts
+from tests.loopback import Received, Reply, ShownTurn, good, numbered, turns
+from tests.prove.models import NO_ANSWER, NO_JSON, NO_USE, claims, text_of, wants_decisions, wants_facts
 
 Item = tuple[str, str, list[int]]
 FOR_GROUP = "We all know"
@@ -39,20 +40,18 @@ def liar(chance: random.Random) -> Reply:
 
 
 def _answer(received: Received, chance: random.Random) -> str:
-    lines = [json.loads(line) for line in received.prompt.splitlines() if line.startswith(('{"n":', '"'))]
     lies = chance.randrange(3) == 0
     if wants_decisions(received):
-        return _decisions(lines, chance if lies else None)
+        return _decisions(claims(received.prompt), chance if lies else None)
     if wants_facts(received):
         assert received.schema is not None
-        return _extraction(lines, received.schema["properties"], chance if lies else None)
-    current = next((line for line in lines if isinstance(line, str)), None)
-    facts = [line["text"] for line in lines if isinstance(line, dict)]
+        return _extraction(turns(received.prompt), received.schema["properties"], chance if lies else None)
+    current, facts = "\n".join(numbered(received.prompt, "s")), numbered(received.prompt, "n")
     return _text(current, facts, chance if lies else None)
 
 
-def _extraction(turns: Sequence[dict[str, Any]], offered: Collection[str], lie: random.Random | None) -> str:
-    items = [(turn["text"], _place(turn, offered), [turn["n"]]) for turn in turns if turn["role"] == "user"]
+def _extraction(shown: Sequence[ShownTurn], offered: Collection[str], lie: random.Random | None) -> str:
+    items = [(turn.text, _place(turn, offered), [turn.n]) for turn in shown if turn.is_persons]
     if lie is not None and items:
         text, place, sources = lie.choice(items)
         nobodys = (
@@ -72,10 +71,10 @@ def _name(text: str) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in text if digit.isdigit())
 
 
-def _place(turn: dict[str, Any], offered: Collection[str]) -> str:
-    if turn["text"].startswith(FOR_GROUP) and "group_1" in offered:
+def _place(turn: ShownTurn, offered: Collection[str]) -> str:
+    if turn.text.startswith(FOR_GROUP) and "group_1" in offered:
         return "group_1"
-    return "individual" if "individual" in offered else f"individual_{turn.get('person')}"
+    return "individual" if "individual" in offered else f"individual_{turn.handle}"
 
 
 def _text(current: str | None, facts: Sequence[str], lie: random.Random | None) -> str:
@@ -94,9 +93,12 @@ def _text(current: str | None, facts: Sequence[str], lie: random.Random | None) 
     return json.dumps({"text": text, "contradictions": contradictions})
 
 
-def _decisions(claims: Sequence[dict[str, Any]], lie: random.Random | None) -> str:
-    yes = {"personal": False, "general": True, "valuable": True}
-    made = [{"n": claim["n"], "to": to, **yes, "text": claim["text"]} for claim in claims for to in claim["to"]]
+def _decisions(shown: Sequence[dict[str, Any]], lie: random.Random | None) -> str:
+    made = [
+        {"n": claim["n"], "to": to, **verdict(claim["text"]), "text": claim["text"]}
+        for claim in shown
+        for to in claim["to"]
+    ]
     if lie is not None and made:
         one = lie.choice(made)
         match lie.randrange(3):
@@ -105,5 +107,5 @@ def _decisions(claims: Sequence[dict[str, Any]], lie: random.Random | None) -> s
             case 1 | 2 | 3:  # some of it is given up
                 made.append(one | {"n": 99})
             case 2:
-                one["text"] = lie.choice(claims)["text"]
+                one["text"] = lie.choice(shown)["text"]
     return json.dumps({"decisions": made})

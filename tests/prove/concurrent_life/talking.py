@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from memory_sql.db.principals import SERVICE
-from memory_sql.errors import BusyError, LanguageModelError, StaleError
+from memory_sql.errors import BusyError, LanguageModelError, NotFoundError, StaleError
 from tests.prove.concurrent_life.actor import Actor, TakenBackError
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.liar import FOR_GROUP
@@ -156,7 +156,8 @@ class Talking(Actor):
 
     async def review(self) -> None:
         agent = self.agent()
-        held = await self.memory.work.held_claims(agent_id=agent)
+        held = await self.memory.work.reviews(agent_id=agent)
         if held:
             one = self.random.choice(held)
-            await self.memory.work.review(one.source, agent_id=agent, target_scope_id=one.target_scope_id, share=True)
+            with suppress(NotFoundError):  # decided, or overtaken meanwhile
+                await self.memory.work.decide(one.id, agent_id=agent, accept=self.random.randrange(2) == 0)

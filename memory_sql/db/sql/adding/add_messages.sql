@@ -44,6 +44,7 @@ DECLARE
     v_is_whole boolean;
     v_is_elsewhere boolean;
     v_named jsonb := memory.principal();
+    v_phrases jsonb;
 BEGIN
     IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
         RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
@@ -106,6 +107,7 @@ BEGIN
     END IF;
 
     v_settings := memory.settings_over(p_limits, v_settings);
+    v_phrases := nullif(v_settings -> 'formation_phrases', '[]');
     v_excluded := coalesce(p_excluded, v_conversation.excluded);
     v_included := v_conversation.excluded AND NOT v_excluded;
     WITH given AS (
@@ -131,7 +133,10 @@ BEGIN
             said_at, given_at, created_at, owner, group_ids, language, search_extra
         )
         SELECT v_agent, p_conversation, v_conversation.last_number + i, id, role, user_id, speaker, content, cleaned, weight,
-               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN signal END,
+               eligible AND NOT v_excluded, CASE WHEN NOT v_excluded THEN coalesce(
+                   signal,
+                   CASE WHEN eligible AND role = 'user' AND memory.says_any(content, v_phrases) THEN 'own phrase' END
+               ) END,
                CASE WHEN said_at <= v_latest THEN said_at ELSE v_at END, CASE WHEN said_at > v_latest THEN said_at END, v_at,
                'u:' || v_conversation.user_id, CASE WHEN keyed THEN p_groups END, coalesce(v_settings->>'language', 'english'),
                coalesce(search_extra, '')

@@ -9,9 +9,11 @@ BEGIN
             ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
             ('observations', 'content'), ('observations', 'speaker'),
             ('observations', 'tags'), ('observations', 'metadata'), ('observations', 'search_extra'),
-            ('observations', 'search'), ('observations', 'fact_key'), ('consolidations', 'content'),
+            ('observations', 'search'), ('observations', 'terms'), ('observations', 'cues'),
+            ('observations', 'fact_key'), ('consolidations', 'content'),
             ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
-            ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('events', 'reason'),
+            ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('runs', 'held'),
+            ('events', 'reason'),
             ('holds', 'reason'), ('scopes', 'speakers')
         ) AS c (table_name, column_name)
     LOOP

@@ -1,5 +1,6 @@
 -- The formations that ended (also with nothing, also put aside) cover a conversation's messages up to formed_number, each once:
--- their ranges follow one another from 0 to it without gap or overlap.
+-- their ranges follow one another from 0 to it without gap or overlap. One that is retired doesn't count: another has read its
+-- messages again.
 WITH ended AS (
     SELECT agent_key, conversation_id, run_id, from_number, to_number,
            coalesce(lag(to_number) OVER in_order, 0) AS reached

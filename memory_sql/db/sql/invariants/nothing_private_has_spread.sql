@@ -1,5 +1,5 @@
--- Nothing was made of what never leaves its scope: marked so, said in confidence, sensitive, personal, or not classified (by a
--- correction, what was made before keeps its lineage). What is withdrawn is shown nowhere.
+-- Nothing was made of what never leaves its scope: marked so, said in confidence, sensitive, not classified, or personal beyond
+-- contact data, which is cut out (by a correction, what was made before keeps its lineage). What is withdrawn is shown nowhere.
 SELECT
     a.agent_id,
     format('o%s-%s', l.scope_id, l.seq) AS key,
@@ -11,5 +11,8 @@ FROM memory.lineage l
 JOIN memory.observations o ON (o.agent_key, o.scope_id, o.seq) = (l.agent_key, l.source_scope_id, l.source_seq)
 JOIN memory.agents a ON a.agent_key = l.agent_key
 LEFT JOIN memory.observation_states t ON (t.agent_key, t.scope_id, t.seq) = (l.agent_key, l.scope_id, l.seq)
-WHERE (o.no_propagate OR o.confidential OR o.sensitivity = 'sensitive' OR o.categories IS DISTINCT FROM '{}')
+WHERE (
+    o.no_propagate OR o.confidential OR o.sensitivity = 'sensitive'
+    OR (o.categories <@ '{contact,location}'::text[]) IS NOT TRUE
+  )
   AND t.withdrawn_by IS NULL

@@ -1,5 +1,6 @@
 -- A run has an end, a reason and a yield exactly where its state says so: a reason where it failed, a yield where it
--- succeeded, which is empty if nothing was stored and nothing was known already.
+-- succeeded, which is empty if nothing was stored and nothing was known already. A formation in whose place another stands has
+-- the yield that it had, if any.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,
@@ -10,6 +11,6 @@ FROM memory.runs r
 JOIN memory.agents a USING (agent_key)
 WHERE (r.state IN ('running', 'answered')) <> (r.finished_at IS NULL)
    OR (r.state IN ('failed', 'dead', 'discarded')) <> (r.error_code IS NOT NULL)
-   OR (r.state IN ('succeeded', 'empty')) <> (r.observations IS NOT NULL)
+   OR r.state <> 'retired' AND (r.state IN ('succeeded', 'empty')) <> (r.observations IS NOT NULL)
    OR (r.state = 'succeeded' AND r.observations + coalesce(r.duplicates, 0) < 1)
    OR (r.state = 'empty' AND r.observations + coalesce(r.duplicates, 0) <> 0)

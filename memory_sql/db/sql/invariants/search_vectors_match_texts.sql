@@ -10,8 +10,11 @@ JOIN memory.agents a USING (agent_key)
 WHERE (o.scope_id + o.seq) % (
         SELECT greatest(1, (reltuples / 5000)::bigint) FROM pg_class WHERE oid = 'memory.observations'::regclass
     ) = 0
-  AND o.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.content, 100000))
-      || to_tsvector('pg_catalog.simple', left(o.search_extra, 100000))
+  AND (
+      o.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.content, 100000))
+          || to_tsvector('pg_catalog.simple', left(o.search_extra, 100000))
+      OR o.cues IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.terms, 100000))
+  )
 UNION ALL
 SELECT
     a.agent_id,

@@ -1,6 +1,7 @@
 -- memory.trust(agent_key, scope, seq): how far an observation may be believed, by who said it and not by what it says: 3 the
 -- host stated it, 2 a user said it, 1 the assistant did, 0 a tool did, or it was imported and nobody has confirmed it since.
--- One value: the least of what it is made of, so that nothing gains trust on its way up. Null where it isn't there.
+-- One value: of messages the best, since a person's yes stands beside the assistant's proposal; the least of what it is made
+-- of, so that nothing gains trust on its way up. Null where it isn't there.
 CREATE OR REPLACE FUNCTION memory.trust(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
 LANGUAGE sql STABLE
 AS $$
@@ -22,7 +23,7 @@ AS $$
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
                 (
-                    SELECT min(CASE m.role WHEN 'user' THEN 2 WHEN 'assistant' THEN 1 ELSE 0 END)
+                    SELECT max(CASE m.role WHEN 'user' THEN 2 WHEN 'assistant' THEN 1 ELSE 0 END)
                     FROM memory.messages m
                     WHERE m.agent_key = p_agent AND m.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids)
                 ),

@@ -2,7 +2,8 @@
 -- a formation began. A message counts on the day on which it was stored, a run with all that came of it on the day on which
 -- it began: each is in exactly one row, so every column may be added up over days and agents.
 -- eligible = formed + discarded (put aside after it was given up) + waiting; the other messages are skipped.
--- runs = succeeded + empty (nothing worth keeping) + failed + dead (waits for a person) + runs_discarded + under_way.
+-- runs = succeeded + empty (nothing worth keeping) + failed + dead (waits for a person) + runs_discarded + retired (formed
+-- anew since) + under_way.
 -- duplicates: observations that were known already; refused: what the model may not do, mended or left out.
 CREATE OR REPLACE VIEW memory.v_formation_funnel WITH (security_invoker = true) AS
 SELECT
@@ -19,6 +20,7 @@ SELECT
     e.failed,
     e.dead,
     e.runs_discarded,
+    e.retired,
     e.under_way,
     e.observations,
     e.duplicates,
@@ -38,6 +40,7 @@ CROSS JOIN LATERAL (
         coalesce(r.failed, 0) AS failed,
         coalesce(r.dead, 0) AS dead,
         coalesce(r.discarded, 0) AS runs_discarded,
+        coalesce(r.retired, 0) AS retired,
         coalesce(r.under_way, 0) AS under_way,
         coalesce(r.observations, 0) AS observations,
         coalesce(r.duplicates, 0) AS duplicates,
@@ -67,6 +70,7 @@ CROSS JOIN LATERAL (
             count(*) FILTER (WHERE f.state = 'failed') AS failed,
             count(*) FILTER (WHERE f.state = 'dead') AS dead,
             count(*) FILTER (WHERE f.state = 'discarded') AS discarded,
+            count(*) FILTER (WHERE f.state = 'retired') AS retired,
             count(*) FILTER (WHERE f.state IN ('running', 'answered')) AS under_way,
             sum(f.observations) AS observations,
             sum(f.duplicates) AS duplicates,

@@ -18,6 +18,7 @@ SELECT
     o.speaker,
     o.message_ids,
     o.related_users,
+    o.subjects,
     o.run_id,
     o.lane,
     o.category,

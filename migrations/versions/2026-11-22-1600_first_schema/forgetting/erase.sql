@@ -152,6 +152,16 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users
     ) SELECT 'evidence', count(*) FROM gone;
 
+    UPDATE memory.observations o  -- what others have said of them stays, and says no more of whom
+    SET subjects = ARRAY(
+        SELECT s.user_id
+        FROM unnest(o.subjects) WITH ORDINALITY AS s (user_id, place)
+        WHERE s.user_id <> ALL (p_users)
+        ORDER BY s.place
+    )
+    WHERE o.agent_key = p_agent AND o.subjects <> '{}' AND o.subjects && p_users
+      AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
+
     -- What was superseded by what goes stays superseded by the next one in line that doesn't.
     WITH RECURSIVE heirs (scope_id, seq, heir) AS (
         SELECT k.scope_id, k.seq, g.superseded_by
@@ -228,8 +238,9 @@ BEGIN
             error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
             finished_at = coalesce(r.finished_at, p_at),
             answer = NULL,
+            held = NULL,
             seen = '{}'
-        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
+        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.held IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
             r.conversation_id = ANY (v_conversations) OR r.scope_id = ANY (v_touched)
             OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
         )

@@ -2,7 +2,8 @@
 -- goes when
 -- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
 -- `numbers` one message. Reads only.
--- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
+-- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]) with those that say the
+-- same and lent them their evidence, all messages of
 -- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
@@ -10,7 +11,7 @@
 --   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source;
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
---   the messages of an observation that goes, but no other user's where `users` are forgotten.
+--   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent.
 -- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
 -- nothing.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
@@ -39,6 +40,12 @@ BEGIN
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND (
         o.scope_id = ANY (p_scopes) OR (o.scope_id, o.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+        OR (o.scope_id, o.seq) IN (
+            SELECT e.scope_id, e.repeated_seq
+            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+            WHERE e.repeated_seq IS NOT NULL
+        )
     );
     -- The agent's turn answers the newest user's turn before it.
     SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
@@ -80,6 +87,7 @@ BEGIN
           AND (
               e.user_id = ANY (p_users)
               OR (e.scope_id, e.seq) IN (SELECT * FROM unnest(scope_ids, seqs))
+              OR e.repeated_seq IS NOT NULL AND (e.scope_id, e.repeated_seq) IN (SELECT * FROM unnest(scope_ids, seqs))
               OR (e.conversation_id, e.number) IN (SELECT * FROM unnest(conversation_ids, numbers))
           );
 
@@ -129,7 +137,7 @@ BEGIN
               SELECT e.conversation_id, e.number
               FROM memory.evidence e
               JOIN unnest(scope_ids, seqs) AS k (scope_id, seq) USING (scope_id, seq)
-              WHERE e.agent_key = p_agent AND e.number IS NOT NULL
+              WHERE e.agent_key = p_agent AND e.number IS NOT NULL AND e.repeated_seq IS NULL
                 AND NOT EXISTS (
                     SELECT FROM memory.lineage l
                     WHERE l.agent_key = p_agent AND l.scope_id = e.scope_id AND l.seq = e.seq

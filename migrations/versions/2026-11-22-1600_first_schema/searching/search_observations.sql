@@ -4,13 +4,16 @@
 -- How it finds: every scope has words of its own in the text index (memory.search_tokens). Of a scope of more than `large`
 -- observations some 250 are looked at first, to know how common each word is there; only the rarest words that stand in
 -- about `large` of them are looked up, and where all are commoner, as many of the newest are read.
--- How it ranks: BM25, and the weights. In masks each bit is a word of the query. Scopes up to `whole` observations are read
+-- How it ranks: BM25, and the weights. What stands only in an observation's terms (`cues`) counts for the share `terms`; with 0
+-- it isn't looked for. In masks each bit is a word of the query. Scopes up to `whole` observations are read
 -- whole, for what stands around a match, unless there are more than 10,000 to see and no time is named; of others only what
 -- stands within `around` of the `best`. What isn't a match itself is found where the turn before asks for it, where two
 -- words of the query stand around it, or where the time fits that is named. With p_vector, of p_model, where memory.similar
 -- is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what is above the mean in
 -- similarity gains by that; without, or where there are no vectors of that model, words alone count.
 -- `lends`: its points, whatever the fusion.
+-- With `scope` only that scope is searched, which the library's own work may ask for without a user (memory.searched_scopes);
+-- with `absorbed` only what is in use and in its scope's text, with `superseded` also what was superseded (found by words).
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
@@ -56,9 +59,11 @@ DECLARE
     v_hit_seqs integer[];
     v_hit_lines text[];
     v_hit_masks bigint[];
+    v_hit_cues bigint[];
     v_hit_lengths integer[];
     v_hit_asks boolean[];
     v_hit_words double precision[];
+    v_hit_terms double precision[];
     v_known_scopes bigint[];
     v_known_seqs integer[];
     v_known_statuses text[];
@@ -80,13 +85,13 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, conversation float8, speaker float8, "when" float8, date float8,
-        substance float8, recency float8, disputed float8, archived float8, vector float8, rank float8, k1 numeric,
+        substance float8, recency float8, disputed float8, archived float8, terms float8, vector float8, rank float8, k1 numeric,
         b numeric, half_days integer, full_words integer, whole integer, large integer, best integer, around integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
-        said_by text, after date, before date, tags text[], fusion text
+        said_by text, after date, before date, tags text[], fusion text, scope bigint, absorbed boolean, superseded boolean
     );
 
     v_ranked := f.fusion = 'rank';
@@ -95,7 +100,7 @@ BEGIN
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
            array_agg(s.scope_id) FILTER (WHERE s.last_seq > w.large), coalesce(sum(s.last_seq), 0)
     INTO v_agent, v_scopes, v_sizes, v_languages, v_large, v_total
-    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
+    FROM memory.searched_scopes(p_agent, p_user, p_conversation, p_as_of, f.scope) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     WHERE s.is_active;
     IF v_agent IS NULL THEN
@@ -105,7 +110,7 @@ BEGIN
         SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
         INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
         FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
-        WHERE memory.is_found(k.status);
+        WHERE memory.is_sought(k.status, f.superseded);
     END IF;
     v_named := ARRAY(
         SELECT DISTINCT n.first
@@ -181,11 +186,11 @@ BEGIN
         END LOOP;
 
         WITH found AS MATERIALIZED (
-            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.created_at, o.content
+            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.cues, o.content
             FROM memory.observations o
-            WHERE memory.search_tokens(o.scope_id, o.search) && v_tokens
+            WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
         ), newest AS (
-            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.created_at, o.content
+            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.cues, o.content
             FROM unnest(v_newest) n(scope_id)
             CROSS JOIN LATERAL (
                 SELECT o.*
@@ -200,7 +205,11 @@ BEGIN
                 SELECT bit_or(1::bigint << (t.g - 1))
                 FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
                 WHERE t.language = o.language AND o.search @@ t.query
-            ) AS mask
+            ) AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
+                SELECT bit_or(1::bigint << (t.g - 1))
+                FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
+                WHERE t.language = o.language AND o.cues @@ t.query AND NOT o.search @@ t.query
+            ) END AS cues
             FROM (TABLE found UNION ALL TABLE newest) o
             LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
                 SELECT t.status, t.verification
@@ -210,20 +219,23 @@ BEGIN
             ) t ON true
             WHERE o.scope_id = ANY (v_scopes)
               AND CASE
-                  WHEN p_as_of IS NULL THEN memory.is_found(t.status)
+                  WHEN p_as_of IS NULL THEN memory.is_sought(t.status, f.superseded)
                   ELSE (o.scope_id, o.seq) IN (
                       SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                   )
               END
         )
-        SELECT array_agg(h.scope_id), array_agg(h.seq), array_agg(h.line), array_agg(h.mask), array_agg(h.length),
-               array_agg(h.asks), avg(h.length)
-        INTO v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_lengths, v_hit_asks, v_average
+        SELECT array_agg(h.scope_id), array_agg(h.seq), array_agg(h.line), array_agg(coalesce(h.mask, 0)),
+               array_agg(coalesce(h.cues, 0)), array_agg(h.length), array_agg(h.asks), avg(h.length)
+        INTO v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_cues, v_hit_lengths, v_hit_asks, v_average
         FROM hit h
-        WHERE h.mask IS NOT NULL;
+        WHERE h.mask IS NOT NULL OR h.cues IS NOT NULL;
 
-        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
+        v_idf := memory.word_rarities(
+            v_total, v_common, ARRAY(SELECT m.mask | m.cues FROM unnest(v_hit_masks, v_hit_cues) m(mask, cues))
+        );
         v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
+        v_hit_terms := memory.word_points(v_hit_cues, v_hit_lengths, v_idf, v_average, w.k1, w.b);
     END IF;
     IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
         v_asked := to_regprocedure(
@@ -257,14 +269,14 @@ BEGIN
     RETURN QUERY
     WITH hit AS MATERIALIZED (
         SELECT h.*
-        FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks)
-            AS h(scope_id, seq, line, mask, words, asks)
+        FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks, v_hit_cues, v_hit_terms)
+            AS h(scope_id, seq, line, mask, words, asks, cues, terms)
     ), near AS MATERIALIZED (
         SELECT n.*
         FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
     ), looked_at AS (
-        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks,
-               n.standing, n.place AS nearness,
+        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks, h.cues,
+               h.terms, n.standing, n.place AS nearness,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
@@ -280,8 +292,8 @@ BEGIN
         LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
         WHERE s.scope_id = ANY (v_wholes)
         UNION ALL
-        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq), h.mask, h.words, h.asks,
-               x.standing, x.place,
+        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq), h.mask, h.words, h.asks, h.cues,
+               h.terms, x.standing, x.place,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
@@ -291,7 +303,7 @@ BEGIN
                 SELECT h.scope_id, h.seq
                 FROM hit h
                 WHERE h.scope_id <> ALL (v_wholes)
-                ORDER BY h.words DESC, h.seq DESC, h.scope_id
+                ORDER BY h.words + w.terms * h.terms DESC, h.seq DESC, h.scope_id
                 LIMIT w.best
             ) b
             CROSS JOIN generate_series(-w.around, w.around) a(distance)
@@ -334,7 +346,7 @@ BEGIN
         GROUP BY m.mask
     ), part AS (
         SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
-               w.vector * coalesce(a.standing, 0) AS vector,
+               coalesce(a.cues, 0) AS cues, w.terms * coalesce(a.terms, 0) AS terms, w.vector * coalesce(a.standing, 0) AS vector,
                coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
                w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
@@ -345,7 +357,14 @@ BEGIN
                memory.substance(w.substance, o.content, o.search, w.full_words) AS substance,
                memory.recency(w.recency, coalesce(p_as_of, p_at), o.observed_at, w.half_days) AS recency,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
-                   + CASE WHEN t.status = 'archived' THEN w.archived ELSE 0 END AS taken_off
+                   + CASE WHEN CASE
+                         WHEN p_as_of IS NULL THEN t.status IN ('archived', 'superseded')
+                         ELSE (o.scope_id, o.seq) IN (
+                             SELECT k.scope_id, k.seq
+                             FROM unnest(v_known_scopes, v_known_seqs, v_known_statuses) k(scope_id, seq, status)
+                             WHERE k.status IN ('archived', 'superseded')
+                         )
+                     END THEN w.archived ELSE 0 END AS taken_off
         FROM admitted a
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
@@ -357,7 +376,7 @@ BEGIN
             SELECT split_part(lower(o.speaker), ' ', 1) AS first_name, (o.observed_at AT TIME ZONE 'UTC')::date AS day
         ) x
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
-            SELECT t.status, t.verification
+            SELECT t.status, t.verification, t.repend
             FROM memory.observation_states t
             WHERE t.agent_key = v_agent AND t.scope_id = o.scope_id AND t.seq = o.seq
             LIMIT 1
@@ -368,12 +387,15 @@ BEGIN
         WHERE (
                 a.mask IS NOT NULL
                 OR CASE
-                    WHEN p_as_of IS NULL THEN memory.is_found(t.status)
+                    WHEN p_as_of IS NULL THEN memory.is_sought(t.status, f.superseded)
                     ELSE (o.scope_id, o.seq) IN (
                         SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                     )
                 END
             )
+          AND (NOT coalesce(f.absorbed, false) OR memory.in_use(t.status) AND t.repend IS NOT TRUE AND o.seq <= (
+                  SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = o.scope_id
+              ))
           AND (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
           AND (f.said_by IS NULL OR lower(o.speaker) = f.said_by OR x.first_name = f.said_by)
           AND (f.after IS NULL OR x.day >= f.after)
@@ -387,7 +409,7 @@ BEGIN
                    coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
             FROM part p
             CROSS JOIN LATERAL (
-                SELECT p.words + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
+                SELECT p.words + p.terms + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
                        + p.recency AS total
             ) x
         ) r
@@ -396,12 +418,16 @@ BEGIN
     )
     SELECT v_agent, b.scope_id, b.seq, k.status, k.pending, b.score, b.lends,
            CASE WHEN p_explain THEN jsonb_build_object(
-               'mask', b.mask, 'admitted', CASE
-                   WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
+               'mask', b.mask, 'terms', (
+                   SELECT o.terms
+                   FROM memory.observations o
+                   WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
+               ), 'admitted', CASE
+                   WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
                    WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
                'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
                jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
+                   'words', b.words, 'terms', b.terms, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
                    'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
                    'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
                ) END

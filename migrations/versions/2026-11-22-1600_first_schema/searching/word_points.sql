@@ -9,7 +9,7 @@ LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT i.idf * (1 + p_k1) / (1 + p_k1 * (1 - p_b + p_b * h.length / p_average))
+        SELECT coalesce(i.idf, 0) * (1 + p_k1) / (1 + p_k1 * (1 - p_b + p_b * h.length / p_average))
         FROM unnest(p_masks, p_lengths) WITH ORDINALITY h(mask, length, n)
         LEFT JOIN (
             SELECT m.mask, sum(p_idf[g.g] ORDER BY g.g) AS idf

@@ -1,11 +1,11 @@
 -- memory.propagation_targets(agent_key, scope): where what is known in a scope may go, one level up and nowhere else. One row
 -- per scope: of an individual scope the groups to which its user belongs now, of a group the collective scope (its id is null
--- while there is none). A group of one neither takes nor gives: what it knows is that one person's.
+-- while there is none). A group of one neither takes nor gives: what it knows is that one person's. `sharing`: the group's own rule, null where it has none.
 CREATE OR REPLACE FUNCTION memory.propagation_targets(p_agent bigint, p_scope bigint)
-RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text)
+RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text, sharing text)
 LANGUAGE sql STABLE
 AS $$
-    SELECT g.scope_id, g.kind, g.owner, g.display_name
+    SELECT g.scope_id, g.kind, g.owner, g.display_name, g.sharing
     FROM memory.scopes s
     CROSS JOIN LATERAL memory.user_ids(p_agent, memory.person(p_agent, substr(s.owner, 3))) i
     JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NULL
@@ -13,7 +13,7 @@ AS $$
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'individual' AND s.is_active AND g.is_active
       AND (SELECT count(*) FROM memory.members_of(p_agent, g.scope_id)) >= 2
     UNION
-    SELECT c.scope_id, 'collective', 'c', c.display_name
+    SELECT c.scope_id, 'collective', 'c', c.display_name, s.sharing
     FROM memory.scopes s
     LEFT JOIN memory.scopes c ON c.agent_key = p_agent AND c.owner = 'c' AND c.name = ''
     WHERE s.agent_key = p_agent AND s.scope_id = p_scope AND s.kind = 'group' AND s.name = '' AND s.is_active

@@ -1,12 +1,14 @@
 -- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
 -- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
--- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal), not sensitive, not
--- marked, said by a user or the host (memory.trust), in no session that is excluded, by nobody who is excluded.
+-- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal) but contact data, which
+-- is cut out, not sensitive, not marked, no remark of one person on another, said by a user or the host (memory.trust), in no
+-- session that is excluded, by nobody who is excluded. `proposed`: the scope of the one group that it was meant for, s12;
+-- collective or null: any.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
-RETURNS TABLE (seq integer, content text, observed_at timestamptz)
+RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
 LANGUAGE sql STABLE
 AS $$
-    SELECT o.seq, o.content, o.observed_at
+    SELECT o.seq, o.content, o.observed_at, o.proposed
     FROM memory.scopes s
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
@@ -16,8 +18,15 @@ AS $$
       AND t.repend IS NOT TRUE
       AND memory.in_use(t.status)
       AND coalesce(t.verification, 'unverified') <> 'disputed'
-      AND o.categories = '{}' AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
+      AND o.categories <@ '{contact,location}'::text[] AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
+      AND NOT (
+          s.kind = 'individual' AND EXISTS (
+              SELECT
+              FROM unnest(o.subjects) x
+              WHERE memory.person(p_agent, x) IS DISTINCT FROM memory.person(p_agent, substr(s.owner, 3))
+          )
+      )
       AND (
           cardinality(p_excluded) = 0
           OR NOT EXISTS (

@@ -1,0 +1,153 @@
+"""Whether a new text may stand for the old one: what of that isn't kept is accounted for. Pure.
+
+Length alone says nothing: what was overtaken or said again may go, whatever its length. What only became too slight
+to keep may go a part at a time, so that no single answer empties a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memory_sql.consolidation.answers import NamedContradiction, NamedLeftOut
+from memory_sql.consolidation.replacing import Shown
+from memory_sql.consolidation.wording import is_among, pieces, stands_in
+from memory_sql.languages.text import count_words
+
+SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
+LONGEST_WORD = 12  # characters that a word may take on average
+GONE, SLIGHT_INPUTS = (
+    1 / 4,
+    3 / 4,
+)  # at most, in one version: of the old text as over or slight; of the inputs as slight
+FEW_WORDS = 20  # may always go: a sentence
+TELLING = 4  # characters of a word that tells what a sentence is about
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`told` is for the model, `reason` for logs: without remembered text. `review`: a person may see it otherwise."""
+
+    reason: str
+    told: str
+    review: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Shares of the old text: what something overtook or repeats, and what is over or too slight.
+
+    `slight_inputs`: the share of the new observations that were too slight. By words; in scripts without spaces by
+    characters.
+    """
+
+    replaced: float = 0.0
+    gone: float = 0.0
+    slight_inputs: float = 0.0
+
+
+def account(
+    left_out: Iterable[NamedLeftOut],
+    contradictions: Iterable[NamedContradiction],
+    sentences: Sequence[str],
+    shown: Shown,
+    whose: str,
+) -> Account:
+    """What the answer says of what it doesn't keep; a reason that can't be counts for nothing."""
+    replaced, gone, slight = set[int](), set[int](), set[int]()
+    quotes = [item.was for item in contradictions if item.was]
+    replaced |= {n for n, text in enumerate(sentences, 1) if any(stands_in(was, text) for was in quotes)}
+    for item in left_out:
+        kind, n = item.what[0], int(item.what[1:])
+        if kind == "n" and item.why == "slight" and shown.find(item.what) is not None:
+            slight.add(n)
+        elif kind == "s" and 1 <= n <= len(sentences):
+            if item.why in ("over", "slight"):
+                gone.add(n)
+            elif _is_about_the_same(sentences[n - 1], item.by, shown, whose):
+                replaced.add(n)
+    inputs = [item.content for item in shown.inputs]
+    return Account(
+        _share(replaced, sentences),
+        _share(gone - replaced, sentences),
+        _share(slight, inputs) if _is_long(inputs) else 0,
+    )
+
+
+def _share(numbers: Iterable[int], texts: Sequence[str]) -> float:
+    whole = " ".join(texts)
+    size = len if len(whole) > count_words(whole) * LONGEST_WORD else count_words
+    return sum(size(texts[n - 1]) for n in numbers) / max(sum(map(size, texts)), 1)
+
+
+def _is_long(texts: Sequence[str]) -> bool:
+    return count_words(" ".join(texts)) > SHORT_WORDS
+
+
+def _is_about_the_same(sentence: str, by: str | None, shown: Shown, whose: str) -> bool:
+    """Whether what is said to overtake or repeat it was shown, and speaks of anything that it speaks of."""
+    other = shown.find(by) if by is not None else None
+    if other is None:
+        return False
+    there, name = pieces(other.content), pieces(whose)
+    telling = {word for word in pieces(sentence) - name if len(word) >= TELLING or word.isdigit() or not word.isascii()}
+    return any(is_among(word, there) for word in telling)
+
+
+def refusal(text: str, current: str | None, accounted: Account, max_words: int, min_ratio: float) -> Refusal | None:
+    """Why the text must not replace the old one; None when it may."""
+    words = count_words(text)
+    if words > max_words:
+        return Refusal(
+            f"the new text has {words} words, {max_words} are allowed",
+            f"It has {words} words: too many. Keep what matters most.",
+        )
+    if len(text) > max_words * LONGEST_WORD:  # scripts without spaces between words
+        allowed = f"{max_words * LONGEST_WORD:,}"
+        return Refusal(
+            f"the new text has {len(text):,} characters, {allowed} are allowed",
+            f"It has {len(text):,} characters, and {allowed} are allowed. Keep what matters most.",
+        )
+    return _too_much_gone(current or "", accounted, max_words) or _too_short(
+        text, current or "", accounted, max_words, min_ratio
+    )
+
+
+def _fits(old: str, max_words: int) -> float:
+    """The share of the old text that the limit leaves room for: 1, unless that was lowered."""
+    return min(1.0, max_words / max(count_words(old), 1), max_words * LONGEST_WORD / max(len(old), 1))
+
+
+def _too_much_gone(old: str, accounted: Account, max_words: int) -> Refusal | None:
+    is_short = count_words(old) <= SHORT_WORDS and len(old) <= SHORT_CHARACTERS
+    most = max(GONE, FEW_WORDS / max(count_words(old), len(old) / LONGEST_WORD)) if old else 0.0
+    if not is_short and accounted.gone > most + 1 - _fits(old, max_words):
+        share = f"{accounted.gone:.0%} of the old text"
+        return Refusal(
+            f"{share} are left out as over or slight",
+            f"It leaves out {share} as over or slight, and a quarter may go at a time: keep more of it.",
+            review=True,
+        )
+    if accounted.slight_inputs > SLIGHT_INPUTS:
+        share = f"{accounted.slight_inputs:.0%} of the new observations"
+        return Refusal(
+            f"{share} are left out as slight",
+            f"It leaves out {share} as slight: keep more of them.",
+            review=True,
+        )
+    return None
+
+
+def _too_short(text: str, old: str, accounted: Account, max_words: int, min_ratio: float) -> Refusal | None:
+    least = min_ratio * _fits(old, max_words) * (1 - accounted.replaced - accounted.gone)
+    for unit, short, size, before in (
+        ("words", SHORT_WORDS, count_words(text), count_words(old)),
+        ("characters", SHORT_CHARACTERS, len(text), len(old)),
+    ):
+        if before > short and size < before * least:
+            return Refusal(
+                f"the new text has {size:,} {unit} where the old one has {before:,}, and the answer doesn't say why",
+                f"It has {size:,} {unit} where the current text has {before:,}: keep everything that still holds, and name"
+                " in left_out each sentence that your text doesn't keep.",
+            )
+    return None

@@ -1,0 +1,140 @@
+"""What a new text may say to contradict or to repeat what was said before. Pure.
+
+Each of these is checked by itself: one that can't be is dropped and counted, and never costs the answer its text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
+from memory_sql.consolidation.wording import SAID_AGAIN, stands_in
+from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
+from memory_sql.languages.invisible import cut_before
+from memory_sql.languages.text import clean, one_line
+from memory_sql.llm.notation import as_written
+
+QUOTE_CHARACTERS = 200  # of what a contradiction quotes
+FEWEST, SHARE = 3, 5  # a version may supersede so many, or that part of what is active
+
+Told = PendingObservation | AbsorbedObservation
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the model was shown, by the numbers that it knows it by: `inputs` are n1, n2 …, `known` k1, k2 …."""
+
+    inputs: Sequence[PendingObservation]
+    known: Sequence[AbsorbedObservation] = ()
+    current: str | None = None
+
+    def find(self, reference: str) -> Told | None:
+        kind, place = reference[0], int(reference[1:])
+        shown: Sequence[Told] = self.inputs if kind == "n" else self.known if kind == "k" else ()
+        return shown[place - 1] if 1 <= place <= len(shown) else None
+
+    def is_later(self, newer: Told, older: Told) -> bool:
+        """By when they were observed; at the same time, by their numbers."""
+        return (newer.observed_at, newer.seq) > (older.observed_at, older.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """By the scope's numbers; `refused` counts what couldn't be, by reason."""
+
+    contradictions: tuple[Contradiction, ...] = ()
+    repetitions: tuple[Repetition, ...] = ()
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def replaced(
+    contradictions: Sequence[NamedContradiction], repetitions: Sequence[NamedRepetition], shown: Shown
+) -> Replaced:
+    """What of this can be.
+
+    Only what was observed later can contradict, and only what was observed before can be repeated. So nothing
+    contradicts itself, there is no circle, and whatever a model names, the last of the inputs is left.
+    """
+    refused = Counter[str]()
+    found = tuple(_contradicting(contradictions, shown, refused))
+    return Replaced(found, tuple(_repeating(repetitions, found, shown, refused)), refused)
+
+
+def _contradicting(named: Sequence[NamedContradiction], shown: Shown, refused: Counter[str]) -> Iterator[Contradiction]:
+    gave_way = set[int]()
+    for item in named:
+        newer = shown.find(item.newer) if item.newer.startswith("n") else None
+        older = None if item.older is None else shown.find(item.older)
+        problem = _problem_with(item, newer, older, gave_way, shown)
+        if problem is not None or newer is None:
+            refused[problem or "unknown_observation"] += 1
+            continue
+        gave_way |= set() if older is None else {older.seq}
+        older_seq = None if older is None else older.seq
+        yield Contradiction(newer=newer.seq, older=older_seq, was=quoted(item.was), now=quoted(item.now))
+
+
+def _problem_with(
+    item: NamedContradiction, newer: Told | None, older: Told | None, gave_way: set[int], shown: Shown
+) -> str | None:
+    if newer is None or (item.older is not None and older is None):
+        return "unknown_observation"
+    if older is None and not shown.current:
+        return "no_text_to_contradict"
+    if older is not None and not shown.is_later(newer, older):
+        return "contradicted_by_older"
+    if older is not None and older.seq in gave_way:
+        return "contradicted_twice"
+    gives_way = shown.current if older is None else older.content
+    return None if stands_in(item.was or "", gives_way or "") else "not_its_words"
+
+
+def _repeating(
+    named: Sequence[NamedRepetition], contradicting: Sequence[Contradiction], shown: Shown, refused: Counter[str]
+) -> Iterator[Repetition]:
+    counts, gives_way = {item.newer for item in contradicting}, {item.older for item in contradicting}
+    roots = dict[int, Told]()
+    for item in named:
+        newer = shown.find(item.n) if item.n.startswith("n") else None
+        older = shown.find(item.same_as)
+        if newer is None or older is None or newer.seq in roots:
+            refused["unknown_observation"] += 1
+            continue
+        older = roots.get(older.seq, older)
+        if (
+            newer.seq in counts | gives_way
+            or older.seq in gives_way
+            or newer.seq in {root.seq for root in roots.values()}
+            or not shown.is_later(newer, older)
+            or not says_the_same(newer.content, older.content)
+        ):
+            refused["not_the_same"] += 1
+            continue
+        roots[newer.seq] = older
+        yield Repetition(newer=newer.seq, older=older.seq)
+
+
+def says_the_same(newer: str, older: str) -> bool:
+    """As far as words tell: nearly all of the newer one's stand in the older, and all of its numbers."""
+    return stands_in(newer, older, SAID_AGAIN)
+
+
+def quoted(text: str | None) -> str | None:
+    quote = as_written(one_line(clean(text or "")[0]))
+    return quote[: cut_before(quote, QUOTE_CHARACTERS)] or None
+
+
+def within_bounds(contradictions: Sequence[Contradiction], active: int) -> tuple[Contradiction, ...]:
+    """With those held for a person that exceed what a version may supersede, of so many active observations."""
+    most, found, given = most_superseded(active), 0, list[Contradiction]()
+    for item in contradictions:
+        found += item.older is not None
+        is_held = item.older is not None and found > most
+        given.append(item.model_copy(update={"held": True}) if is_held else item)
+    return tuple(given)
+
+
+def most_superseded(active: int) -> int:
+    return max(FEWEST, active // SHARE)

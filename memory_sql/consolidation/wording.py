@@ -1,0 +1,56 @@
+"""Whether the words of one text stand in another: by their folded forms, in any language. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+from memory_sql.languages.words import terms_of, words_in
+
+QUOTED = 1 / 3  # of the words may be others: in another form, or between
+SAID_AGAIN = 1 / 8  # "with rum" is another fact than "with milk"
+SHORTEST_STEM, STEM_SHARE = 4, 0.6
+
+
+def stands_in(quote: str, text: str, others: float = QUOTED) -> bool:
+    """Whether the text has these words and every number, but for that share; in any order, perhaps in another form."""
+    wanted, there = pieces(quote), pieces(text)
+    missing = [word for word in wanted if not is_among(word, there)]
+    if not wanted or any(word.isdigit() for word in missing):
+        return False
+    return len(missing) <= others * len(wanted)
+
+
+def stands_word_for_word(quote: str, text: str) -> bool:
+    """Whether the text has these words, one after the other; case, accents and signs between them don't matter."""
+    wanted, there = list(_pieces(quote)), list(_pieces(text))
+    return bool(wanted) and any(there[n : n + len(wanted)] == wanted for n in range(len(there) - len(wanted) + 1))
+
+
+def is_among(word: str, words: Collection[str]) -> bool:
+    return word in words or (not word.isdigit() and any(_are_forms(word, other) for other in words))
+
+
+@lru_cache(maxsize=1024)
+def pieces(text: str) -> frozenset[str]:
+    """Its words, folded; compounds by their parts, what is written without spaces by pairs of characters."""
+    return frozenset(_pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for word in words_in(text):
+        for term in terms_of(word):
+            if term.words:
+                yield term.words[-1]
+            elif term.extra == (term.text,):
+                yield term.text
+
+
+def _are_forms(one: str, other: str) -> bool:
+    """Of one word, as far as their beginnings tell."""
+    common = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common >= max(SHORTEST_STEM, STEM_SHARE * max(len(one), len(other)))

@@ -1,0 +1,80 @@
+"""What formations have made of some messages of a conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import and_, exists, func, or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, RunRow
+from memory_sql.db.repositories.observations import IN_USE, VERIFICATION, ObservationKey
+
+OF_RULES = ("budget", "sources", "twin", "again")
+"""Why a status changes without a person, a version or a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """An observation, and the messages of the conversation that it rests on.
+
+    `settled`: a person has had a say in it, or a hold keeps it.
+    """
+
+    key: ObservationKey
+    content: str
+    in_use: bool
+    settled: bool
+    numbers: frozenset[int]
+
+
+async def formed_of(
+    session: AsyncSession, agent_key: int, conversation_id: str, from_number: int, to_number: int
+) -> list[Formed]:
+    """Of the messages after that number up to this one, by whatever run has read them; in the order of the keys."""
+    o, t, e, r, v = ObservationRow, ObservationStateRow, EvidenceRow, RunRow, EventRow
+    held = func.memory.held_observations(agent_key).table_valued("scope_id", "seq")
+    by_person = or_(
+        v.kind.in_(("correction", "verification", "privacy")),
+        and_(
+            v.kind == "status",
+            v.run_id.is_(None),
+            v.version.is_(None),
+            func.coalesce(v.detail["why"].astext, "").not_in(OF_RULES),
+        ),
+    )
+    events = exists().where(v.agent_key == o.agent_key, v.scope_id == o.scope_id, v.seq == o.seq, by_person)
+    settled = or_(
+        VERIFICATION != "unverified", events, tuple_(o.scope_id, o.seq).in_(select(held.c.scope_id, held.c.seq))
+    )
+    numbers = select(func.array_agg(e.number)).where(
+        e.agent_key == o.agent_key,
+        e.scope_id == o.scope_id,
+        e.seq == o.seq,
+        e.conversation_id == conversation_id,
+        e.number.is_not(None),
+    )
+    found = await session.execute(
+        select(
+            o.scope_id,
+            o.seq,
+            o.content,
+            IN_USE.label("in_use"),
+            settled.label("settled"),
+            numbers.scalar_subquery().label("numbers"),
+        )
+        .join(r, and_(r.agent_key == o.agent_key, r.run_id == o.run_id))
+        .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+        .where(
+            o.agent_key == agent_key,
+            r.kind == "formation",
+            r.conversation_id == conversation_id,
+            r.from_number >= from_number,
+            r.to_number <= to_number,
+        )
+        .order_by(o.scope_id, o.seq)
+    )
+    return [
+        Formed((row.scope_id, row.seq), row.content, row.in_use, row.settled, frozenset(row.numbers or ()))
+        for row in found
+    ]

@@ -1,0 +1,79 @@
+"""What of a scope's text new observations may concern: the search of memory.search_observations, in one statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Text, bindparam, cast, column, func, null, select, true
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double
+
+from memory_sql.db.models import ObservationRow
+from memory_sql.domain.query import Bounds, Query, Weights
+from memory_sql.domain.scopes import AbsorbedObservation
+
+# A text's own words alone: what stands around it says nothing of what it would replace.
+WEIGHTS = Weights(
+    terms=0, asked=0, near=0, window=0, conversation=0, speaker=0, when=0, date=0, substance=0,
+    bounds=Bounds(whole=0, around=0),
+)  # fmt: skip
+
+_o = ObservationRow
+_MOMENT = DateTime(timezone=True)
+_asked = (
+    func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
+    .table_valued(column("query", JSONB), name="asked")
+    .render_derived()
+)
+_found = (
+    func.memory.search_observations(
+        bindparam("agent_id", type_=Text),
+        cast(null(), Text),
+        cast(null(), Text),
+        _asked.c.query,
+        bindparam("each", type_=BigInteger),
+        bindparam("now", type_=_MOMENT),
+        cast(null(), _MOMENT),
+        cast(False, Boolean),
+        cast(null(), ARRAY(REAL)),
+        cast(null(), Text),
+    )
+    .table_valued(
+        column("agent_key", BigInteger),
+        column("scope_id", BigInteger),
+        column("seq", BigInteger),
+        "status",
+        "pending",
+        column("score", Double),
+        "lends",
+        "explanation",
+        with_ordinality="place",
+        name="found",
+    )
+    .render_derived()
+    .lateral()
+)
+_RELATED = (
+    select(_o.seq, _o.content, _o.observed_at)
+    .select_from(_asked)
+    .join(_found, true())
+    .join(_o, (_o.agent_key == _found.c.agent_key) & (_o.scope_id == _found.c.scope_id) & (_o.seq == _found.c.seq))
+    .where(_found.c.score > 0)
+    .group_by(_o.agent_key, _o.scope_id, _o.seq)
+    .order_by(func.min(_found.c.place), func.max(_found.c.score).desc(), _o.seq.desc())
+    .limit(bindparam("most", type_=BigInteger))
+)
+
+
+async def related(
+    session: AsyncSession, agent_id: str, queries: Sequence[Query], now: datetime, most: int
+) -> list[AbsorbedObservation]:
+    """The best of each query in turn, so that each has its share; each observation once."""
+    asked = [json.loads(query.to_json(WEIGHTS)) for query in queries if query]
+    if not asked:
+        return []
+    given = {"agent_id": agent_id, "queries": json.dumps(asked), "each": most, "now": now, "most": most}
+    return [AbsorbedObservation(*row) for row in await session.execute(_RELATED, given)]

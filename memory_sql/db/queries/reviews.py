@@ -1,0 +1,153 @@
+"""What waits for a person: one list of three kinds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import Integer, and_, column, func, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import JudgedRow, ObservationRow, RunRow, ScopeRow
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import Review
+from memory_sql.errors import InvalidIdError
+
+_ID = re.compile(
+    r"o(?P<source_scope>\d{1,18})-(?P<source>\d{1,9})>s(?P<target>\d{1,18})"
+    r"|s(?P<scope>\d{1,18})v(?P<version>\d{1,9})-(?P<older>\d{1,9})|r(?P<run>\d{1,18})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaimKey:
+    source: tuple[int, int]
+    target_scope_id: int
+
+    def __str__(self) -> str:
+        return f"{observation_id(*self.source)}>s{self.target_scope_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContradictionKey:
+    scope_id: int
+    version: int
+    older: int
+
+    def __str__(self) -> str:
+        return f"s{self.scope_id}v{self.version}-{self.older}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTextKey:
+    run_id: int
+
+    def __str__(self) -> str:
+        return f"r{self.run_id}"
+
+
+ReviewKey = HeldClaimKey | HeldContradictionKey | HeldTextKey
+
+
+def parse_review_id(value: str) -> ReviewKey:
+    """Raises `InvalidIdError`."""
+    found = _ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4 or r17")
+    if found["run"]:
+        return HeldTextKey(int(found["run"]))
+    if found["scope"]:
+        return HeldContradictionKey(int(found["scope"]), int(found["version"]), int(found["older"]))
+    return HeldClaimKey((int(found["source_scope"]), int(found["source"])), int(found["target"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    _session: AsyncSession
+    _agent_key: int
+
+    async def waiting(self, limit: int) -> list[Review]:
+        """Of all kinds, oldest first."""
+        found = [*await self._claims(limit), *await self._contradictions(limit), *await self._texts(limit)]
+        return sorted(found, key=lambda item: (item.since, item.id))[:limit]
+
+    async def _claims(self, limit: int) -> list[Review]:
+        j, o = JudgedRow, ObservationRow
+        found = await self._session.execute(
+            select(j.source_scope_id, j.source_seq, j.target_scope_id, j.reason, j.judged_at, o.content)
+            .join(o, and_(o.agent_key == j.agent_key, o.scope_id == j.source_scope_id, o.seq == j.source_seq))
+            .where(j.agent_key == self._agent_key, j.outcome == "held")
+            .order_by(j.judged_at, j.source_scope_id, j.source_seq)
+            .limit(limit)
+        )
+        return [
+            Review(
+                id=str(HeldClaimKey((row.source_scope_id, row.source_seq), row.target_scope_id)),
+                kind="claim",
+                scope_id=row.source_scope_id,
+                why=row.reason,
+                since=row.judged_at,
+                says=row.content,
+                target_scope_id=row.target_scope_id,
+            )
+            for row in found
+        ]
+
+    async def _contradictions(self, limit: int) -> list[Review]:
+        held = func.memory.held_contradictions(self._agent_key).table_valued(
+            "scope_id", "version", "older", "says", "instead_of", "created_at"
+        )
+        found = await self._session.execute(
+            select(held).order_by(held.c.created_at, held.c.scope_id, held.c.older).limit(limit)
+        )
+        return [
+            Review(
+                id=str(HeldContradictionKey(row.scope_id, row.version, row.older)),
+                kind="contradiction",
+                scope_id=row.scope_id,
+                why="too_many",
+                since=row.created_at,
+                says=row.says,
+                instead_of=row.instead_of,
+            )
+            for row in found
+        ]
+
+    async def _texts(self, limit: int) -> list[Review]:
+        r, s = RunRow, ScopeRow
+        found = await self._session.execute(
+            select(r.run_id, r.scope_id, r.finished_at, r.held["text"].astext.label("text"), s.consolidation)
+            .join(s, and_(s.agent_key == r.agent_key, s.scope_id == r.scope_id))
+            .where(
+                r.agent_key == self._agent_key,
+                literal_column("runs.held IS NOT NULL"),
+                r.held["version"].astext.cast(Integer) == s.version,
+                r.held["epoch"].astext.cast(Integer) == s.epoch,
+            )
+            .order_by(r.run_id)
+            .limit(limit)
+        )
+        return [
+            Review(
+                id=str(HeldTextKey(row.run_id)),
+                kind="text",
+                scope_id=row.scope_id,
+                why="left_out",
+                since=row.finished_at,
+                says=row.text,
+                instead_of=row.consolidation,
+            )
+            for row in found
+        ]
+
+    async def newer_of(self, key: HeldContradictionKey) -> int | None:
+        """What would take the place of the older observation; None: that doesn't wait any more."""
+        held = func.memory.held_contradictions(self._agent_key).table_valued(
+            column("scope_id"), column("version"), column("older"), column("newer", Integer)
+        )
+        newer: int | None = await self._session.scalar(
+            select(held.c.newer).where(
+                held.c.scope_id == key.scope_id, held.c.version == key.version, held.c.older == key.older
+            )
+        )
+        return newer

@@ -1,0 +1,30 @@
+-- What a formation put into a scope of several is nobody's sensitive matter and is proposed to nobody; of a group only
+-- who has been a member of it said so. What is set aside is shown nowhere.
+SELECT
+    a.agent_id,
+    format('o%s-%s', o.scope_id, o.seq) AS key,
+    format(
+        'in a %s scope: categories %s, proposed %s, said by %s who were never members', s.kind,
+        coalesce(cardinality(o.categories)::text, 'unknown'), coalesce(o.proposed, 'to nobody'), e.strangers
+    ) AS detail
+FROM memory.observations o
+JOIN memory.agents a ON a.agent_key = o.agent_key
+JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id AND s.kind IN ('group', 'collective')
+LEFT JOIN memory.observation_states t ON (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq)
+CROSS JOIN LATERAL (
+    SELECT
+        count(DISTINCT u.user_id) FILTER (
+            WHERE s.kind = 'group' AND NOT EXISTS (
+                SELECT
+                FROM memory.user_ids(o.agent_key, memory.person(o.agent_key, u.user_id)) i
+                JOIN memory.members m ON m.agent_key = o.agent_key AND m.scope_id = o.scope_id AND m.user_id = i.user_id
+            )
+        ) AS strangers
+    FROM unnest(o.related_users) AS u (user_id)
+) e
+WHERE o.source_kind = 'formation' AND memory.in_use(t.status)
+  AND (
+      o.categories && '{credential,financial,health,identity,intimate}'::text[]
+      OR o.proposed IS NOT NULL
+      OR e.strangers > 0
+  )

@@ -1,0 +1,107 @@
+"""Claims whose right answer is known, mixed among those that a model judges, so that a bad judge is noticed.
+
+They are drawn from `decoys.toml` at random, in the languages and the form of the claims, and stand at random places.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from importlib.resources import files
+from random import Random, SystemRandom
+from typing import Any
+
+from memory_sql.errors import ConfigurationError
+from memory_sql.propagation.answers import Claim, Decision
+from memory_sql.propagation.speech import language_of
+from memory_sql.propagation.task import PropagationTask
+
+LEAST = 2  # of each sort, in a call
+AFTER_A_MISS = 4  # of each sort, once the model has missed one
+_ELSE = "english"  # for claims in a language that has none
+_HOURS = 72  # a decoy was said within so many hours of a claim
+
+
+@dataclass(frozen=True, slots=True)
+class Decoy:
+    """`wordings`: its text, and how others say it. `goes`: it has to be shared."""
+
+    wordings: tuple[str, ...]
+    goes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What is asked: claims and decoys in a random order. `numbers`: of each claim, from its number before."""
+
+    task: PropagationTask
+    numbers: Mapping[int, int]
+
+
+def mixed(task: PropagationTask, each: int, random: Random | None = None) -> Mixed:
+    """The task with so many decoys of each sort that must go and that must not."""
+    random = random or SystemRandom()
+    kinds = {target.alias: target.kind for target in task.targets}
+    languages = [language_of(claim.text) or _ELSE for claim in task.claims]
+    alike = [random.choice(task.claims) for _ in range(2 * each)]
+    drawn = list[Decoy]()
+    for place, claim in enumerate(alike):
+        kind = "everybody" if kinds[claim.to[0]] == "collective" else "group"
+        goes = place % 2 == 0
+        left = [one for one in _of(random.choice(languages), kind) if one.goes == goes and one not in drawn]
+        drawn.append(random.choice(left or [one for one in _of(_ELSE, kind) if one.goes == goes]))
+    order: list[tuple[Claim, bool | None]] = [(claim, None) for claim in task.claims]
+    order += [(_as_claim(decoy, claim, random), decoy.goes) for decoy, claim in zip(drawn, alike, strict=True)]
+    random.shuffle(order)
+    numbers = {claim.n: n for n, (claim, goes) in enumerate(order, 1) if goes is None}
+    claims = tuple(replace(claim, n=n) for n, (claim, _) in enumerate(order, 1))
+    answers = {n: goes for n, (_, goes) in enumerate(order, 1) if goes is not None}
+    return Mixed(replace(task, claims=claims, decoys=answers), numbers)
+
+
+def missed(task: PropagationTask, decisions: Iterable[Decision]) -> int:
+    """How many decoys the model answered wrongly, or not at all, for at least one of their scopes."""
+    said = {(item.n, item.to.strip().casefold()): item for item in reversed(list(decisions))}
+    right = {
+        (n, to): (item := said.get((n, to))) is not None and (item.refusal is None) == goes
+        for claim in task.claims
+        for to in claim.to
+        if (goes := task.decoys.get(n := claim.n)) is not None
+    }
+    return len({n for (n, _), is_right in right.items() if not is_right})
+
+
+def _as_claim(decoy: Decoy, claim: Claim, random: Random) -> Claim:
+    """In the form of that claim: for the same scopes, said at about the same time, by as many others."""
+    said_at = claim.observed_at - timedelta(minutes=random.randrange(60 * _HOURS))
+    return Claim(0, decoy.wordings[0], said_at, claim.to, decoy.wordings[1 : len(claim.also) + 1])
+
+
+def table() -> Mapping[tuple[str, str], Sequence[Decoy]]:
+    """All of them, by language and by whom they are for: `group` or `everybody`."""
+    return _table()
+
+
+def _of(language: str, kind: str) -> Sequence[Decoy]:
+    found = _table()
+    return found.get((language, kind)) or found[_ELSE, kind]
+
+
+@cache
+def _table() -> Mapping[tuple[str, str], Sequence[Decoy]]:
+    try:
+        raw = tomllib.loads(files("memory_sql.propagation").joinpath("decoys.toml").read_text("utf-8"))
+    except (FileNotFoundError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"decoys.toml can't be read: {error}") from error
+    return {(language, kind): _read(lists) for language, kinds in raw.items() for kind, lists in kinds.items()}
+
+
+def _read(lists: Mapping[str, Sequence[Any]]) -> Sequence[Decoy]:
+    return tuple(
+        Decoy((item,) if isinstance(item, str) else tuple(item), goes)
+        for name, goes in (("shared", True), ("kept", False))
+        for item in lists[name]
+    )

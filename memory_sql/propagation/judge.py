@@ -1,0 +1,62 @@
+"""The model that judges claims, and whether it can be trusted: each call carries decoys, whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memory_sql.domain.results import Usage
+from memory_sql.errors import AnswerError, JudgeError, LanguageModelError, TruncatedError
+from memory_sql.llm import LanguageModel, ask
+from memory_sql.propagation import decoys
+from memory_sql.propagation.answers import Decision
+from memory_sql.propagation.task import PropagationTask
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`numbers`: which number of the answer each claim has. `missed`: answers before this one that got a decoy wrong."""
+
+    decisions: Sequence[Decision]
+    numbers: Mapping[int, int]
+    usage: Usage
+    prompt_version: str
+    missed: int = 0
+
+
+async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wary: bool) -> Judged:
+    """What the model says, once it has got all decoys right; asked once more with other and more decoys where it hasn't.
+
+    `wary`: it has got some wrong before. Raises `JudgeError`, or what the last call raised, with the usage of all calls.
+    """
+    first = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS if wary else decoys.LEAST)
+    if first.missed == 0:
+        return first
+    try:
+        second = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS)
+    except LanguageModelError as error:
+        error.usage = first.usage + (error.usage if isinstance(error.usage, Usage) else Usage(""))
+        raise
+    usage = first.usage + second.usage
+    if second.missed:
+        wrong = JudgeError(
+            f"{usage.model} judged {first.missed} and {second.missed} claims wrongly whose answer is known"
+        )
+        wrong.usage = usage
+        raise wrong
+    return Judged(second.decisions, second.numbers, usage, second.prompt_version, missed=1)
+
+
+async def _ask_twice(llm: LanguageModel, model: str, task: PropagationTask, each: int) -> Judged:
+    """Once more where the answer can't be used. `missed` counts decoys, here."""
+    mixed = decoys.mixed(task, each)
+    request, spent = mixed.task.request(model), Usage("", calls=0)
+    try:
+        answer = await ask(llm, request)
+    except (AnswerError, TruncatedError) as error:
+        spent = error.usage if isinstance(error.usage, Usage) else Usage("")
+        request = mixed.task.request(model, str(error))
+        answer = await ask(llm, request)
+    decisions = answer.value.decisions
+    missed = decoys.missed(mixed.task, decisions)
+    return Judged(decisions, mixed.numbers, spent + answer.usage, request.prompt_version, missed)

@@ -1,0 +1,85 @@
+"""What a person decides of what waits for one, by its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
+from memory_sql.db import Session
+from memory_sql.db.queries.reviews import HeldClaimKey, HeldContradictionKey, HeldTextKey, ReviewKey, Reviews
+from memory_sql.db.repositories.corrections import Cause
+from memory_sql.db.repositories.events import record_all
+from memory_sql.db.repositories.following import FollowingRepository
+from memory_sql.db.repositories.propagations import PropagationRepository
+from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
+
+
+async def decided(
+    session: Session, agent_id: str, agent_key: int, key: ReviewKey, settings: Settings, entry: Cause, *, accept: bool
+) -> bool:
+    """False: it doesn't wait any more."""
+    match key:
+        case HeldClaimKey():
+            noted = await _claim(session, agent_key, key, entry, accept=accept)
+        case HeldContradictionKey():
+            noted = await _contradiction(session, agent_key, key, settings, entry, accept=accept)
+        case HeldTextKey():
+            noted = await _text(session, agent_id, agent_key, key, settings, entry, accept=accept)
+    if noted is None:
+        return False
+    told = {"agent_key": agent_key, "kind": "review", "actor": entry.actor, "reason": entry.reason}
+    await record_all(session, [{**told, "created_at": entry.at, **noted}])
+    return True
+
+
+async def _claim(
+    session: Session, agent_key: int, key: HeldClaimKey, entry: Cause, *, accept: bool
+) -> dict[str, Any] | None:
+    scope_id, seq = key.source
+    outcome = "released" if accept else "refused"
+    await ScopeRepository(session).lock(agent_key, scope_ids=[scope_id])
+    if not await PropagationRepository(session, agent_key).review(key.source, key.target_scope_id, outcome, entry.at):
+        return None
+    return {"scope_id": scope_id, "seq": seq, "detail": {"to": outcome, "for": key.target_scope_id}}
+
+
+async def _contradiction(
+    session: Session, agent_key: int, key: HeldContradictionKey, settings: Settings, entry: Cause, *, accept: bool
+) -> dict[str, Any] | None:
+    following = FollowingRepository(session, agent_key)
+    await following.lock([key.scope_id])
+    newer = await Reviews(session, agent_key).newer_of(key)
+    if newer is None:
+        return None
+    if accept:
+        (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[key.scope_id])
+        cause = {"version": key.version, "actor": entry.actor, "reason": entry.reason}
+        await StateRepository(session).supersede(scope, {key.older: newer}, entry.at, **cause)
+        threshold = settings.of_agent(scope.agent_settings).consolidation_threshold
+        await following.settle([key.scope_id], threshold, entry.at)
+        await ScopeRepository(session).refresh_due(agent_key, [key.scope_id], threshold, entry.at)
+    detail = {"to": "accepted" if accept else "refused", "by": newer}
+    return {"scope_id": key.scope_id, "seq": key.older, "version": key.version, "detail": detail}
+
+
+async def _text(
+    session: Session,
+    agent_id: str,
+    agent_key: int,
+    key: HeldTextKey,
+    settings: Settings,
+    entry: Cause,
+    *,
+    accept: bool,
+) -> dict[str, Any] | None:
+    found = await RunRepository(session).find_held(agent_key, key.run_id)
+    if found is None:
+        return None
+    if accept:
+        await consolidation.accept(session, agent_id, agent_key, key.run_id, settings, entry.at)
+    else:
+        await RunRepository(session).discard_held(agent_key, key.run_id)
+    return {"scope_id": found[0], "run_id": key.run_id, "detail": {"to": "accepted" if accept else "refused"}}

@@ -1,0 +1,205 @@
+"""A conversation formed anew by another model: each message is covered by one run at each moment, and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError, NotFoundError, UnavailableError
+from memory_sql.formation import again
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.database import rows
+from tests.factories import conversation
+from tests.fakes import Scripted, extracted
+
+HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
+SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
+STATES = """
+    SELECT o.content, coalesce(t.status, 'active') FROM memory.observations o
+    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq) ORDER BY o.scope_id, o.seq
+"""
+RUNS = "SELECT state, from_number, to_number FROM memory.runs WHERE kind = 'formation' ORDER BY run_id"
+
+
+async def sound(memory: Memory) -> None:
+    assert list(await memory.admin.verify()) == []
+
+
+async def stated(memory: Memory) -> dict[str, str]:
+    return dict(await rows(memory, STATES))
+
+
+async def formed(memory: Memory, llm: Scripted, *items: Any, said: int = 4) -> None:
+    await memory.add(conversation(said), **HERE)
+    llm.then(extracted(*items))
+    await memory.conversations.form(**SESSION)
+
+
+async def form_again(memory: Memory, llm: Scripted, *items: Any) -> Any:
+    llm.then(extracted(*items))
+    return await memory.conversations.form(**SESSION, again=True)
+
+
+async def test_new_observations_take_the_place_of_the_old(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia said: boats.", "individual", [1]), ("Mia likes tea.", "individual", [3]))
+    result = await form_again(
+        memory, llm, ("Mia keeps two boats.", "individual", [1]), ("Mia likes tea.", "individual", [3])
+    )
+    assert ([o.content for o in result.observations], result.duplicates, result.superseded) == (
+        ["Mia keeps two boats."], 1, 1
+    )  # fmt: skip
+    assert await stated(memory) == {
+        "Mia said: boats.": "superseded", "Mia likes tea.": "active", "Mia keeps two boats.": "active"
+    }  # fmt: skip
+    assert await rows(memory, RUNS) == [("retired", 0, 4), ("succeeded", 0, 4)]
+    await sound(memory)
+
+
+async def test_prompt_shows_nothing_of_what_came_of_these_messages(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia likes tea.", "individual", [1]))
+    await form_again(memory, llm)
+    assert "Mia likes tea." not in llm.requests[-1].prompt
+    assert await rows(memory, RUNS) == [("retired", 0, 4), ("empty", 0, 4)]
+    await sound(memory)
+
+
+async def test_it_is_brought_back(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia said: boats.", "individual", [1]))
+    await form_again(memory, llm, ("Mia keeps boats.", "individual", [1]))
+    back = await memory.observations.reinstate("o1-1", agent_id="ada", user_id="mia")
+    assert back.status == "active"
+    await sound(memory)
+    result = await form_again(memory, llm, ("Mia owns boats.", "individual", [1]))
+    assert result.refused == {"settled": 1}  # a person has had a say in what this message says
+    assert await stated(memory) == {"Mia said: boats.": "active", "Mia keeps boats.": "active"}
+    await sound(memory)
+
+
+async def test_texts_go_back_and_are_written_anew(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia said: boats.", "individual", [1]), ("Mia likes tea.", "individual", [3]))
+    llm.then("Mia said something of boats and likes tea.")
+    await memory.scopes.consolidate(agent_id="ada", scope_id="s1")
+    await form_again(memory, llm, ("Mia keeps boats.", "individual", [1]), ("Mia likes tea.", "individual", [3]))
+    text = str(await memory.context(agent_id="ada", user_id="mia"))
+    assert "said something of boats" not in text
+    assert ("Mia keeps boats." in text, "Mia likes tea." in text) == (True, True)
+    assert (await memory.work.backlog()).due_scopes == 1
+    await sound(memory)
+    llm.then("Mia keeps boats and likes tea.")
+    await memory.run_due()
+    assert "Mia keeps boats and likes tea." in str(await memory.context(agent_id="ada", user_id="mia"))
+    await sound(memory)
+
+
+async def test_what_a_person_has_said_of_it_stays(memory: Memory, llm: Scripted) -> None:
+    asks: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+    await formed(
+        memory, llm, ("Mia has a boat.", "individual", [1]), ("Mia likes tea.", "individual", [3]),
+        ("Mia sails.", "individual", [5]), ("Mia rows.", "individual", [7]), said=8,
+    )  # fmt: skip
+    await memory.observations.confirm("o1-1", **asks)
+    await memory.observations.update("o1-2", text="Mia likes coffee.", **asks)
+    await memory.holds.place(agent_id="ada", observation_id="o1-3")
+    result = await form_again(
+        memory, llm, ("Mia owns a boat.", "individual", [1]), ("Mia loves tea.", "individual", [3]),
+        ("Mia sails a lot.", "individual", [5]), ("Mia rows a lot.", "individual", [7]),
+    )  # fmt: skip
+    assert result.refused == {"settled": 3}
+    assert await stated(memory) == {
+        "Mia has a boat.": "active", "Mia likes tea.": "superseded", "Mia likes coffee.": "active",
+        "Mia sails.": "active", "Mia rows.": "superseded", "Mia rows a lot.": "active",
+    }  # fmt: skip
+    await sound(memory)
+
+
+async def test_quarantined_is_not_formed_again(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
+    await memory.observations.quarantine("o1-1", agent_id="ada", user_id="mia")
+    assert (await form_again(memory, llm, ("Mia owns a boat.", "individual", [1]))).refused == {"settled": 1}
+    assert await stated(memory) == {"Mia has a boat.": "quarantined"}
+    await sound(memory)
+
+
+async def test_refused_where_texts_are_gone(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
+    await memory.forget(Selection(message_id="m3", conversation_id="s"), agent_id="ada")
+    with pytest.raises(InputError, match="of 1 of its messages the texts are gone"):
+        await memory.conversations.form(**SESSION, again=True)
+    assert await stated(memory) == {"Mia has a boat.": "active"}
+    await sound(memory)
+    with pytest.raises(NotFoundError):
+        await memory.conversations.form(agent_id="ada", conversation_id="other", again=True)
+
+
+@pytest.fixture
+def small(database_url: str, llm: Scripted) -> Memory:
+    return Memory(database_url, llm, Settings(llm="offline", formation_window_messages=2, retry_first_seconds=0.001))
+
+
+async def test_what_fails_stands_as_it_was(small: Memory, llm: Scripted) -> None:
+    """Stretch by stretch: the first is formed anew, the second stands, and the rest waits; once more does the rest."""
+    async with small as memory:
+        await memory.add(conversation(4), **HERE)
+        llm.then(extracted(("One.", "individual", [1])), extracted(("Three.", "individual", [1])))
+        await memory.conversations.form(**SESSION)
+        await memory.add(conversation(2, first=5), **HERE)
+        llm.then(extracted(("First.", "individual", [1])), UnavailableError("scripted", "away"))
+        with pytest.raises(UnavailableError):
+            await memory.conversations.form(**SESSION, again=True)
+        assert await stated(memory) == {"One.": "superseded", "Three.": "active", "First.": "active"}
+        await sound(memory)
+        llm.then(extracted(("First.", "individual", [1])), extracted(("Third.", "individual", [1])))
+        await memory.conversations.form(**SESSION, again=True)
+        assert await stated(memory) == {
+            "One.": "superseded", "Three.": "superseded", "First.": "active", "Third.": "active"
+        }  # fmt: skip
+        assert await memory.conversations.unformed(agent_id="ada") == ["s"]
+        await sound(memory)
+
+
+@pytest.mark.parametrize("dies", ["after_load", "in_call", "before_commit"])
+async def test_death_at_any_point_leaves_each_message_formed_once(
+    database_url: str, llm: Scripted, dies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(llm="offline", lease_seconds=0.1)
+    async with Memory(database_url, llm, settings) as memory:
+        await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
+        if dies == "after_load":
+            now = memory.now()
+            async with memory.database.transaction() as unit:
+                await again.load(unit, "ada", "s", settings, now, 0)
+        else:
+            if dies == "before_commit":
+                monkeypatch.setattr(again, "store", _dying)
+                llm.then(extracted(("Mia owns a boat.", "individual", [1])))
+            else:
+                llm.then(asyncio.CancelledError())
+            with pytest.raises(asyncio.CancelledError):
+                await memory.conversations.form(**SESSION, again=True)
+            monkeypatch.undo()
+        assert await stated(memory) == {"Mia has a boat.": "active"}
+        await asyncio.sleep(0.2)
+        assert [v for v in await memory.admin.verify() if v.invariant != "leases_end_soon"] == []
+        await form_again(memory, llm, ("Mia owns a boat.", "individual", [1]))
+        assert await stated(memory) == {"Mia has a boat.": "superseded", "Mia owns a boat.": "active"}
+        await sound(memory)
+
+
+async def _dying(*_args: object, **_more: object) -> None:
+    raise asyncio.CancelledError
+
+
+def test_command_forms_again(database_url: str) -> None:
+    said = b'{"role": "user", "content": "From now on I work in Lisbon."}'
+    memory_sql("add", "-", "--agent", "ada", "--user", "mia", "--conversation", "s", "--url", database_url, stdin=said)
+    told = memory_sql("conversation", "form", "--agent", "ada", "--again", "s", "--url", database_url).out
+    assert told.startswith("s: 1 message → 0 observations, 1 known already (offline-rules-1)")
+    refused = memory_sql(
+        "conversation", "form", "--agent", "ada", "--again", "s", "--conversation", "s", "--url", database_url, code=1
+    )
+    assert "say either --conversation or --again" in refused.err

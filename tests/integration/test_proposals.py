@@ -1,0 +1,213 @@
+"""What an extraction files under a group or under everybody: who heard it, what is proposed, and how that travels."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.fakes import Parrot
+from tests.integration.test_propagation import ADA, Clock, belong, known, tell
+
+ASYNC = "The team prefers asynchronous communication over meetings."
+FREEZE = "The freeze is from 3 April 2027."
+
+
+@pytest.fixture
+def parrot() -> Parrot:
+    return Parrot()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def memory(database_url: str, parrot: Parrot, clock: Clock) -> AsyncIterator[Memory]:
+    settings = Settings(llm="offline", propagation_new_user_days=0)
+    async with Memory(database_url, parrot, settings, clock=clock) as opened:
+        yield opened
+        assert list(await opened.admin.verify()) == []
+
+
+async def say(memory: Memory, where: str, *said: tuple[str, str], groups: tuple[str, ...] = ("eden",)) -> None:
+    """Each `(user, text)` is a message; "tool" and "assistant" are roles."""
+    for n, (who, text) in enumerate(said, 1):
+        role = who if who in ("tool", "assistant") else "user"
+        user = {} if role != "user" else {"user_id": who}
+        given = {"id": f"{where}-{n}", "role": role, "content": text, **user}
+        first = next(one for one, _ in said if one not in ("tool", "assistant"))
+        await memory.add([given], **ADA, user_id=first, conversation_id=where, group_ids=list(groups))
+
+
+async def form(memory: Memory, parrot: Parrot, where: str, *items: tuple[str, str, list[int]]) -> Any:
+    parrot.extracted = list(items)
+    return await memory.conversations.form(**ADA, conversation_id=where)
+
+
+async def proposed(memory: Memory, owner: str) -> list[tuple[str, str | None]]:
+    found = await rows(
+        memory,
+        "SELECT o.content, o.proposed FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)"
+        " WHERE s.owner = :owner ORDER BY o.seq",
+        owner=owner,
+    )
+    return [(content, to) for content, to in found]
+
+
+async def scope_of(memory: Memory, owner: str) -> str:
+    ((scope_id,),) = await rows(memory, "SELECT scope_id FROM memory.scopes WHERE owner = :owner", owner=owner)
+    return f"s{scope_id}"
+
+
+# Who heard it
+
+
+async def test_group_hears_what_two_of_its_members_talk_about(memory: Memory, parrot: Parrot) -> None:
+    await say(memory, "t", ("gene", "We freeze on 3 April."), ("mia", "Good."))
+    formed = await form(memory, parrot, "t", (f"Gene says: {FREEZE}", "group", [1]))
+    assert await known(memory, "g:eden") == [f"Gene says: {FREEZE}"]  # names may stay
+    assert formed.refused == {}
+
+
+async def test_group_didnt_hear_what_one_member_says_alone(memory: Memory, parrot: Parrot) -> None:
+    """It is proposed from their own scope, and goes by propagation, to that group alone."""
+    await belong(memory, "eden", "mia")
+    await belong(memory, "atlas", "gene", "tim")
+    await say(memory, "t", ("gene", "We freeze on 3 April."))
+    formed = await form(memory, parrot, "t", (FREEZE, "group", [1]))
+    assert formed.refused == {"proposed": 1}
+    assert formed.observations[0].proposed == await scope_of(memory, "g:eden")
+    assert (await known(memory, "g:eden"), await known(memory, "u:gene")) == ([], [FREEZE])
+    await tell(memory)
+    await memory.scopes.propagate(**ADA)
+    assert await known(memory, "g:eden") == [FREEZE]
+    assert await known(memory, "g:atlas") == []
+    assert (await memory.scopes.propagate(**ADA)).judged == ()
+
+
+async def test_two_ids_of_one_person_are_one(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "gene2", "mia")
+    await memory.people.merge(**ADA, user_id="gene2", into_user_id="gene")
+    await say(memory, "t", ("gene", "We freeze on 3 April."), ("gene2", "Good."))
+    formed = await form(memory, parrot, "t", (FREEZE, "group", [1]))
+    assert formed.refused == {"proposed": 1}
+
+
+async def test_host_may_share_a_conversation(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "mia")
+    await say(memory, "t", ("gene", "We freeze on 3 April."))
+    await memory.conversations.share(**ADA, conversation_id="t")
+    await form(memory, parrot, "t", (FREEZE, "group", [1]))
+    assert await known(memory, "g:eden") == [FREEZE]
+    await memory.conversations.share(**ADA, conversation_id="t", shared=False)
+    await say(memory, "t", ("gene", "We freeze on 3 April."), ("gene", "We ship on 9 May."))
+    await form(memory, parrot, "t", ("The release is on 9 May 2027.", "group", [1]))
+    assert await known(memory, "g:eden") == [FREEZE]
+
+
+# What goes to nobody else
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Between us: the branch in Leeds closes.", "confidence"),
+        ("Lena has diabetes, so she is late.", "personal"),
+        ("The wifi password is hunter7Gate!", "personal"),
+    ],
+)
+async def test_what_is_confidential_or_sensitive_stays_with_who_said_it(
+    memory: Memory, parrot: Parrot, said: str, reason: str
+) -> None:
+    await say(memory, "t", ("gene", said), ("mia", "Good."))
+    formed = await form(memory, parrot, "t", (said, "group", [1]))
+    assert formed.refused[reason] == 1
+    assert (await known(memory, "g:eden"), len(await known(memory, "u:gene"))) == ([], 1)
+    assert formed.observations[0].confidential == (reason == "confidence")
+    await tell(memory)
+    assert (await memory.scopes.propagate(**ADA)).judged == ()
+
+
+async def test_what_was_said_in_confidence_is_that_in_other_words_too(memory: Memory, parrot: Parrot) -> None:
+    await say(memory, "t", ("gene", "Unter uns: die Filiale in Kiel schließt."), ("mia", "Oh."))
+    formed = await form(memory, parrot, "t", ("Die Filiale in Kiel schließt.", "group", [1]))
+    assert (formed.observations[0].confidential, await known(memory, "g:eden")) == (True, [])
+
+
+async def test_contact_data_is_cut_out_and_the_fact_kept(memory: Memory, parrot: Parrot) -> None:
+    said = "The pilot customer is Acme, reached at jo@acme.example."
+    await say(memory, "t", ("gene", said), ("mia", "Good."))
+    formed = await form(memory, parrot, "t", (said, "group", [1]))
+    assert await known(memory, "g:eden") == ["The pilot customer is Acme, reached at [contact]."]
+    assert formed.refused == {"contact": 1}
+
+
+# Everybody
+
+
+async def test_what_is_for_everybody_is_proposed_by_each_who_said_it(memory: Memory, parrot: Parrot) -> None:
+    await say(memory, "t", ("gene", "Everybody should know."), ("mia", "Yes."))
+    formed = await form(memory, parrot, "t", (ASYNC, "collective", [1, 2]))
+    assert formed.refused == {"proposed": 1}
+    assert await known(memory, "c") == []
+    for user, number in (("gene", 1), ("mia", 2)):
+        assert await proposed(memory, f"u:{user}") == [(ASYNC, "collective")]
+        evidence = (
+            "SELECT e.number, e.user_id FROM memory.evidence e JOIN memory.scopes s USING (agent_key, scope_id)"
+            " WHERE s.owner = :owner"
+        )
+        assert await rows(memory, evidence, owner=f"u:{user}") == [(number, user)]
+
+
+async def test_proposal_reaches_everybody_when_three_people_of_two_groups_say_so(
+    memory: Memory, parrot: Parrot
+) -> None:
+    for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo"), ("atlas", "tim")):
+        await say(memory, f"{group}-{user}", (user, "Hello."), groups=(group,))
+    for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo")):
+        await say(memory, f"own-{user}", (user, "Everybody should know."), groups=(group,))
+        await form(memory, parrot, f"own-{user}", (ASYNC, "collective", [1]))
+        assert await known(memory, "c") == []
+    for _ in range(2):
+        await tell(memory)
+        await memory.scopes.propagate(**ADA)
+    assert await known(memory, "c") == [ASYNC]
+
+
+async def test_agent_may_have_it_at_once(memory: Memory, parrot: Parrot) -> None:
+    await memory.configure(**ADA, collective="direct")
+    await say(memory, "t", ("gene", "Everybody should know."))
+    await form(memory, parrot, "t", (ASYNC, "collective", [1]))
+    assert await known(memory, "c") == [ASYNC]
+
+
+async def test_hosts_own_word_is_direct(memory: Memory) -> None:
+    await memory.observe(ASYNC, **ADA, collective=True)
+    assert await known(memory, "c") == [ASYNC]
+
+
+# Whose word it is
+
+
+@pytest.mark.parametrize(("role", "reason"), [("tool", "no_users_words"), ("assistant", "agents_own_words")])
+async def test_what_only_a_tool_or_the_assistant_said_is_no_users_fact(
+    memory: Memory, parrot: Parrot, role: str, reason: str
+) -> None:
+    await say(memory, "t", ("gene", "Look it up."), (role, FREEZE))
+    formed = await form(memory, parrot, "t", (FREEZE, "individual", [2]))
+    assert (formed.observations, formed.refused) == ((), {reason: 1})
+
+
+async def test_yes_beside_the_assistants_proposal_is_a_persons_word(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "mia")
+    await say(memory, "t", ("gene", "When do we freeze?"), ("assistant", "On 3 April?"), ("gene", "Yes."))
+    await form(memory, parrot, "t", (FREEZE, "individual", [2, 3]))
+    await tell(memory)
+    await memory.scopes.propagate(**ADA)
+    assert await known(memory, "g:eden") == [FREEZE]

@@ -1,0 +1,139 @@
+"""Whom an observation speaks of: found when they ask to be forgotten, and never a reason to tell others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memory_sql.domain.exports import ExportedObservation
+from memory_sql.domain.results import Kept
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import message
+from tests.fakes import Scripted
+
+PIET: dict[str, Any] = {"agent_id": "ada", "user_id": "piet", "conversation_id": "private"}
+TEAM: dict[str, Any] = {"agent_id": "ada", "user_id": "nadia", "conversation_id": "team", "group_ids": ["tern"]}
+SUBJECTS = "SELECT content, subjects FROM memory.observations ORDER BY scope_id, seq"
+
+
+def about(**lists: list[tuple[str, list[int], list[str]]]) -> str:
+    found = {
+        alias: [
+            {"content": text, "sources": sources, "about": handles, "terms": []} for text, sources, handles in items
+        ]
+        for alias, items in lists.items()
+    }
+    return json.dumps(found)
+
+
+@pytest.fixture
+async def remarks(memory: Memory, llm: Scripted) -> Memory:
+    """A team of three of whom Lena is silent; then Piet, in private but in the group's name, about her."""
+    await memory.add([message("Lena here.", name="Lena", user_id="lena")], **{**TEAM, "conversation_id": "before"})
+    llm.then(about(individual=[("Lena has spoken.", [1], ["P1"])], group_1=[], collective=[]))
+    await memory.conversations.form(agent_id="ada", conversation_id="before")
+    said = [
+        message("Lena will be late, Piet and I begin.", name="Nadia"),
+        message("Yes. I find Lena slow.", n=2, user_id="piet", name="Piet"),
+    ]
+    await memory.add(said, **TEAM)
+    answer = about(
+        individual_P1=[("Nadia and Piet begin without Lena.", [1], ["P1", "P2", "P3"])],
+        individual_P2=[("Piet finds Lena slow.", [2], ["P3"]), ("Piet likes tea.", [2], ["P2", "P9", "Lena"])],
+        group_1=[],
+        collective=[],
+    )
+    llm.then(answer)
+    await memory.conversations.form(agent_id="ada", conversation_id="team")
+    return memory
+
+
+async def test_people_are_named_by_their_handles_also_those_who_say_nothing(remarks: Memory, llm: Scripted) -> None:
+    assert 'P1 is "Nadia"\nP2 is "Piet"\nP3, who says nothing here, is "Lena"\n' in llm.requests[-1].prompt
+    assert "individual_P3" not in llm.requests[-1].prompt
+    assert await rows(remarks, SUBJECTS) == [
+        ("Lena has spoken.", ["lena"]),
+        ("Nadia and Piet begin without Lena.", ["nadia", "piet", "lena"]),
+        ("Piet finds Lena slow.", ["lena"]),
+        ("Piet likes tea.", ["piet"]),
+    ]
+
+
+async def test_remarks_on_a_user_are_listed_where_they_are_forgotten(remarks: Memory) -> None:
+    said = (
+        Kept(observation="o4-1", reason="about", users=("nadia",)),
+        Kept(observation="o5-1", reason="about", users=("piet",)),
+    )
+    for dry_run in (True, False):
+        receipt = await remarks.forget(Selection(user_id="lena"), agent_id="ada", dry_run=dry_run)
+        assert sorted(receipt.kept, key=lambda one: one.users) == list(said)
+    assert dict(await rows(remarks, SUBJECTS)) == {
+        "Nadia and Piet begin without Lena.": ["nadia", "piet"],
+        "Piet finds Lena slow.": [],
+        "Piet likes tea.": ["piet"],
+    }
+    assert list(await remarks.admin.verify()) == []
+
+
+async def test_remarks_on_nobody_else_go_with_about(remarks: Memory) -> None:
+    receipt = await remarks.forget(Selection(user_id="lena", about=True), agent_id="ada")
+    assert [(one.reason, one.users) for one in receipt.kept] == [("about", ("nadia",))]
+    assert [row[0] for row in await rows(remarks, SUBJECTS)] == [
+        "Nadia and Piet begin without Lena.",
+        "Piet likes tea.",
+    ]
+    assert list(await remarks.admin.verify()) == []
+
+
+@pytest.mark.parametrize("wrong", [{}, {"conversation_id": "team"}, {"user_id": "lena", "tag": "x"}])
+def test_about_stands_beside_a_user_alone(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Selection(about=True, **wrong)
+
+
+async def test_other_ids_of_a_user_count_as_theirs(remarks: Memory) -> None:
+    await remarks.people.merge(agent_id="ada", user_id="lena", into_user_id="helena")
+    receipt = await remarks.forget(Selection(user_id="helena", about=True), agent_id="ada", dry_run=True)
+    assert [one.users for one in receipt.kept] == [("nadia",)]
+
+
+async def test_they_are_called_as_the_user_is(remarks: Memory) -> None:
+    await remarks.people.rename(agent_id="ada", kind="user", old="lena", new="lena-2")
+    assert ("Piet finds Lena slow.", ["lena-2"]) in await rows(remarks, SUBJECTS)
+
+
+async def test_private_remark_on_another_is_never_judged_for_others(remarks: Memory) -> None:
+    await rows(remarks, "UPDATE memory.scopes SET done_seq = last_seq")
+    shareable = """
+        SELECT o.content FROM memory.scopes s
+        CROSS JOIN LATERAL memory.shareable(s.agent_key, s.scope_id, '{}') o
+        WHERE s.kind = 'individual' ORDER BY 1
+    """
+    assert [row[0] for row in await rows(remarks, shareable)] == ["Lena has spoken.", "Piet likes tea."]
+
+
+async def test_correction_speaks_of_the_same_people(remarks: Memory) -> None:
+    ((piet,),) = await rows(remarks, "SELECT scope_id FROM memory.scopes WHERE owner = 'u:piet'")
+    await remarks.observations.update(f"o{piet}-1", agent_id="ada", user_id="piet", text="Piet finds Lena quick.")
+    assert ("Piet finds Lena quick.", ["lena"]) in await rows(remarks, SUBJECTS)
+
+
+async def test_export_says_whether_it_speaks_of_them(remarks: Memory) -> None:
+    lines = [line async for line in remarks.people.export(agent_id="ada", user_id="piet")]
+    found = {line.content: line.subjects for line in lines if isinstance(line, ExportedObservation)}
+    assert found == {"Piet finds Lena slow.": (), "Piet likes tea.": ("piet",)}
+
+
+async def test_joint_plan_is_written_for_each(memory: Memory, llm: Scripted) -> None:
+    said = [message("Sailing on Sunday, Ben?", name="Mia"), message("Yes!", n=2, user_id="ben", name="Ben")]
+    await memory.add(said, agent_id="ada", user_id="mia", conversation_id="two")
+    plan = ("Mia and Ben sail on 2026-03-08.", [1, 2], ["P1", "P2"])
+    llm.then(about(individual_P1=[plan], individual_P2=[plan], collective=[]))
+    formed = await memory.conversations.form(agent_id="ada", conversation_id="two")
+    assert [str(one.scope) for one in formed.observations] == ["individual:mia", "individual:ben"]
+    assert "stands in the\n  list of each of them who spoke of it" in llm.requests[0].instructions

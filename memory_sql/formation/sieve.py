@@ -66,6 +66,12 @@ class _Sieve:
         """Of each message, once for all: an answer may hold ten thousand observations that name no source."""
         return {message.number: frozenset(words_of(message.content or "")) for message in self._window.spoken}
 
+    @cached_property
+    def _confided(self) -> frozenset[int]:
+        """The messages in which a user said something in confidence; once for all, too."""
+        said = (m for m in self._window.spoken if m.role == "user")
+        return frozenset(m.number for m in said if said_in_confidence(m.content or ""))
+
     def drafts(self, item: ExtractedObservation) -> list[Draft]:
         """One; none where it is refused; where several people said what goes to others as a proposal, one for each."""
         content = self._screened(as_written(clean(item.content)[0].strip(), self._said))
@@ -87,7 +93,7 @@ class _Sieve:
 
     def _placed(self, content: str, target: Target, sources: Sequence[BufferedMessage]) -> list[_Placed]:
         """Where it goes, and in which words: what others hear is without contact data, what they didn't hear is proposed."""
-        confidential = any(said_in_confidence(text) for text in (content, *_users_words(sources)))
+        confidential = any(m.number in self._confided for m in sources) or said_in_confidence(content)
         if target.kind == "individual":
             return [_Placed(content, target, tuple(sources), confidential=confidential)]
         shown = without_contact(content)
@@ -232,10 +238,6 @@ class _Sieve:
 def _takes(target: Target, users: Collection[str]) -> bool:
     """Whether what these users say may go there, as far as it is a matter of who they are."""
     return target.kind != "group" or (bool(target.members) and target.members.issuperset(users))
-
-
-def _users_words(sources: Sequence[BufferedMessage]) -> list[str]:
-    return [message.content or "" for message in sources if message.role == "user"]
 
 
 def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:

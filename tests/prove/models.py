@@ -45,6 +45,8 @@ from tests.loopback import (
 
 T = TypeVar("T", bound=BaseModel | str)
 
+PERSONAL = {"personal": True, "general": False, "valuable": False}
+
 
 def facts_of(offered: Collection[str], turns: Sequence[tuple[int, str | None, str]]) -> str:
     """Of turns `(n, person, text)`, each in the list of who said it."""
@@ -62,9 +64,13 @@ def name_of(fact: str) -> str:
 
 
 def shared(claims: Iterable[tuple[int, Sequence[str], str]]) -> str:
-    """Of claims `(n, to, text)`, all but decoys that mustn't go."""
-    decisions = [{"n": n, "to": to, **verdict(text), "text": text} for n, tos, text in claims for to in tos]
+    """Of claims `(n, to, text)`, all but facts, and decoys that mustn't go."""
+    decisions = [{"n": n, "to": to, **_verdict(text), "text": text} for n, tos, text in claims for to in tos]
     return json.dumps({"decisions": decisions})
+
+
+def _verdict(text: str) -> dict[str, bool]:
+    return PERSONAL if text.startswith("fact ") else verdict(text)
 
 
 def text_of(current: str | None, facts: Iterable[str]) -> str:

@@ -99,7 +99,10 @@ class World:
     async def learn(self, memory: Memory, agent: str, owner: dict[str, Any]) -> None:
         mark = f"k{len(self.marks)}k"
         for n in range(2):
-            known = await memory.observe(f"The gate says {mark} {n}.", agent_id=agent, **owner)
+            said = f"The gate says {mark} {n}."
+            if "user_id" in owner:  # nor propagated
+                said = f"Between us: {said}"
+            known = await memory.observe(said, agent_id=agent, **owner)
             key = (agent, owner_of(owner))
             self.observations[known.id], self.scope_ids[known.scope.key], self.marks[mark] = key, key, key
 

@@ -11,9 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from typer.main import get_command
-
-from memory_sql.cli import app, main
+from memory_sql import cli
 
 
 class Ran(NamedTuple):
@@ -42,7 +40,7 @@ def memory_sql(*args: object, stdin: bytes = b"", code: int = 0) -> Ran:
             redirect_stderr(err),
             patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         ):
-            ended = main([str(arg) for arg in args])
+            ended = cli.main([str(arg) for arg in args])
     finally:
         signal.signal(signal.SIGTERM, before)
     ran = Ran(ended, _text(out), _text(err))
@@ -62,7 +60,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 def commands(inside: Any = None, *names: str) -> Iterator[tuple[str, ...]]:
     """The names of every command, with its group's in front."""
-    group: Any = inside or get_command(app)
+    group: Any = inside or cli.commands()
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, *names, name)

@@ -7,9 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from memory_sql import __version__
 from memory_sql.cli import (
@@ -90,13 +93,19 @@ def about(
         print(context.get_help())
 
 
+@cache
+def commands() -> TyperGroup:
+    """All of them, as they are parsed: made once, since that takes longer than most of them."""
+    return get_group(app)
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """The exit code of a command, run: 1 for an error or a partial failure, 2 for a command that can't be parsed."""
     signal.signal(signal.SIGTERM, _end)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = app(args, prog_name="memory-sql", standalone_mode=False)
+        code = commands()(args, prog_name="memory-sql", standalone_mode=False)
         sys.stdout.flush()
     except MemorySQLError as error:
         output.complain(str(error))

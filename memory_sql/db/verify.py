@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sqlalchemy import DateTime, Integer, Interval, TextClause, bindparam, select, text
+from sqlalchemy import DateTime, Integer, Interval, Select, bindparam, column, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
@@ -53,25 +53,24 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 
 
 @cache
-def invariants() -> dict[str, TextClause]:
+def invariants() -> dict[str, Select[Any]]:
     """Their queries by name, in order: agent_id (null: of the database as a whole), key and detail of each violation."""
     found = (file for file in (files(__package__) / "sql" / "invariants").iterdir() if file.name.endswith(".sql"))
     return {file.name.removesuffix(".sql"): _query(file.read_text("utf-8")) for file in sorted(found, key=str)}
 
 
-def _query(sql: str) -> TextClause:
+def _query(sql: str) -> Select[Any]:
     names = set(_PARAMETER.findall(sql))
-    return text(sql).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in sorted(names)))
+    asked = text(sql).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in sorted(names)))
+    return select(asked.columns(column("agent_id"), column("key"), column("detail")).subquery("found"))
 
 
 async def violations(session: AsyncSession, measures: Measures) -> AsyncIterator[Violation]:
     """What doesn't hold, at most `MOST` of each invariant. The conversation must not have asked anything before."""
     await session.execute(_SNAPSHOT)
     for name, query in invariants().items():
-        found = await session.stream(query, asdict(measures))
-        for row in await found.fetchmany(MOST):
+        for row in await session.execute(query.limit(MOST), asdict(measures)):
             yield Violation(invariant=name, agent_id=row.agent_id, key=row.key, detail=row.detail)
-        await found.close()
     async for violation in _wrong_hashes(session):
         yield violation
 

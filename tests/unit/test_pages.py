@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from typer.main import get_command
 
 import memory_sql
-from memory_sql import Memory, Settings, models
-from memory_sql.cli import app
+from memory_sql import Memory, Settings, cli, models
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
@@ -199,7 +197,7 @@ def invocations(line: str) -> Iterator[list[str]]:
 
 def parse(arguments: list[str]) -> None:
     """Raises what the command line would say of arguments that it can't read."""
-    command: Any = get_command(app)
+    command: Any = cli.commands()
     while hasattr(command, "commands"):
         name, *arguments = arguments
         assert name in command.commands, name

@@ -48,6 +48,7 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
     assert not embedded.running(directory)
 
 
+@pytest.mark.slow
 def test_demo_can_be_run_again_and_begins_anew(directory: Path) -> None:
     for _ in range(2):
         told = memory_sql("demo", "--data", directory, "--json").value
@@ -57,6 +58,7 @@ def test_demo_can_be_run_again_and_begins_anew(directory: Path) -> None:
         assert told["forgotten"]["counts"]["messages"] == 1
 
 
+@pytest.mark.slow
 def test_demo_says_what_is_not_as_it_must_be(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "WORD", "tuesdays")  # of another sentence, which nobody forgets
     monkeypatch.setattr(demo, "PRIVATE", "codeberg")  # of what the whole group may know
@@ -65,6 +67,7 @@ def test_demo_says_what_is_not_as_it_must_be(database_url: str, monkeypatch: pyt
     assert [line.split()[1] for line in ran.err.splitlines()] == ["privacy:", "forgetting:"]
 
 
+@pytest.mark.slow
 def test_demo_shows_every_step_and_a_second_run_adds_nothing(directory: Path) -> None:
     messages = len(example().read_text().splitlines())
     first = memory_sql("demo", "--all", "--data", directory).out
@@ -108,6 +111,7 @@ def test_demo_in_json_is_one_object(directory: Path) -> None:
     assert "<RetrievedObservations>" not in xml  # the texts say all of it
 
 
+@pytest.mark.slow
 def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
         for name, value in {

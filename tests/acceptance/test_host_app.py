@@ -200,6 +200,7 @@ async def test_downgrade_of_the_host_takes_no_memory_along_unasked(branch: str, 
         assert len(await memory.observations.list(**MIA)) == 1
 
 
+@pytest.mark.slow
 async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[str, str]) -> None:
     way, url = deployed
     if way == "branch":
@@ -291,6 +292,7 @@ async def test_documented_sql_moves_a_database_from_one_way_to_the_other(deploye
         await asyncio.to_thread(deploy, way, url)  # finds nothing to do
 
 
+@pytest.mark.slow
 async def test_documented_commands_start_over_where_the_hosts_alembic_keeps_the_schema(branch: str) -> None:
     async with Memory(branch, Scripted()) as memory:
         await memory.observe("Sails alone.", **MIA)
@@ -342,6 +344,7 @@ def as_role(url: str, role: str) -> str:
     return asyncpg_url(url).update_query_dict({"options": f"-c role={role}"}).render_as_string(hide_password=False)
 
 
+@pytest.mark.slow
 async def test_documented_roles_are_enough(roles: dict[str, str], empty_database: str) -> None:
     (script,) = re.findall(r"```sql\n(GRANT memory_app .*?)```", DEPLOYING.read_text("utf-8"), re.DOTALL)
     for name, own in roles.items():

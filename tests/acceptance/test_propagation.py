@@ -368,6 +368,7 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
         assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["group_1", "collective"])
 async def test_what_is_misplaced_at_extraction_goes_no_further(
     database_url: str, caplog: pytest.LogCaptureFixture, place: str

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.slow
 def test_example_runs_twice_and_prints_the_context(database_url: str, tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert len(example.strip().splitlines()) <= 20

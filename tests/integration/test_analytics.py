@@ -410,6 +410,7 @@ async def test_views_of_an_agent_hold_nothing_of_another(filled: str) -> None:
     assert [row["agent_id"] for row in found] == ["bob"]
 
 
+@pytest.mark.slow
 async def test_observation_that_waits_again_is_pending_until_a_later_version_takes_it(
     copy: str, changing: Memory
 ) -> None:

@@ -70,6 +70,7 @@ class Weights:
     words: float = 1.5
 
 
+@pytest.mark.slow
 async def test_ablation_asks_the_search_of_memory_without_one_weight(
     dataset: Dataset, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ async def test_ablation_asks_the_search_of_memory_without_one_weight(
     assert {change.points for change in found.changes.values()} == {-100}
 
 
+@pytest.mark.slow
 async def test_crowd_is_as_the_library_would_have_left_it(server_url: str) -> None:
     async with fresh_database(server_url) as url, Memory(url, Offline(), Settings(llm="offline")) as memory:
         connection = await asyncpg.connect(plain_url(url))

@@ -531,6 +531,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("embedded") / "postgres"
 
 
+@pytest.mark.slow
 def test_embedded_server_is_started_by_a_command_or_left_running_until_stopped(directory: Path) -> None:
     def db(command: str, *args: str) -> Ran:
         return memory_sql("db", command, *args, "--data", directory)
@@ -644,6 +645,7 @@ def test_reader_that_has_had_enough_is_no_error() -> None:
     assert ended.stderr == b""
 
 
+@pytest.mark.slow
 def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: str) -> None:
     run("observe", "Mia spricht 日本語 😀.", *MIA)
     ended = subprocess.run(
@@ -678,6 +680,7 @@ def test_what_needs_no_database_imports_nothing_of_it(args: list[str]) -> None:
     assert imported(*args) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [["context", *MIA, "--message", "Do you remember the tea?"], ["search", "tea", *MIA], ["admin", "stats", *ADA]],

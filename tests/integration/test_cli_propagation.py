@@ -72,6 +72,7 @@ def test_claim_goes_to_the_group_once(run: Run, eden: str) -> None:
     assert known_by(run, "mia") == [DEADLINE]
 
 
+@pytest.mark.slow
 def test_whole_agent_is_judged_scope_by_scope(run: Run, eden: str) -> None:
     other = run("observe", FREEZE, *ADA, "--user", "mia", "--json").value["scope"]["id"]
     run("observe", DEADLINE, "--agent", "bob", "--user", "gene")
@@ -89,6 +90,7 @@ def test_scope_and_agent_that_are_not_there_are_one_line(run: Run, eden: str) ->
     assert run("scope", "propagate", eden, *ADA).code == 0
 
 
+@pytest.mark.slow
 def test_agent_that_is_switched_off_has_nothing_to_judge(run: Run, eden: str) -> None:
     run("configure", *ADA, "--set", "sharing=off")
     assert run("scope", "propagate", *ADA).out == "nothing to judge\n"
@@ -97,6 +99,7 @@ def test_agent_that_is_switched_off_has_nothing_to_judge(run: Run, eden: str) ->
     assert run("scope", "propagate", *ADA).out.startswith("1 of 2 claims propagated")
 
 
+@pytest.mark.slow
 def test_scope_whose_model_fails_stops_no_other_and_the_command_says_so(
     run: Run, eden: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +117,7 @@ def test_scope_whose_model_fails_stops_no_other_and_the_command_says_so(
     assert run("scope", "propagate", *ADA).out.startswith("1 of 2 claims propagated")
 
 
+@pytest.mark.slow
 def test_worker_and_status_and_stats_tell_of_it(run: Run, eden: str) -> None:
     status = run("work", "backlog", *ADA, "--json").value
     assert (status["due_propagations"], status["held"]) == (1, 0)

@@ -132,6 +132,7 @@ def test_order_can_be_said_in_the_environment(monkeypatch: pytest.MonkeyPatch) -
         assert Settings.load().context_order == ("individual", "collective")
 
 
+@pytest.mark.slow
 def test_command_line_gives_budget_and_layout(database_url: str) -> None:
     to = ("--agent", "ada", "--user", "mia", "--url", database_url)
     for n in range(9):

@@ -681,7 +681,7 @@ MANY = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_more_than_a_statement_has_parameters_is_quarantined_and_comes_back(
     database_url: str, parrot: Parrot
 ) -> None:

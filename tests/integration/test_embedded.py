@@ -270,6 +270,7 @@ def test_last_release_stops_the_server_and_data_stays(data_dir: Path) -> None:
         assert ask(third.url, "select n from kept") == 42
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_the_same_moment_share_one_server(fresh: Path) -> None:
     with clients(fresh, 4) as all_of_them:
         assert {client.url() for client in all_of_them} == {embedded.url(fresh)}
@@ -281,6 +282,7 @@ def test_processes_that_start_at_the_same_moment_share_one_server(fresh: Path) -
     assert not embedded.running(fresh)
 
 
+@pytest.mark.slow
 def test_server_stays_up_for_everybody_while_processes_come_and_go(data_dir: Path) -> None:
     command = [sys.executable, "-c", RESTLESS_CLIENT, str(data_dir)]
     processes = [subprocess.Popen(command) for _ in range(3)]
@@ -384,6 +386,7 @@ def test_stale_numbers_of_processes_are_not_believed(crashed: Path, number: str)
         other.kill()
 
 
+@pytest.mark.slow
 def test_cluster_that_a_killed_client_left_half_made_is_made_again(fresh: Path) -> None:
     with clients(fresh, 1) as (client,):
         until(lambda: (fresh / "cluster.new" / "base").exists())
@@ -394,6 +397,7 @@ def test_cluster_that_a_killed_client_left_half_made_is_made_again(fresh: Path) 
     assert not (fresh / "cluster.new").exists()
 
 
+@pytest.mark.slow
 def test_removed_directory_can_still_be_left(directory: Path) -> None:
     server = embedded.acquire(directory / "data", options=FAST)
     pid = postmaster(directory / "data")
@@ -428,6 +432,7 @@ def test_directory_of_another_user_is_refused(directory: Path) -> None:
         embedded.acquire(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["long" * 30, "o'dd, $(touch here) “dir”:1"])
 def test_path_that_no_socket_can_have_gets_a_short_one_elsewhere(directory: Path, name: str) -> None:
     data_dir = directory / name
@@ -466,6 +471,7 @@ def test_root_runs_the_server_as_another_user_and_opens_no_directory_for_it(last
             subprocess.run(["ls", closed], check=True, capture_output=True, **as_owner(lasting / "cluster"))
 
 
+@pytest.mark.slow
 @needs_root
 def test_root_copies_binaries_that_the_servers_user_cannot_reach(
     fresh: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
@@ -484,6 +490,7 @@ def test_root_copies_binaries_that_the_servers_user_cannot_reach(
         assert program.is_relative_to(Path(reachable) / "copies")
 
 
+@pytest.mark.slow
 @needs_root
 def test_ordinary_user_has_a_server(directory: Path) -> None:
     nobody = as_user_with_python("nobody")

@@ -849,6 +849,7 @@ async def aclosing_of(memory: Memory) -> AsyncIterator[Memory]:
         await memory.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["user", "words", "everything"])
 async def test_restored_backup_forgets_again(
     memory: Memory, journal_file: Path, server_url: str, parrot: Parrot, choice: str

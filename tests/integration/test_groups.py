@@ -658,6 +658,7 @@ async def test_leaving_while_the_text_is_written_refuses_it(memory: Memory, parr
     assert await told(memory) == "We paint."
 
 
+@pytest.mark.slow
 async def test_many_leave_join_and_form_at_once_without_a_deadlock(memory: Memory) -> None:
     users = [f"u{n}" for n in range(4)]
     await crew(memory, *users)

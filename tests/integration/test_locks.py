@@ -424,6 +424,7 @@ async def test_what_the_host_has_yet_to_send_outlives_locks_that_are_taken_anew(
 # What is done again
 
 
+@pytest.mark.slow
 async def test_deadlock_with_the_host_costs_our_call_nothing(memory: Memory, host: AsyncSession) -> None:
     """Ours waits first, so it is ours that Postgres ends; it is done again when the host is through."""
     for user in ("mia", "jonas"):
@@ -624,6 +625,7 @@ async def are_due(memory: Memory) -> list[int]:
     return [(await rows(memory, due.format(table)))[0][0] for table in ("conversations", "scopes")]
 
 
+@pytest.mark.slow
 async def test_lease_is_kept_while_what_was_claimed_is_loaded(database_url: str, host: AsyncSession) -> None:
     """What takes longer to load than a lease lasts would be taken over again and again, and never be done."""
     lease = "SELECT lease_until FROM memory.scopes WHERE propagate_at IS NOT NULL"

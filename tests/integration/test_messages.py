@@ -146,6 +146,7 @@ async def test_as_of_shows_what_had_been_stored(memory: Memory) -> None:
     assert await shown(memory, "mia", as_of=then) == [("s", "m1")]
 
 
+@pytest.mark.slow
 async def test_conversations_of_a_user_are_found_by_an_index_whatever_a_query_begins_with(memory: Memory) -> None:
     await memory.add([message()], **MIA, conversation_id="s")
     for sql in (

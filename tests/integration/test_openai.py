@@ -219,6 +219,7 @@ async def test_a_known_code_is_named_and_an_unknown_one_is_not(api: Api) -> None
     assert isinstance(filtered_, RefusedError)
 
 
+@pytest.mark.slow
 async def test_a_time_out_is_retried_and_then_final(api: Api) -> None:
     async with using(hang(30), api, timeout_seconds=0.2, max_retries=1) as (model, server):
         with pytest.raises(UnavailableError, match="2 attempts") as caught:
@@ -227,6 +228,7 @@ async def test_a_time_out_is_retried_and_then_final(api: Api) -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 async def test_an_answer_after_a_time_out_counts(api: Api) -> None:
     async with using([hang(30), good(GOOD)], api, timeout_seconds=0.5, max_retries=1) as (model, _):
         answer = await model.generate(STRUCTURED)

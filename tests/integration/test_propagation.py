@@ -763,6 +763,7 @@ async def test_forgotten_user_is_in_no_wider_scope(memory: Memory) -> None:
     assert ASYNC not in str({k: v for k, v in (await texts(memory)).items() if k != "g:atlas"})
 
 
+@pytest.mark.slow
 async def test_quarantined_source_takes_along_what_was_made_of_it(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     done = await memory.observations.quarantine(own.id, **ADA, user_id="gene")
@@ -789,6 +790,7 @@ async def test_what_another_member_said_too_stays_theirs(memory: Memory) -> None
     assert await known(memory, "g:eden") == []
 
 
+@pytest.mark.slow
 async def test_collective_goes_when_one_of_its_people_is_forgotten_and_comes_back_from_enough_others(
     memory: Memory,
 ) -> None:
@@ -910,6 +912,7 @@ async def test_answer_that_cant_be_used_leaves_everything_where_it_was(memory: M
     assert len((await propagate(memory, own)).propagated) == 1
 
 
+@pytest.mark.slow
 async def test_one_bad_claim_is_found_and_the_others_go(memory: Memory, parrot: Parrot, clock: Clock) -> None:
     """Each answer that can't be used halves the batch; what can't be judged alone isn't shared."""
     await belong(memory, "eden", "gene", "mia")
@@ -1045,6 +1048,7 @@ async def test_correction_changes_the_group_and_not_what_others_say_as_well(memo
     assert (await known(memory, "g:eden"), await known(memory, "c")) == ([new.content], [everybody.content])
 
 
+@pytest.mark.slow
 async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     for item in (own, group, everybody):
@@ -1440,6 +1444,7 @@ async def test_what_was_quarantined_itself_stays_so_when_its_source_comes_back(m
     assert DEADLINE in await known(memory, "g:eden")
 
 
+@pytest.mark.slow
 async def test_quarantine_of_one_source_leaves_the_claim_to_the_others(memory: Memory) -> None:
     """What was merged of several is erased, as in a forgetting, and judged again without the one."""
     own, group, everybody = await collective(memory)

@@ -188,12 +188,17 @@ def goes(attack: Attack) -> bool:
     return is_shown(attack) and leaks(cut(attack), names=["Mallory", attack.id], sources=[cut(attack)]) is None
 
 
-@pytest.mark.parametrize(("n", "attack"), list(enumerate(ATTACKS)), ids=[attack.id for attack in ATTACKS])
-async def test_attack_is_promoted_to_nobody_and_stays_in_its_frame(yard: Yard, n: int, attack: Attack) -> None:
+async def test_attacks_are_promoted_to_nobody_and_stay_in_their_frames(yard: Yard, subtests: pytest.Subtests) -> None:
     """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other.
 
     The judge is right on decoys and says yes to all else, so it obeys every order that it is shown.
     """
+    for n, attack in enumerate(ATTACKS):
+        with subtests.test(attack.id):
+            await stays(yard, n, attack)
+
+
+async def stays(yard: Yard, n: int, attack: Attack) -> None:
     own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
     assert len(own) == 2  # it was written down, as whose it is
     (said,) = set(own) - {FACT}

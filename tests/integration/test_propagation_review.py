@@ -99,6 +99,7 @@ async def test_what_gave_way_to_what_is_taken_back_stands_again(memory: Memory) 
     assert await known(memory, "g:eden") == [other.content]
 
 
+@pytest.mark.slow
 async def test_application_that_may_not_delete_takes_it_back(
     walled_database: str, roles: Roles, parrot: Parrot, clock: Clock
 ) -> None:
@@ -227,6 +228,7 @@ async def test_display_name_of_another_member_doesnt_leave(memory: Memory, parro
     assert await known(memory, "g:eden") == [], result.judged
 
 
+@pytest.mark.slow
 async def test_unusable_answer_about_the_first_claim_for_everybody_isnt_asked_for_ever(
     memory: Memory, parrot: Parrot, clock: Clock
 ) -> None:

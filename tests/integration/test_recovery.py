@@ -257,6 +257,7 @@ async def test_batch_is_cut_also_where_one_error_is_enough_to_give_up(
         assert choking.sizes == [4, 2, 1, 1]
 
 
+@pytest.mark.slow
 async def test_several_bad_observations_are_found_one_after_another(
     strained: Memory, choking: Choking, clock: Clock
 ) -> None:
@@ -428,6 +429,7 @@ async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
         assert len((await memory.run_due()).formed[0].observations) == 1
 
 
+@pytest.mark.slow
 async def test_long_call_keeps_its_short_lease(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(lease_seconds=0.3)) as memory:
         await memory.add(conversation(4), **HERE)

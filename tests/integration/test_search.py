@@ -308,6 +308,7 @@ FILL = """
 READ = "SELECT seq_scan, idx_scan, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'memory.observations'::regclass"
 
 
+@pytest.mark.slow
 async def test_large_scope_is_searched_by_its_rarest_words(memory: Memory) -> None:
     """A look-up of all its words would read each of the 5,000; the sample tells which are rare."""
     await memory.observe("The gate of Mia.", **MIA)
@@ -323,6 +324,7 @@ async def test_large_scope_is_searched_by_its_rarest_words(memory: Memory) -> No
     assert read < 1200
 
 
+@pytest.mark.slow
 async def test_commonest_words_of_a_large_scope_bring_the_newest(memory: Memory) -> None:
     await memory.observe("The gate of Mia.", **MIA)
     await rows(memory, FILL)
@@ -331,6 +333,7 @@ async def test_commonest_words_of_a_large_scope_bring_the_newest(memory: Memory)
     assert all(int(hit.observation.id.split("-")[1]) > 3000 for hit in result.results)
 
 
+@pytest.mark.slow
 async def test_text_index_serves_the_search_among_many_scopes(memory: Memory) -> None:
     await memory.observe("The gate of Mia.", **MIA)
     await rows(memory, FILL)

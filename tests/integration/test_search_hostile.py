@@ -116,6 +116,7 @@ async def test_score_tells_nothing_of_messages_that_are_not_shown(memory: Memory
     assert len(before) == 1
 
 
+@pytest.mark.slow
 async def test_every_plan_brings_the_same_bytes(database_url: str, llm: Scripted) -> None:
     """Sums of floating-point numbers depend on their order, and that on the plan."""
     words = "gate boat harbour lamp rope sail wind mast oar net buoy pier quay tide".split()

@@ -120,6 +120,7 @@ async def live(memory: Memory, agent_id: str) -> None:
     assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", [least, most])
 async def test_no_setting_of_an_agent_stops_anybody(database_url: str, extreme: Any) -> None:
     async with Memory(database_url, Parrot()) as memory:

@@ -151,6 +151,7 @@ async def test_fusion_of_places_explains_itself(enabled: str, model: Meanings, l
         assert hit.score == pytest.approx(sum(hit.explanation.parts.values()))
 
 
+@pytest.mark.slow
 async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, model: Meanings) -> None:
     seed = await memory.observe(SLOOP, **MIA)
     await rows(
@@ -274,6 +275,7 @@ async def test_sensitive_leaves_only_where_it_may(
     assert len(model.texts) == sent
 
 
+@pytest.mark.slow
 async def test_vectors_of_another_model_are_left_alone_and_made_anew(
     enabled: str, memory: Memory, llm: Scripted, settings: Settings
 ) -> None:
@@ -301,6 +303,7 @@ async def test_model_of_other_dimensions_is_an_error_only_to_what_fills(
         )
 
 
+@pytest.mark.slow
 async def test_worker_fills_in_the_background(memory: Memory, model: Meanings) -> None:
     await remember(memory, SLOOP, *NOISE)
     worked = await Worker(memory).run_once()
@@ -433,6 +436,7 @@ async def test_server_without_the_extension_says_so(database_url: str, pytestcon
 # Walls
 
 
+@pytest.mark.slow
 async def test_walls_stand_around_vectors(
     walled_database: str, roles: Roles, llm: Scripted, settings: Settings, model: Meanings
 ) -> None:

@@ -897,6 +897,7 @@ async def test_search_returns_the_columns_of_an_observation(memory: Memory) -> N
     assert {item.name for item in FOUND} >= set(OBSERVATION.selected_columns.keys())
 
 
+@pytest.mark.slow
 async def test_search_behind_walls_reads_its_own_scopes_by_the_index(memory: Memory, walled: Memory) -> None:
     await memory.observe("The gate of Mia.", **MIA)
     await rows(memory, MANY)
@@ -922,6 +923,7 @@ READ = "SELECT seq_scan, idx_scan, idx_tup_fetch FROM pg_stat_xact_user_tables W
 # The roles
 
 
+@pytest.mark.slow
 def test_roles_are_made_twice_and_taken_back_without_a_trace(
     empty_database: str, walled_template: str, roles: Roles
 ) -> None:
@@ -955,6 +957,7 @@ async def test_roles_that_nothing_depends_on_are_dropped(database_url: str) -> N
         assert await rows(memory, "SELECT FROM pg_roles WHERE rolname ~ '^walls'") == []
 
 
+@pytest.mark.slow
 async def test_role_that_is_no_superuser_makes_the_roles(empty_database: str, server_url: str) -> None:
     own = Roles.of("crew_owner", "crew_app", "crew_analyst")
     await execute(
@@ -993,6 +996,7 @@ def test_names_of_roles_are_checked() -> None:
             Roles.of(*names)
 
 
+@pytest.mark.slow
 async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
@@ -1052,6 +1056,7 @@ async def as_role(url: str, role: str, sql: str) -> list[tuple[Any, ...]]:
         return await rows(memory, sql)
 
 
+@pytest.mark.slow
 async def test_verify_finds_nothing_behind_walls_and_sees_everything(
     memory: Memory, llm: Scripted, walled: Memory
 ) -> None:

@@ -376,6 +376,7 @@ async def test_release_waits_for_a_forgetting_under_way_and_takes_its_rest(memor
     assert await kept(memory) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_restored_backup_withdraws_again_and_the_journal_tells_the_end(
     memory: Memory, tmp_path: Path, server_url: str, parrot: Parrot
 ) -> None:

@@ -298,6 +298,7 @@ async def test_no_more_runs_at_once_than_allowed(memory: Memory, model: Model) -
     assert model.most == 3
 
 
+@pytest.mark.slow
 async def test_two_workers_share_the_backlog_and_do_nothing_twice(database_url: str, outside: Memory) -> None:
     await say(outside, *range(24))
     models = [Model(thinks=True), Model(thinks=True)]
@@ -370,6 +371,7 @@ async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueK
     assert "Sort" not in plan
 
 
+@pytest.mark.slow
 async def test_conversations_and_scopes_take_turns(memory: Memory, model: Model) -> None:
     await say(memory, *range(3))
     for n in range(3):
@@ -564,6 +566,7 @@ async def test_due_conversation_with_nothing_to_read_is_due_no_more(memory: Memo
     assert model.asked.total() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 async def test_worker_goes_on_after_all_its_connections_were_cut(memory: Memory, outside: Memory) -> None:
     async with working(Worker(memory, poll_seconds=NEVER)):
@@ -574,6 +577,7 @@ async def test_worker_goes_on_after_all_its_connections_were_cut(memory: Memory,
         await has_formed(outside, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 async def test_work_goes_on_when_its_connections_are_cut_while_the_model_thinks(
     memory: Memory, outside: Memory, model: Model
@@ -591,6 +595,7 @@ async def test_work_goes_on_when_its_connections_are_cut_while_the_model_thinks(
     assert model.asked.total() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 async def test_nothing_is_lost_or_doubled_while_connections_are_cut_all_the_time(
     database_url: str, outside: Memory

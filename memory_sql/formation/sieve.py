@@ -17,11 +17,13 @@ from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import days_of
 from memory_sql.languages.text import clean, count_words, normal_form, one_line, words_of
 from memory_sql.llm.notation import as_written
-from memory_sql.privacy.classify import Classification, classify, mask
+from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
 from memory_sql.privacy.confidence import said_in_confidence
 from memory_sql.privacy.contact import without_contact
+from memory_sql.privacy.persons import is_about_somebody
 
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
+OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
 AGENT_ROLES = frozenset({"assistant", "agent"})
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
@@ -88,16 +90,18 @@ class _Sieve:
         target = self._route(item, sources)
         if target is None:
             return []
-        placed = self._placed(content, target, sources)
+        placed = self._placed(item, content, target, sources)
         return [self._draft(item, one) for one in placed if self._has_room(one.target, one.content)]
 
-    def _placed(self, content: str, target: Target, sources: Sequence[BufferedMessage]) -> list[_Placed]:
+    def _placed(
+        self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]
+    ) -> list[_Placed]:
         """Where it goes, and in which words: what others hear is without contact data, what they didn't hear is proposed."""
         confidential = any(m.number in self._confided for m in sources) or said_in_confidence(content)
         if target.kind == "individual":
             return [_Placed(content, target, tuple(sources), confidential=confidential)]
         shown = without_contact(content)
-        if confidential or classify(shown).categories:
+        if confidential or self._is_private(item, target, shown):
             self.refused["confidence" if confidential else "personal"] += 1
             own = self._open(self._author(self._authors(sources)))
             return [] if own is None else [_Placed(content, own, tuple(sources), confidential=confidential)]
@@ -106,6 +110,20 @@ class _Sieve:
             return self._by_author(content, sources, proposed)
         self.refused["contact"] += shown != content
         return [_Placed(shown, target, tuple(sources))]
+
+    def _is_private(self, item: ExtractedObservation, target: Target, text: str) -> bool:
+        """Sensitive, and about somebody; for those who didn't hear it, or where it is a secret, whomever it is about."""
+        found = set(classify(text).categories)
+        if not found or not target.heard or found - OF_PEOPLE or holds_mark(text):
+            return bool(found)
+        return bool(item.about) or is_about_somebody(text, self._names)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """By which the model and the host know people here."""
+        speakers = (m.speaker for m in self._window.messages)
+        displayed = (target.display_name for target in self._loaded.targets if target.kind == "individual")
+        return tuple({*self._people.values(), *filter(None, (*speakers, *displayed))})
 
     def _proposal(self, target: Target) -> str | None:
         """Who may get it by propagation alone; None: those whom it concerns have heard it, or the host has it so."""

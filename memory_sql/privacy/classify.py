@@ -66,6 +66,11 @@ class Masked:
     found: tuple[str, ...]
 
 
+def holds_mark(text: str) -> bool:
+    """A secret stood in it."""
+    return _MARK.search(text) is not None
+
+
 def classify(text: str) -> Classification:
     """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there."""
     text = mask(text).text

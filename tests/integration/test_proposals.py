@@ -134,6 +134,30 @@ async def test_what_is_confidential_or_sensitive_stays_with_who_said_it(
     assert (await memory.scopes.propagate(**ADA)).judged == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "stays"),
+    [
+        ("The bonus scheme of 5 per cent ends in June.", True),
+        ("Das Gehalt von 500 Euro kommt am 25.", True),
+        ("For guests with a nut allergy there is the lemon tart.", True),
+        ("Gene's salary goes out on the 25th.", False),  # a speaker
+        ("Tom has a nut allergy.", False),  # a given name
+        ("He has a nut allergy.", False),
+        ("My nut allergy is new.", False),
+        ("Card 4111 1111 1111 1111 pays the wages.", False),  # a secret, whosoever
+    ],
+)
+async def test_what_a_group_heard_and_is_sensitive_about_nobody_stays_the_groups(
+    memory: Memory, parrot: Parrot, said: str, stays: bool
+) -> None:
+    await say(memory, "t", ("gene", said), ("mia", "Good."))
+    formed = await form(memory, parrot, "t", (said, "group", [1]))
+    assert formed.refused == ({} if stays else {"personal": 1} if "Card" not in said else {"masked": 1, "personal": 1})
+    assert await known(memory, "g:eden") == ([said] if stays else [])
+    await tell(memory)
+    assert (await memory.scopes.propagate(**ADA)).judged == ()  # nor does it go any further
+
+
 async def test_what_was_said_in_confidence_is_that_in_other_words_too(memory: Memory, parrot: Parrot) -> None:
     await say(memory, "t", ("gene", "Unter uns: die Filiale in Kiel schließt."), ("mia", "Oh."))
     formed = await form(memory, parrot, "t", ("Die Filiale in Kiel schließt.", "group", [1]))

@@ -684,7 +684,9 @@ PLANTED: dict[str, list[str]] = {
         "ALTER TABLE memory.evidence DISABLE TRIGGER ALL",
     ],
     "what_was_formed_for_others_may_be_theirs": [
-        FORMED_FOR_OTHERS.format(change="categories = ARRAY['health']"),
+        FORMED_FOR_OTHERS.format(change="categories = ARRAY['health'], subjects = ARRAY['mia']"),
+        FORMED_FOR_OTHERS.format(change="categories = ARRAY['credential']"),
+        FORMED_FOR_OTHERS.format(change="confidential = true"),
         FORMED_FOR_OTHERS.format(change="proposed = 'collective'"),
         FORMED_FOR_OTHERS.format(change="related_users = ARRAY['nobody']"),
     ],

@@ -1,5 +1,5 @@
--- What a formation put into a scope of several is nobody's sensitive matter and is proposed to nobody; of a group only
--- who has been a member of it said so. What is set aside is shown nowhere.
+-- What a formation put into a scope of several is nobody's sensitive matter and is proposed to nobody (a group may know what
+-- is sensitive and about nobody); of a group only who has been a member of it said so. What is set aside is shown nowhere.
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,
@@ -24,7 +24,12 @@ CROSS JOIN LATERAL (
 ) e
 WHERE o.source_kind = 'formation' AND memory.in_use(t.status)
   AND (
-      o.categories && '{credential,financial,health,identity,intimate}'::text[]
+      o.confidential
+      OR 'credential' = ANY (o.categories)
+      OR (
+          o.categories && '{financial,health,identity,intimate}'::text[]
+          AND (s.kind = 'collective' OR o.subjects <> '{}')
+      )
       OR o.proposed IS NOT NULL
       OR e.strangers > 0
   )

@@ -44,7 +44,9 @@ async def load(
         return state, None
     await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
     messages = await conversations.range(state, stretch[1], after=stretch[0])
-    window = window_of(state, messages, settings, None, await formation.silent_members(session, state))
+    members = await formation.silent_members(session, state)
+    groups = await formation.groups_for(session, state, settings)
+    window = window_of(state, messages, settings, None, members, groups)
     targets = tuple(replace(one, knows=()) for one in await formation.filled(session, state, window, settings, now))
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
     run = await formation.start(runs, state, messages, targets, shown, now)

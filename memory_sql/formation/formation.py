@@ -37,6 +37,7 @@ from memory_sql.retrieval.related import related
 from memory_sql.retry import judge, pause
 
 MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
+MOST_GROUPS = 10  # of a user, whom what is said to the agent alone may be proposed to
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ async def _load(
         await conversations.release(state, due_at=None, due_reason=None)
         return None
     members = await silent_members(session, state)
-    window = window_of(state, messages, settings, answered.seen if answered else None, members)
+    groups = await groups_for(session, state, settings) if answered is None else ()
+    window = window_of(state, messages, settings, answered.seen if answered else None, members, groups)
     targets = await filled(session, state, window, settings, now)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
     if answered is not None:
@@ -144,13 +146,20 @@ async def silent_members(session: Session, state: ConversationState) -> dict[str
     return await ScopeRepository(session).members_named(state.agent_key, owners, MOST_SILENT) if owners else {}
 
 
+async def groups_for(session: Session, state: ConversationState, settings: Settings) -> Sequence[str]:
+    """The conversation's groups; of one between a user and the agent alone the user's, whom it may be proposed to."""
+    if state.group_ids or len(state.participants) != 1 or settings.sharing == "off":
+        return state.group_ids
+    return await ScopeRepository(session).groups_of(state.agent_key, state.participants[0], MOST_GROUPS)
+
+
 async def filled(
     session: Session, state: ConversationState, window: Window, settings: Settings, now: datetime
 ) -> tuple[Target, ...]:
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
-    where nobody else reads along, and a group's only where all who speak are members.
+    where nobody else reads along, and a group's only in its own conversations, where all who speak are members.
     """
     scopes, persons = ScopeRepository(session), window.persons
     owners = [target.owner for target in window.named]
@@ -158,6 +167,8 @@ async def filled(
     known = {scope.owner: (scope, pending) for scope, pending in found}
     groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
     members = await scopes.members_among(state.agent_key, groups, list(persons)) if groups else {}
+    here = {owner_key("group", group) for group in state.group_ids}
+    groups = [scope.scope_id for scope, _ in found if scope.owner in here]
     all_hear = state.shared or settings.shared_conversations
     heard = set(groups) if all_hear else await scopes.heard_by(state.agent_key, groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
@@ -168,7 +179,8 @@ async def filled(
             targets.append(target)
             continue
         present = members.get(scope.scope_id, frozenset())
-        may_show = {"individual": alone, "group": present.issuperset(persons)}.get(target.kind, True)
+        together = target.owner in here and present.issuperset(persons)
+        may_show = {"individual": alone, "group": together}.get(target.kind, True)
         texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
         texts += [item.content for item in pending] if may_show and scope.is_active else []
         knows = _cut(texts, settings.scope_text_max_characters)

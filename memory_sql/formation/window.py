@@ -107,13 +107,17 @@ def window_of(
     settings: Settings,
     seen: Mapping[str, Any] | None,
     members: Mapping[str, str],
+    groups: Sequence[str],
 ) -> Window:
-    """`seen`: where a stored answer is gone on with, what its prompt showed. `members`: the names of the groups' members."""
+    """`seen`: where a stored answer is gone on with, what its prompt showed. `members`: the names of the groups' members.
+
+    `groups`: the conversation's, or those that what is said to the agent alone may be proposed to.
+    """
     spoken = tuple(m for m in messages if m.eligible and m.content and m.content.strip())
     users = list(dict.fromkeys(m.user_id for m in messages if m.user_id)) or [state.user_id]
     persons = {user: f"P{n}" for n, user in enumerate(users, 1)}
     owners = {user: owner_key("individual", user) for user in users}
-    named = _named(state, messages, persons, owners, members) if seen is None else _remembered(seen, owners)
+    named = _named(groups, messages, persons, owners, members) if seen is None else _remembered(seen, owners)
     return Window(
         tuple(messages),
         spoken,
@@ -134,13 +138,13 @@ def _remembered(seen: Mapping[str, Any], owners: Mapping[str, str]) -> list[Targ
 
 
 def _named(
-    state: ConversationState,
+    groups: Sequence[str],
     messages: Sequence[BufferedMessage],
     persons: Mapping[str, str],
     owners: Mapping[str, str],
     members: Mapping[str, str],
 ) -> list[Target]:
-    """The scopes by the names that the model will use: the users', the conversation's groups', everybody's.
+    """The scopes by the names that the model will use: the users', the groups', everybody's.
 
     Those of members who say nothing take nothing in; they are there for the names of their owners.
 
@@ -154,7 +158,7 @@ def _named(
     silent = ((user, name) for user, name in members.items() if user not in persons)
     for n, (user, name) in enumerate(silent, len(persons) + 1):
         named.append(Target(f"{PERSON}P{n}", "individual", owner_key("individual", user), name, is_open=False))
-    for n, group in enumerate(state.group_ids, 1):
+    for n, group in enumerate(groups, 1):
         named.append(Target(f"group_{n}", "group", owner_key("group", group), group, is_open=False))
     return [*named, Target("collective", "collective", owner_key("collective"), None)]
 

@@ -91,6 +91,47 @@ async def test_group_didnt_hear_what_one_member_says_alone(memory: Memory, parro
     assert (await memory.scopes.propagate(**ADA)).judged == ()
 
 
+async def test_what_is_said_to_the_agent_alone_may_be_proposed_to_each_group_of_the_user(
+    memory: Memory, parrot: Parrot
+) -> None:
+    """Whatever else is shared, no group heard it; nor does the prompt show what the group knows."""
+    await memory.configure(**ADA, shared_conversations=True)
+    await belong(memory, "atlas", "tim")
+    await belong(memory, "eden", "gene", "mia")
+    await memory.observe("Eden meets in Bern.", **ADA, group_id="eden")
+    await say(memory, "t", ("gene", "We freeze on 3 April."), groups=())
+    parrot.requests.clear()
+    formed = await form(memory, parrot, "t", (FREEZE, "group", [1]))
+    assert formed.observations[0].proposed == await scope_of(memory, "g:eden")
+    assert formed.refused == {"proposed": 1}
+    prompt = parrot.requests[0].prompt
+    assert ('the group "eden"' in prompt, "atlas" in prompt, "Bern" in prompt) == (True, False, False)
+    await tell(memory)
+    await memory.scopes.propagate(**ADA)
+    assert await known(memory, "g:eden") == ["Eden meets in Bern.", FREEZE]
+
+
+@pytest.mark.parametrize("how", ["left", "off", "group off", "isolated", "inactive", "two speak"])
+async def test_group_that_takes_no_proposals_is_not_offered(memory: Memory, parrot: Parrot, how: str) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    changes = {
+        "group off": "sharing = 'off'",
+        "isolated": "extraction_mode = 'isolated'",
+        "inactive": "is_active = false",
+    }
+    if how == "left":
+        await memory.groups.remove_member(**ADA, group_id="eden", user_id="gene")
+    elif how == "off":
+        await memory.configure(**ADA, sharing="off")
+    elif how in changes:
+        await rows(memory, f"UPDATE memory.scopes SET {changes[how]} WHERE owner = 'g:eden'")
+    said = [("gene", "We freeze on 3 April."), *([("mia", "Good.")] if how == "two speak" else [])]
+    await say(memory, "t", *said, groups=())
+    parrot.requests.clear()
+    await form(memory, parrot, "t")
+    assert "eden" not in parrot.requests[0].prompt
+
+
 async def test_two_ids_of_one_person_are_one(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "gene2", "mia")
     await memory.people.merge(**ADA, user_id="gene2", into_user_id="gene")

@@ -325,6 +325,28 @@ class ScopeRepository:
         )
         return {row.user_id: row.name for row in found}
 
+    async def groups_of(self, agent_key: int, user_id: str, most: int) -> list[str]:
+        """The groups whom what this user says may be proposed to, the longest joined first, at most so many."""
+        ids = func.memory.user_ids(agent_key, user_id).table_valued("user_id", name="ids")
+        joined = func.min(MemberRow.joined_at)
+        found = await self._session.scalars(
+            select(ScopeRow.owner)
+            .join(MemberRow, and_(MemberRow.agent_key == ScopeRow.agent_key, MemberRow.scope_id == ScopeRow.scope_id))
+            .join(ids, MemberRow.user_id == ids.c.user_id)
+            .where(
+                ScopeRow.agent_key == agent_key,
+                ScopeRow.kind == "group",
+                ScopeRow.is_active,
+                ScopeRow.extraction_mode != "isolated",  # a call of its own
+                ScopeRow.sharing.is_distinct_from("off"),
+                MemberRow.left_at.is_(None),
+            )
+            .group_by(ScopeRow.owner)
+            .order_by(joined, ScopeRow.owner)
+            .limit(most)
+        )
+        return [owner.partition(":")[2] for owner in found]
+
     async def heard_by(self, agent_key: int, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
         """The group scopes of which at least two members are among these users; several ids of a person are one."""
         if not scope_ids or len(users) < 2:

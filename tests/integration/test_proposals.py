@@ -115,16 +115,16 @@ async def test_what_is_said_to_the_agent_alone_may_be_proposed_to_each_group_of_
 async def test_group_that_takes_no_proposals_is_not_offered(memory: Memory, parrot: Parrot, how: str) -> None:
     await belong(memory, "eden", "gene", "mia")
     changes = {
-        "group off": "sharing = 'off'",
-        "isolated": "extraction_mode = 'isolated'",
-        "inactive": "is_active = false",
+        "group off": "UPDATE memory.scopes SET sharing = 'off' WHERE kind = 'group'",
+        "isolated": "UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE kind = 'group'",
+        "inactive": "UPDATE memory.scopes SET is_active = false WHERE kind = 'group'",
     }
     if how == "left":
         await memory.groups.remove_member(**ADA, group_id="eden", user_id="gene")
     elif how == "off":
         await memory.configure(**ADA, sharing="off")
     elif how in changes:
-        await rows(memory, f"UPDATE memory.scopes SET {changes[how]} WHERE owner = 'g:eden'")
+        await rows(memory, changes[how])
     said = [("gene", "We freeze on 3 April."), *([("mia", "Good.")] if how == "two speak" else [])]
     await say(memory, "t", *said, groups=())
     parrot.requests.clear()

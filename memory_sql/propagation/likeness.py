@@ -21,8 +21,8 @@ _FIGURE = re.compile(r"\d+(?:[.,:/-]\d+)*")
 def same_claim(a: str, b: str) -> float:
     """How alike two short statements are, 0 to 1; from `ALIKE` on they claim the same. Symmetric.
 
-    0 where figures, dates, negation or a pair of opposites contradict, or where nothing is claimed. Of each the first
-    `MAX_CHARACTERS` count.
+    0 where figures, dates, negation or a pair of opposites contradict, where each names something that the other doesn't,
+    or where nothing is claimed. Of each the first `MAX_CHARACTERS` count.
     """
     one, other = claim_of(a[:MAX_CHARACTERS]), claim_of(b[:MAX_CHARACTERS])
     if not one.words or not other.words or _contradict(one, other):
@@ -35,9 +35,10 @@ def same_claim(a: str, b: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Stems of the content words, the figures and dates, and how many negations."""
+    """Stems of the content words, those with a capital among them, the figures and dates, and how many negations."""
 
     words: frozenset[str]
+    names: frozenset[str]
     figures: frozenset[str]
     negations: int
 
@@ -72,7 +73,8 @@ def _all_stems(sources: Iterable[str]) -> frozenset[str]:
 
 def claim_of(text: str) -> Claim:
     listed = vocabulary()
-    keys = [token.key for token in tokens_of(_without_team_names(text))]
+    tokens = tokens_of(_without_team_names(text))
+    keys = [token.key for token in tokens]
     figures = {listed.figures.get(key, key) for key in keys if key in listed.figures or _FIGURE.fullmatch(key)}
     figures.update(_FIGURE.findall(text))
     figures.update(
@@ -83,8 +85,10 @@ def claim_of(text: str) -> Claim:
     )
     figures.update(listed.same_words.get(key, key) for key in keys if key in listed.certain_dates)
     negations = sum(key in listed.negations or key.endswith("n't") for key in keys)
-    words = frozenset(stem(key) for key in keys if key not in listed.empty and not key.isdigit())
-    return Claim(words, frozenset(figures), negations)
+    content = [token for token in tokens if token.key not in listed.empty and not token.key.isdigit()]
+    words = frozenset(stem(token.key) for token in content)
+    names = frozenset(stem(token.key) for token in content if token.capital)
+    return Claim(words, names, frozenset(figures), negations)
 
 
 def _without_team_names(text: str) -> str:
@@ -104,4 +108,5 @@ def _opposed(one: Claim, other: Claim) -> bool:
 
 def _contradict(one: Claim, other: Claim) -> bool:
     figures = one.figures != other.figures and bool(one.figures) and bool(other.figures)
-    return figures or bool(one.negations) != bool(other.negations) or _opposed(one, other)
+    things = bool(one.names - other.words) and bool(other.names - one.words)
+    return figures or things or bool(one.negations) != bool(other.negations) or _opposed(one, other)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from memory_sql.config import Settings
 from memory_sql.llm.openai import OpenAI
 from memory_sql.memory import Memory
 from memory_sql.privacy.classify import classify
+from memory_sql.propagation.likeness import ALIKE, same_claim
 from memory_sql.propagation.rules import withheld
 from tests.database import rows
 from tests.decoys import verdict
@@ -219,7 +219,9 @@ async def test_no_private_fact_reaches_anybody_else(
         shared = [talk for talk in talks if _knows(groups, talk, talk.conversation.shareable[0])]
         assert len(shared) >= 0.9 * len(talks)
         for agent in ("agent-0", "agent-1"):
-            assert everybody[agent, "c"] == _lessons_of_enough_groups(talks, agent)
+            wider = everybody[agent, "c"]
+            assert wider >= _told_by_enough(talks, agent, lambda one, other: one == other)
+            assert wider <= _told_by_enough(talks, agent, lambda one, other: same_claim(one, other) >= ALIKE)
 
         for talk in talks[::10]:
             shown = await memory.context(**talk.who, message="What do you know about everybody?")
@@ -298,12 +300,20 @@ async def test_judge_that_is_right_on_decoys_alone_leaves_it_to_the_rules(databa
         assert list(await memory.admin.verify()) == []
 
 
-def _lessons_of_enough_groups(talks: Sequence[Talk], agent: str) -> set[str]:
-    """Three people of two groups, by the settings."""
-    mine = [talk for talk in talks if talk.who["agent_id"] == agent]
-    people = Counter(lesson for lesson, _ in {(talk.lesson, talk.who["user_id"]) for talk in mine})
-    groups = Counter(lesson for lesson, _ in {(talk.lesson, talk.group) for talk in mine})
-    return {f"{lesson}." for lesson in LESSONS if people[lesson] >= 3 and groups[lesson] >= 2}
+def _told_by_enough(talks: Sequence[Talk], agent: str, same: Callable[[str, str], bool]) -> set[str]:
+    """By three people of two groups, by the settings: lessons, and what happens to be said of the same matter."""
+    said = [
+        (f"{unnamed(text)}.", talk.who["user_id"], talk.group)
+        for talk in talks
+        if talk.who["agent_id"] == agent
+        for text in (*talk.conversation.shareable, *filter(None, [talk.lesson]))
+    ]
+    found = set()
+    for text in {text for text, _, _ in said}:
+        behind = [(user, group) for other, user, group in said if same(text, other)]
+        if len({user for user, _ in behind}) >= 3 and len({group for _, group in behind}) >= 2:
+            found.add(text)
+    return found
 
 
 def _knows(groups: dict[tuple[str, str], set[str]], talk: Talk, fact: str) -> bool:

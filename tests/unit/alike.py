@@ -49,6 +49,13 @@ ALIKE_PAIRS = (
     ("The payment provider is changed in May 2026", "The payment provider changes in May 2026"),
 )
 UNLIKE_PAIRS = (
+    ("The login page of Atlas doesn't work in old browsers", "The login page of Harbour doesn't work in old browsers"),
+    ("The next release of Compass removes the old export", "The next release of Harbour removes the old export"),
+    ("Atlas has a slow search on large accounts", "Quill has a slow search on large accounts"),
+    (
+        "Der nächste Umbau in Kiel betrifft die Küche im Keller",
+        "Der nächste Umbau in Bonn betrifft die Küche im Keller",
+    ),
     ("The project deadline is Friday", "The project deadline is Monday"),
     ("The deadline of Atlas is 24 April", "The deadline of Atlas is 25 April"),
     ("The deadline of Atlas is 24 April", "The deadline of Quill is 24 April"),

@@ -2,8 +2,7 @@
 
 A case says what came in, what a strong model answers to the prompt, and what must be stored then, all written by hand. What
 the model wrote has to come out byte for byte: `in` names the scope that holds it, `as` what stands there instead where a
-secret or contact data is cut out. Without `in` it is stored nowhere, and `refused` says for which reason. `waits_for` marks a
-case that doesn't hold yet, and what will make it hold.
+secret or contact data is cut out. Without `in` it is stored nowhere, and `refused` says for which reason.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class Case(_Strict):
     name: str
     language: Literal["en", "de", "fr", "es", "nl", "fi"]
     points: tuple[int, ...] = ()
-    waits_for: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     then: dict[str, Any] = Field(default_factory=dict)
 
@@ -172,16 +170,7 @@ def files() -> dict[str, File]:
 
 def as_parameters(by_file: Mapping[str, Sequence[Case]]) -> list[Any]:
     """Each case as a parameter of a test, by its file and name."""
-    return [
-        pytest.param(case, id=f"{stem}: {case.name}", marks=_marks(case))
-        for stem, cases in by_file.items()
-        for case in cases
-    ]
-
-
-def _marks(case: Case) -> list[Any]:
-    """One that waits has to fail: the mark goes when it holds."""
-    return [pytest.mark.xfail(strict=True, reason=case.waits_for)] if case.waits_for else []
+    return [pytest.param(case, id=f"{stem}: {case.name}") for stem, cases in by_file.items() for case in cases]
 
 
 @dataclass(slots=True)

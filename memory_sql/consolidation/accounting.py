@@ -16,10 +16,8 @@ from memory_sql.languages.text import count_words
 
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
 LONGEST_WORD = 12  # characters that a word may take on average
-GONE, SLIGHT_INPUTS = (
-    1 / 4,
-    3 / 4,
-)  # at most, in one version: of the old text as over or slight; of the inputs as slight
+GONE = 1 / 4  # of the old text may be left out as over or slight, in one version
+SLIGHT_INPUTS = 3 / 4  # of the new observations may be left out as slight
 FEW_WORDS = 20  # may always go: a sentence
 TELLING = 4  # characters of a word that tells what a sentence is about
 

@@ -17,6 +17,7 @@ from typing import Any
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
+from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository, Saved
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
@@ -143,14 +144,15 @@ async def start(
 async def silent_members(session: Session, state: ConversationState) -> dict[str, str]:
     """The names of the members of the conversation's groups, as far as they have spoken somewhere; by their ids."""
     owners = [owner_key("group", group) for group in state.group_ids]
-    return await ScopeRepository(session).members_named(state.agent_key, owners, MOST_SILENT) if owners else {}
+    return await GroupRepository(session, state.agent_key).members_named(owners, MOST_SILENT) if owners else {}
 
 
 async def groups_for(session: Session, state: ConversationState, settings: Settings) -> Sequence[str]:
     """The conversation's groups; of one between a user and the agent alone the user's, whom it may be proposed to."""
-    if state.group_ids or len(state.participants) != 1 or settings.sharing == "off":
+    if state.group_ids or len(state.participants) != 1:
         return state.group_ids
-    return await ScopeRepository(session).groups_of(state.agent_key, state.participants[0], MOST_GROUPS)
+    (user,) = state.participants
+    return await GroupRepository(session, state.agent_key).taking_from(user, settings.sharing, MOST_GROUPS)
 
 
 async def filled(
@@ -161,16 +163,16 @@ async def filled(
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
     where nobody else reads along, and a group's only in its own conversations, where all who speak are members.
     """
-    scopes, persons = ScopeRepository(session), window.persons
+    belonging, persons = GroupRepository(session, state.agent_key), window.persons
     owners = [target.owner for target in window.named]
-    found = await scopes.with_pending(state.agent_key, owners, settings.pending_max)
+    found = await ScopeRepository(session).with_pending(state.agent_key, owners, settings.pending_max)
     known = {scope.owner: (scope, pending) for scope, pending in found}
     groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
-    members = await scopes.members_among(state.agent_key, groups, list(persons)) if groups else {}
+    members = await belonging.members_among(groups, list(persons)) if groups else {}
     here = {owner_key("group", group) for group in state.group_ids}
     groups = [scope.scope_id for scope, _ in found if scope.owner in here]
     all_hear = state.shared or settings.shared_conversations
-    heard = set(groups) if all_hear else await scopes.heard_by(state.agent_key, groups, state.participants)
+    heard = set(groups) if all_hear else await belonging.heard_by(groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
     targets = []
     for target in window.named:
@@ -300,7 +302,7 @@ async def save(
         )
     closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
     opened = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
-    kept = await _of_members(scopes, agent_key, opened, locked)
+    kept = await _of_members(GroupRepository(session, agent_key), opened, locked)
     refused["inactive_scope"] += len(drafts) - len(opened)
     refused["not_a_member"] += len(opened) - len(kept)
     saved = await ObservationRepository(session).save(agent_key, kept, locked, run_id=loaded.run.run_id, now=now)
@@ -308,15 +310,13 @@ async def save(
     return saved
 
 
-async def _of_members(
-    scopes: ScopeRepository, agent_key: int, drafts: Sequence[Draft], locked: Sequence[ScopeState]
-) -> list[Draft]:
+async def _of_members(belonging: GroupRepository, drafts: Sequence[Draft], locked: Sequence[ScopeState]) -> list[Draft]:
     """Those that go to no group, or come from people who are members of it now, under its lock."""
     groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group"}
     users = {user for draft in drafts if draft.scope.owner in groups for user in draft.related_users}
     if not users:
         return list(drafts)
-    members = await scopes.members_among(agent_key, sorted(groups.values()), sorted(users))
+    members = await belonging.members_among(sorted(groups.values()), sorted(users))
     allowed = {owner: members.get(scope_id, frozenset()) for owner, scope_id in groups.items()}
     return [d for d in drafts if d.scope.owner not in groups or allowed[d.scope.owner].issuperset(d.related_users)]
 

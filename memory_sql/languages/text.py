@@ -110,5 +110,10 @@ def shortened(text: str, characters: int) -> str:
     return f"{words.rstrip()}…"
 
 
+def in_lower_case(text: str) -> str:
+    """As patterns of the language files are looked for: with straight apostrophes and single spaces."""
+    return " ".join(text.lower().replace("’", "'").split())
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())

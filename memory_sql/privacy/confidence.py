@@ -6,10 +6,11 @@ from functools import cache
 
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Pattern, Sharing
+from memory_sql.languages.text import in_lower_case
 
 
 def said_in_confidence(text: str) -> bool:
-    lower = " ".join(text.lower().replace("’", "'").split())
+    lower = in_lower_case(text)
     return any(pattern.search(lower) for pattern in _patterns())
 
 

@@ -9,13 +9,14 @@ from functools import cache
 from memory_sql.languages.data import names as listed_names
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Pattern, Sharing
+from memory_sql.languages.text import in_lower_case
 
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_about_somebody(text: str, names: Iterable[str]) -> bool:
     """`names` are those of people that are known, ids included; a part of one is enough, as is a common given name."""
-    lower = " ".join(text.lower().replace("’", "'").split())
+    lower = in_lower_case(text)
     known = {part.lower() for name in names for part in _WORD.findall(name)}
     return any(pattern.search(lower) for pattern in _persons()) or _names_one(text, known)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory_sql.domain.results import Usage
 from memory_sql.errors import AnswerError, JudgeError, LanguageModelError, TruncatedError
@@ -14,7 +14,7 @@ from memory_sql.propagation.task import PropagationTask
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Ruling:
     """`numbers`: which number of the answer each claim has. `missed`: answers before this one that got a decoy wrong."""
 
     decisions: Sequence[Decision]
@@ -24,31 +24,31 @@ class Judged:
     missed: int = 0
 
 
-async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wary: bool) -> Judged:
+async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wary: bool) -> Ruling:
     """What the model says, once it has got all decoys right; asked once more with other and more decoys where it hasn't.
 
     `wary`: it has got some wrong before. Raises `JudgeError`, or what the last call raised, with the usage of all calls.
     """
-    first = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS if wary else decoys.LEAST)
-    if first.missed == 0:
+    first, wrong_first = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS if wary else decoys.LEAST)
+    if not wrong_first:
         return first
     try:
-        second = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS)
+        second, wrong_second = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS)
     except LanguageModelError as error:
         error.usage = first.usage + (error.usage if isinstance(error.usage, Usage) else Usage(""))
         raise
     usage = first.usage + second.usage
-    if second.missed:
+    if wrong_second:
         wrong = JudgeError(
-            f"{usage.model} judged {first.missed} and {second.missed} claims wrongly whose answer is known"
+            f"{usage.model} judged {wrong_first} and {wrong_second} claims wrongly whose answer is known"
         )
         wrong.usage = usage
         raise wrong
-    return Judged(second.decisions, second.numbers, usage, second.prompt_version, missed=1)
+    return replace(second, usage=usage, missed=1)
 
 
-async def _ask_twice(llm: LanguageModel, model: str, task: PropagationTask, each: int) -> Judged:
-    """Once more where the answer can't be used. `missed` counts decoys, here."""
+async def _ask_twice(llm: LanguageModel, model: str, task: PropagationTask, each: int) -> tuple[Ruling, int]:
+    """Once more where the answer can't be used; with how many decoys it got wrong."""
     mixed = decoys.mixed(task, each)
     request, spent = mixed.task.request(model), Usage("", calls=0)
     try:
@@ -58,5 +58,5 @@ async def _ask_twice(llm: LanguageModel, model: str, task: PropagationTask, each
         request = mixed.task.request(model, str(error))
         answer = await ask(llm, request)
     decisions = answer.value.decisions
-    missed = decoys.missed(mixed.task, decisions)
-    return Judged(decisions, mixed.numbers, spent + answer.usage, request.prompt_version, missed)
+    ruling = Ruling(decisions, mixed.numbers, spent + answer.usage, request.prompt_version)
+    return ruling, decoys.missed(mixed.task, decisions)

@@ -12,6 +12,7 @@ from functools import cache
 
 from memory_sql.languages.data import of_all, table
 from memory_sql.languages.tables import FunctionWords, Sharing, ToldBy
+from memory_sql.languages.text import in_lower_case
 from memory_sql.propagation.tokens import SENTENCE
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -71,7 +72,7 @@ def _sharing() -> Mapping[str, Sharing]:
 
 def is_order(text: str) -> bool:
     """It tells the agent, or whoever reads, what to do."""
-    lower = _plain(text)
+    lower = in_lower_case(text)
     if any(listed.ordered.search(lower) for listed in _sharing().values()):
         return True
     if any(listed.second_person.search(lower) for listed in _spoken(text)):
@@ -87,19 +88,15 @@ def _opens_order(clause: str) -> bool:
 
 def in_first_person(text: str) -> bool:
     """Nobody else can tell who "I" is."""
-    return any(listed.first_person.search(_plain(text)) for listed in _spoken(text))
+    return any(listed.first_person.search(in_lower_case(text)) for listed in _spoken(text))
 
 
 def is_of_somebody(text: str) -> bool:
     """It is about one person who isn't named: he, somebody, the user."""
-    return any(listed.somebody.search(_plain(text)) for listed in _spoken(text))
+    return any(listed.somebody.search(in_lower_case(text)) for listed in _spoken(text))
 
 
 def _spoken(text: str) -> Sequence[Sharing]:
     """What is looked for in a text of this language: `mes` is mine in one, a month in another; of all where it is unknown."""
     language = language_of(text)
     return tuple(_sharing().values()) if language is None else (_sharing()[language],)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().replace("’", "'").split())

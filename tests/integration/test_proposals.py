@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from memory_sql import Selection
 from memory_sql.config import Settings
+from memory_sql.errors import StaleError
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Parrot
@@ -130,6 +132,24 @@ async def test_group_that_takes_no_proposals_is_not_offered(memory: Memory, parr
     parrot.requests.clear()
     await form(memory, parrot, "t")
     assert "eden" not in parrot.requests[0].prompt
+
+
+async def test_group_may_take_proposals_where_its_agent_shares_nothing(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await memory.configure(**ADA, sharing="off")
+    await memory.groups.share("eden", "auto", **ADA)
+    await say(memory, "t", ("gene", "We freeze on 3 April."), groups=())
+    formed = await form(memory, parrot, "t", (FREEZE, "group", [1]))
+    assert formed.observations[0].proposed == await scope_of(memory, "g:eden")
+
+
+async def test_group_that_is_forgotten_while_the_model_thinks_is_named_nowhere(memory: Memory, parrot: Parrot) -> None:
+    """The prompt told its name."""
+    await belong(memory, "eden", "gene", "mia")
+    await say(memory, "t", ("gene", "We freeze on 3 April."), groups=())
+    parrot.meanwhile = lambda: memory.forget(Selection(group_id="eden"), **ADA)
+    with pytest.raises(StaleError):
+        await form(memory, parrot, "t", ("Gene is of eden.", "individual", [1]))
 
 
 async def test_two_ids_of_one_person_are_one(memory: Memory, parrot: Parrot) -> None:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, cast, exists, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+from sqlalchemy.types import ARRAY, Text
 
+from memory_sql.config.kinds import Sharing
 from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
@@ -50,10 +53,82 @@ class GroupRepository:
 
     async def of_user(self, user_id: str) -> Sequence[Group]:
         """Those that the user belongs to, by any of the ids that they go by."""
-        ids = user_ids(self._agent_key, user_id)
-        return await self.list(
-            exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
+        return await self.list(self._holds(user_id))
+
+    async def taking_from(self, user_id: str, sharing: Sharing, most: int) -> Sequence[str]:
+        """The ids of the user's groups to which what they say may be proposed, oldest first, at most so many.
+
+        Not of those whose extraction is isolated: that would be a call for each. `sharing`: the agent's.
+        """
+        found = await self._session.scalars(
+            select(_GROUP_ID)
+            .where(
+                _s.agent_key == self._agent_key,
+                _s.kind == "group",
+                _s.name == "",
+                _s.is_active,
+                _s.extraction_mode != "isolated",
+                func.coalesce(_s.sharing, sharing) != "off",
+                self._holds(user_id),
+            )
+            .order_by(_s.scope_id)
+            .limit(most)
         )
+        return found.all()
+
+    def _holds(self, user_id: str) -> ColumnElement[bool]:
+        ids = user_ids(self._agent_key, user_id)
+        return exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
+
+    async def members_among(self, scope_ids: Collection[int], users: Collection[str]) -> dict[int, frozenset[str]]:
+        """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
+        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
+        ids = func.memory.user_ids(self._agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
+        found = await self._session.execute(
+            select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))
+            .select_from(asked)
+            .join(ids, true())
+            .join(MemberRow, MemberRow.user_id == ids.c.user_id)
+            .where(
+                MemberRow.agent_key == self._agent_key,
+                MemberRow.scope_id.in_(scope_ids),
+                MemberRow.left_at.is_(None),
+            )
+            .group_by(MemberRow.scope_id)
+        )
+        return {row.scope_id: frozenset(row.users) for row in found}
+
+    async def members_named(self, owners: Sequence[str], most: int) -> dict[str, str]:
+        """By what name the members of these groups were last heard in their own scopes, by their ids; at most so many."""
+        m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
+        found = await self._session.execute(
+            select(m.user_id, own.speakers[1].label("name"))
+            .distinct()
+            .join(group, and_(group.agent_key == m.agent_key, group.scope_id == m.scope_id))
+            .join(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
+            .where(
+                m.agent_key == self._agent_key,
+                group.owner.in_(list(owners)),
+                m.left_at.is_(None),
+                own.speakers[1].is_not(None),
+            )
+            .order_by(m.user_id)
+            .limit(most)
+        )
+        return {row.user_id: row.name for row in found}
+
+    async def heard_by(self, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
+        """The group scopes of which at least two members are among these users; several ids of a person are one."""
+        if not scope_ids or len(users) < 2:
+            return set()
+        members = await self.members_among(scope_ids, users)
+        several = {scope_id: present for scope_id, present in members.items() if len(present) > 1}
+        asked = sorted(frozenset[str]().union(*several.values()))
+        user = func.unnest(cast(asked, ARRAY(Text))).column_valued("user_id")
+        person = func.memory.person(self._agent_key, user, type_=Text)
+        found = await self._session.execute(select(user, person))
+        person_of = {row[0]: row[1] for row in found}
+        return {scope_id for scope_id, present in several.items() if len({person_of[one] for one in present}) > 1}
 
     async def name(self, scope_id: int, display_name: str) -> None:
         await self._session.execute(

@@ -11,11 +11,10 @@ from typing import Any, Literal
 from sqlalchemy import and_, bindparam, cast, exists, func, literal_column, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.arrays import among
-from memory_sql.db.models import AgentRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 
@@ -285,80 +284,6 @@ class ScopeRepository:
             )
         )
         return {row.scope_id: row.epoch for row in found}
-
-    async def members_among(
-        self, agent_key: int, scope_ids: Collection[int], users: Collection[str]
-    ) -> dict[int, frozenset[str]]:
-        """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
-        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
-        ids = func.memory.user_ids(agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
-        found = await self._session.execute(
-            select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))
-            .select_from(asked)
-            .join(ids, true())
-            .join(MemberRow, MemberRow.user_id == ids.c.user_id)
-            .where(
-                MemberRow.agent_key == agent_key,
-                MemberRow.scope_id.in_(scope_ids),
-                MemberRow.left_at.is_(None),
-            )
-            .group_by(MemberRow.scope_id)
-        )
-        return {row.scope_id: frozenset(row.users) for row in found}
-
-    async def members_named(self, agent_key: int, owners: Sequence[str], most: int) -> dict[str, str]:
-        """By what name the members of these groups were last heard in their own scopes, by their ids; at most so many."""
-        m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
-        found = await self._session.execute(
-            select(m.user_id, own.speakers[1].label("name"))
-            .distinct()
-            .join(group, and_(group.agent_key == m.agent_key, group.scope_id == m.scope_id))
-            .join(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
-            .where(
-                m.agent_key == agent_key,
-                group.owner.in_(list(owners)),
-                m.left_at.is_(None),
-                own.speakers[1].is_not(None),
-            )
-            .order_by(m.user_id)
-            .limit(most)
-        )
-        return {row.user_id: row.name for row in found}
-
-    async def groups_of(self, agent_key: int, user_id: str, most: int) -> list[str]:
-        """The groups whom what this user says may be proposed to, the longest joined first, at most so many."""
-        ids = func.memory.user_ids(agent_key, user_id).table_valued("user_id", name="ids")
-        joined = func.min(MemberRow.joined_at)
-        found = await self._session.scalars(
-            select(ScopeRow.owner)
-            .join(MemberRow, and_(MemberRow.agent_key == ScopeRow.agent_key, MemberRow.scope_id == ScopeRow.scope_id))
-            .join(ids, MemberRow.user_id == ids.c.user_id)
-            .where(
-                ScopeRow.agent_key == agent_key,
-                ScopeRow.kind == "group",
-                ScopeRow.is_active,
-                ScopeRow.extraction_mode != "isolated",  # a call of its own
-                ScopeRow.sharing.is_distinct_from("off"),
-                MemberRow.left_at.is_(None),
-            )
-            .group_by(ScopeRow.owner)
-            .order_by(joined, ScopeRow.owner)
-            .limit(most)
-        )
-        return [owner.partition(":")[2] for owner in found]
-
-    async def heard_by(self, agent_key: int, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
-        """The group scopes of which at least two members are among these users; several ids of a person are one."""
-        if not scope_ids or len(users) < 2:
-            return set()
-        members = await self.members_among(agent_key, scope_ids, users)
-        several = {scope_id: present for scope_id, present in members.items() if len(present) > 1}
-        asked = sorted(frozenset[str]().union(*several.values()))
-        user = func.unnest(cast(asked, ARRAY(Text))).column_valued("user_id")
-        person = func.memory.person(agent_key, user, type_=Text)
-        found = await self._session.execute(select(user, person))
-        person_of = {row[0]: row[1] for row in found}
-        return {scope_id for scope_id, present in several.items() if len({person_of[one] for one in present}) > 1}
 
     async def lock_or_make(
         self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime

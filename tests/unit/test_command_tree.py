@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from memory_sql.memory import Memory
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
+README = Path(__file__).parents[2] / "README.md"
 NOUNS = {
     "observations": "observation",
     "scopes": "scope",
@@ -64,3 +66,9 @@ def test_group_has_a_command_for_each_method_of_its_face(name: str, face: type[F
 def test_main_commands_are_the_methods_of_memory() -> None:
     main = {command[0] for command in commands()} - set(NOUNS.values()) - ELSEWHERE
     assert main == {method.replace("_", "-") for method in methods(Memory) - OPENING}
+
+
+@pytest.mark.parametrize("group", sorted({*NOUNS.values(), "db"}))
+def test_readme_lists_the_commands_of_each_group(group: str) -> None:
+    (row,) = (line for line in README.read_text("utf-8").splitlines() if f" | `{group}` | " in line)
+    assert {name for name in inside(group) if f"`{name}`" not in row} == set()

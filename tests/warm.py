@@ -3,6 +3,9 @@
 A new connection learns tables and functions by using them, which costs the server more than the calls of most tests.
 So the engine of a recycled database isn't disposed of when its `Database` is closed, but reset and given to the next
 one with the same URL and options. No two have one at the same time.
+
+Whatever engine is made compiles for the same dialect into the same cache: a command's own engine, too, finds what an
+earlier one has compiled.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import URL, AsyncAdaptedQueuePool
+from sqlalchemy import URL, AsyncAdaptedQueuePool, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -87,6 +90,7 @@ class Engines:
         self._databases: set[str] = set()
         self._used: dict[AsyncEngine, Warm] = {}
         self._free: list[Warm] = []
+        self._compiling: Engine | None = None  # the first of them
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -129,16 +133,25 @@ class Engines:
 
     def _engine(self, url: URL, **options: Any) -> AsyncEngine:
         if url.database not in self._databases or "pool_size" not in options or not self._is_ours():
-            return create_async_engine(url, **options)
+            return self._sharing(create_async_engine(url, **options))
         same = f"{url.render_as_string(hide_password=False)} {options}"
         found = next((warm for warm in self._free if warm.options == same and warm.is_fresh), None)
         if found is None:
-            engine = create_async_engine(url, **options, pool_use_lifo=True)  # the warmest first
+            engine = self._sharing(create_async_engine(url, **options, pool_use_lifo=True))  # the warmest first
             found = Warm(str(url.database), same, engine)
         else:
             self._free.remove(found)
         self._used[found.engine] = found
         return found.engine
+
+    def _sharing(self, made: AsyncEngine) -> AsyncEngine:
+        """What it compiles, once the first has learnt from the server what to compile for."""
+        engine, first = made.sync_engine, self._compiling
+        if first is None or first.dialect.server_version_info is None:
+            self._compiling = engine
+        else:
+            engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+        return made
 
     def _is_ours(self) -> bool:
         """Commands run in a loop of their own."""

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memory_sql.config import Assembly, ContextFormat, ContextKind, Secrets, Settings
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, ScopeSettings, Secrets, Settings
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ExportedMembership,
         ExportedMessage,
         ExportedObservation,
+        ExportedPrompt,
         ExportedRun,
         ExportedScope,
         ExportedVersion,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
     from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind
+    from memory_sql.domain.prompts import ScopePrompt
     from memory_sql.domain.reading import (
         Context,
         ContextLine,
@@ -72,7 +74,17 @@ if TYPE_CHECKING:
         Usage,
         Violation,
     )
-    from memory_sql.domain.scopes import Consolidation, Contradiction, Diff, Repetition, Scope, ScopeRef, Sentence
+    from memory_sql.domain.scopes import (
+        Consolidation,
+        Contradiction,
+        Diff,
+        Repetition,
+        Scope,
+        ScopeDetails,
+        ScopeRef,
+        ScopeSetting,
+        Sentence,
+    )
     from memory_sql.domain.selection import Selection
     from memory_sql.errors import (
         AnswerError,
@@ -115,6 +127,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
+    from memory_sql.resources.prompts import Prompts
     from memory_sql.resources.scopes import Scopes
     from memory_sql.resources.work import Work
     from memory_sql.worker import Worked, Worker
@@ -165,6 +178,7 @@ __all__ = [
     "ExportedMembership",
     "ExportedMessage",
     "ExportedObservation",
+    "ExportedPrompt",
     "ExportedRun",
     "ExportedScope",
     "ExportedVersion",
@@ -205,6 +219,7 @@ __all__ = [
     "Physical",
     "PlacedHold",
     "PoolFullError",
+    "Prompts",
     "PropagateResult",
     "PropagationOutcome",
     "ReadOnlyError",
@@ -223,8 +238,12 @@ __all__ = [
     "RunDueResult",
     "SchemaError",
     "Scope",
+    "ScopeDetails",
     "ScopeKind",
+    "ScopePrompt",
     "ScopeRef",
+    "ScopeSetting",
+    "ScopeSettings",
     "Scopes",
     "SearchResult",
     "Secrets",
@@ -253,24 +272,25 @@ __all__ = [
 ]
 
 _HOME = {
-    "config": "Assembly ContextFormat ContextKind Secrets Settings",
+    "config": "Assembly ContextFormat ContextKind ScopeSettings Secrets Settings",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
-        "ExportedMembership ExportedMessage ExportedObservation ExportedRun ExportedScope ExportedConversation "
-        "ExportedVersion"
+        "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
+        "ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id ScopeKind",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",
+    "domain.prompts": "ScopePrompt",
     "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
     "domain.results": (
         "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
         "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "
         "RunDueResult Stats Trimmed Usage Violation"
     ),
-    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeRef Sentence",
+    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
     "domain.selection": "Selection",
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
@@ -289,6 +309,7 @@ _HOME = {
     "resources.holds": "Holds",
     "resources.observations": "Observations",
     "resources.people": "People",
+    "resources.prompts": "Prompts",
     "resources.scopes": "Scopes",
     "resources.work": "Work",
     "worker": "Worked Worker",

@@ -10,12 +10,14 @@ from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Sec
 from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.ids import (
     ID_MAX_CHARACTERS,
+    OWNER_PREFIX,
     Id,
     ScopeKind,
     aware,
     host_id,
     host_ids,
     observation_id,
+    owner_key,
     parse_observation_id,
     parse_scope_id,
     stored_id,
@@ -219,6 +221,20 @@ def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[S
     if user is None:
         raise InputError("whose is it? say user_id=, group_id= or collective=True")
     return "individual", user
+
+
+def scope_of(
+    kind: ScopeKind, owner_id: Id | None, name: str | None, display_name: str | None
+) -> tuple[str, str, str | None]:
+    """Whose scope (`scopes.owner`), its name, empty for the main one, and how it is shown."""
+    if kind not in OWNER_PREFIX:
+        raise InputError(f"kind must be one of {', '.join(OWNER_PREFIX)}")
+    owned = OWNER_PREFIX[kind].endswith(":")
+    if owned != (owner_id is not None):
+        raise InputError(f"a scope of kind {kind} {'needs an' if owned else 'has no'} owner_id")
+    called = "" if name is None else host_id(name, "name")
+    shown = name_of("display_name", display_name) or None
+    return owner_key(kind, id_of("owner_id", owner_id) if owner_id is not None else None), called, shown
 
 
 def content_of(text: str, limit: int) -> str:

@@ -37,6 +37,7 @@ from memory_sql.resources.groups import Groups
 from memory_sql.resources.holds import Holds
 from memory_sql.resources.observations import Observations
 from memory_sql.resources.people import People
+from memory_sql.resources.prompts import Prompts
 from memory_sql.resources.runtime import Runtime, agent_key, asked_of, settings_of
 from memory_sql.resources.scopes import Scopes
 from memory_sql.resources.work import Work
@@ -69,6 +70,7 @@ class Memory:
         self._runtime = runtime
         self.observations = Observations(runtime)
         self.scopes = Scopes(runtime)
+        self.prompts = Prompts(runtime)
         self.conversations = Conversations(runtime)
         self.groups = Groups(runtime)
         self.people = People(runtime)

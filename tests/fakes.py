@@ -213,3 +213,9 @@ class Meanings:
         own = [0.0] * (self.dimensions - len(known))
         own[sum(map(ord, text)) % len(own)] = 0.2
         return known + own
+
+
+def offered(request: Request[Any]) -> list[str]:
+    """The aliases of the scopes that an extraction was asked about."""
+    assert isinstance(request.material, ExtractionTask)
+    return [scope.alias for scope in request.material.scopes]

@@ -28,6 +28,7 @@ from memory_sql.cli import (
     observations,
     output,
     people,
+    prompts,
     reading,
     scopes,
     tree,
@@ -50,6 +51,7 @@ MAIN: dict[str, Callable[..., None]] = {
 FACES = {
     "observation": observations.app,
     "scope": scopes.app,
+    "prompt": prompts.app,
     "conversation": conversations.app,
     "group": groups.app,
     "person": people.app,

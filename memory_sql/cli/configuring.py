@@ -32,11 +32,17 @@ def configure(
     They are kept in the database and hold from the next call on, in every process. `memory-sql admin settings` prints all
     settings and what they mean.
     """
+    changes = changes_of(given, unset)
+    own = run(url, data, lambda memory: memory.configure(agent_id=agent, **changes))
+    output.one(own, _own_text, as_json)
+
+
+def changes_of(given: list[str] | None, unset: list[str] | None) -> dict[str, str | None]:
+    """What --set and --unset say, by name; raises `InputError` where they say nothing."""
     changes = {**dict(map(_pair, given or ())), **dict.fromkeys(unset or ())}
     if not changes:
         raise InputError("say what to change: --set NAME=VALUE or --unset NAME")
-    own = run(url, data, lambda memory: memory.configure(agent_id=agent, **changes))
-    output.one(own, _own_text, as_json)
+    return changes
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Scopes and their texts: list, history, diff, consolidate, undo, propagate."""
+"""Scopes and their texts: create, show, set, list, history, diff, consolidate, undo, propagate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory_sql.cli import output, tree
+from memory_sql.cli import output, scope_settings, tree
 from memory_sql.cli.batches import consolidate_each, end
 from memory_sql.cli.options import (
     Agent,
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from memory_sql.domain.results import ConsolidateResult, Judged, PropagateResult
     from memory_sql.memory import Memory
 
-app = tree.group("Scopes and their texts.")
+app = tree.group("Scopes, their settings and their texts.")
+app.command("create")(scope_settings.create)
+app.command("show")(scope_settings.show)
+app.command("set")(scope_settings.change)
 
 
 @app.command("list")

@@ -23,6 +23,7 @@ from memory_sql.config.kinds import (
     ContextKind,
     Secrets,
 )
+from memory_sql.config.scopes import SCOPE_SETTINGS, ScopeSettings
 from memory_sql.config.settings import AGENT_SETTINGS, DIGEST_SETTINGS, FORMATION_LIMITS, Settings
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LOCAL_DIMENSIONS",
     "OPENAI_DIMENSIONS",
     "RETRIEVAL_DAYS",
+    "SCOPE_SETTINGS",
     "UNKNOWN_NAMES",
     "VECTORS_MILLISECONDS",
     "VECTORS_OBSERVATIONS",
@@ -43,6 +45,7 @@ __all__ = [
     "Assembly",
     "ContextFormat",
     "ContextKind",
+    "ScopeSettings",
     "Secrets",
     "Settings",
     "checked_for_agent",

@@ -33,6 +33,7 @@ MOST_NAMES, NAME_CHARACTERS, TEXT_CHARACTERS = 1_000, 255, 4_096
 MOST_PHRASES = 100
 CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 FOREVER = "forever"  # TOML and the environment have no word for None
+BUFFER_MAX_ITEMS, BUFFER_MAX_WORDS, BUFFER_MAX = 5, 30, 100  # R314, R315, R318
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
 # Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
@@ -75,6 +76,10 @@ CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most read
 Secrets = Literal["mask", "keep", "refuse"]
 Sharing = Literal["auto", "review", "off"]
 Collective = Literal["proposed", "direct"]
+ExtractionMode = Literal["batch", "isolated"]
+Lanes = Literal["absorb", "buffer", "both"]
+PromptName = Literal["extraction", "consolidation"]
+PromptMode = Literal["guidance", "override", "base"]
 
 
 def _listed(value: object) -> object:

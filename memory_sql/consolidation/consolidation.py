@@ -158,7 +158,7 @@ def _fitting(pending: Sequence[PendingObservation], max_characters: int) -> list
 
 
 def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
-    scope = loaded.scope
+    scope, words = loaded.scope, loaded.scope.own_words("consolidation")
     return ConsolidationTask(
         kind=scope.kind,
         whose=scope.display_name or scope.ref.owner_id,
@@ -169,7 +169,8 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
         known=tuple(NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.known, 1)),
         max_words=scope.max_words or settings.consolidation_max_words,
         now=loaded.now,
-        guidance=scope.consolidation_prompt,
+        words=words,
+        told=words.told(scope.scope_id) if words else "",
     )
 
 
@@ -177,7 +178,9 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     """The new text; raises `GuardError` for one that would do harm, after the model was told why and asked once more."""
     asked, refusal, usage, raw = task(loaded, settings), None, None, ""
     for _ in range(ATTEMPTS):
-        request = asked.request(settings.slow_model, refusal.told if refusal else None)
+        request = asked.request(
+            loaded.scope.consolidation_model or settings.slow_model, refusal.told if refusal else None
+        )
         answer = await ask(llm, request)
         usage, raw = answer.usage if usage is None else usage + answer.usage, answer.raw
         text = checked_text(answer.value.text, request.boundary, settings)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from memory_sql.consolidation import offline
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
+from memory_sql.domain.prompts import OwnWords
 from memory_sql.languages.text import sentences
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, mark_for, minute_of
@@ -16,7 +17,8 @@ from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, mark_for, minut
 @dataclass(frozen=True, slots=True)
 class ConsolidationTask:
     """`observations` are in the order in which they were observed, and so are those that the text holds and that these
-    may concern (`known`). `max_words` is for the text."""
+    may concern (`known`). `max_words` is for the text. `words`: what the scope says to the model itself, and `told`, how a
+    run names that."""
 
     kind: str
     whose: str | None
@@ -24,12 +26,15 @@ class ConsolidationTask:
     observations: tuple[NumberedText, ...]
     max_words: int
     now: datetime
-    guidance: str | None = None
+    words: OwnWords | None = None
+    told: str = ""
     known: tuple[NumberedText, ...] = ()
 
     def request(self, model: str, refused: str | None = None) -> Request[ConsolidatedText]:
         """`refused`: why a first answer can't be taken, in our words."""
-        prompt = prompts.load("memory_sql.consolidation", "consolidation")
+        prompt, own = prompts.load("memory_sql.consolidation", "consolidation"), self.words
+        if own is not None:
+            prompt = prompt.instructed(own.instructions, self.told)
         current = "\n".join(f"s{n} {as_data(part)}" for n, part in enumerate(numbered(self.current), 1))
         observations, known = _lines("n", self.observations), _lines("k", self.known)
         boundary = mark_for(current, observations, known)
@@ -43,7 +48,7 @@ class ConsolidationTask:
             max_words=self.max_words,
             boundary=boundary,
             now=minute_of(self.now),
-            guidance="\n".join(filter(None, (self.guidance, again))),
+            guidance="\n".join(filter(None, (own.guidance if own else None, again))),
         )
         return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 

@@ -11,7 +11,17 @@ from memory_sql.db.failures import named_errors
 from memory_sql.db.vectors import TABLE, find_vectors
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.
-WITH_TEXT = ("messages", "observations", "observation_states", "consolidations", "scopes", "runs", "events", "holds")
+WITH_TEXT = (
+    "messages",
+    "observations",
+    "observation_states",
+    "consolidations",
+    "scopes",
+    "prompts",
+    "runs",
+    "events",
+    "holds",
+)
 PHYSICAL = (
     *(
         f"VACUUM (ANALYZE) memory.{table}"

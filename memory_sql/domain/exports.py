@@ -98,8 +98,19 @@ class ExportedScope(ExportLine):
     display_name: str | None
     consolidation: str | None
     version: int
-    extraction_prompt: str | None
-    consolidation_prompt: str | None
+    created_at: datetime
+
+
+class ExportedPrompt(ExportLine):
+    """A version of what a scope of theirs says to a model; the newest of a name counts."""
+
+    type: Literal["prompt"] = "prompt"
+    uuid: UUID
+    scope: ScopeRef
+    name: str
+    version: int
+    mode: str
+    body: str | None
     created_at: datetime
 
 

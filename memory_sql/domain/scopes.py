@@ -42,6 +42,23 @@ class Scope(Value):
     consolidated_at: datetime | None
 
 
+class ScopeSetting(Value):
+    """A setting of a scope as it counts. `source`: scope, agent, argument, environment, file or default."""
+
+    value: Any
+    source: str
+
+
+class ScopeDetails(Value):
+    """A scope and its settings, by name (`config.SCOPE_SETTINGS`). `prompts`: the version of each that counts, by name."""
+
+    ref: ScopeRef
+    display_name: str | None
+    created_at: datetime
+    settings: dict[str, ScopeSetting]
+    prompts: dict[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class PendingObservation:
     """An observation that its scope's text doesn't hold yet."""

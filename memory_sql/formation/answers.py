@@ -22,6 +22,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from memory_sql.domain.prompts import OwnWords
+
 T = TypeVar("T")
 
 
@@ -52,16 +54,20 @@ class OfferedScope:
     """A scope that the model may choose, by its alias; `knows` is what it holds already.
 
     An `isolated` one is asked about in a call of its own, which shows the text of no other scope, nor others this one's.
+    `words`: what it says to the model itself, and `told`, how a run names that; `model`: which one it is asked of.
     """
 
     alias: str
     kind: str
     knows: tuple[str, ...] = ()
-    guidance: str | None = None
+    words: OwnWords | None = None
+    told: str = ""
+    min_items: int = 0
     max_items: int | None = None
     max_words: int | None = None
     display_name: str | None = None
     isolated: bool = False
+    model: str | None = None
 
 
 class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model

@@ -48,8 +48,13 @@ class _Dialogue:
         self._llm = llm
         self._model = model
         self.usage = Usage("", calls=0)
-        self.prompt_version = ""
+        self._versions: dict[str, None] = {}
         self.last: Answer[ExtractionAnswer] | None = None
+
+    @property
+    def prompt_version(self) -> str:
+        """Of all calls, each once."""
+        return " ".join(self._versions)
 
     async def about_shared(self, task: ExtractionTask) -> Extraction:
         shared = replace(task, scopes=tuple(scope for scope in task.scopes if not scope.isolated))
@@ -74,7 +79,8 @@ class _Dialogue:
         return await self._ask(task, wrong)
 
     async def _ask(self, task: ExtractionTask, wrong: str | None = None) -> Extraction:
-        request = task.request(self._model, wrong)
+        models = {scope.model for scope in task.scopes}  # of an isolated scope, which is asked about alone
+        request = task.request((models.pop() if len(models) == 1 else None) or self._model, wrong)
         try:
             answer = await ask(self._llm, request)
         except LanguageModelError as error:
@@ -82,7 +88,8 @@ class _Dialogue:
             error.usage = self.usage = self.usage + known
             raise
         self.usage += answer.usage
-        self.prompt_version, self.last = request.prompt_version, answer
+        self._versions[request.prompt_version] = None
+        self.last = answer
         return answer.value.extraction
 
 

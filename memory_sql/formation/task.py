@@ -47,7 +47,7 @@ class ExtractionTask:
     def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
         aliases = tuple(scope.alias for scope in self.scopes)
-        prompt = prompts.load("memory_sql.formation", "extraction")
+        prompt = self._prompt()
         known = as_lines([_known(scope) for scope in self.scopes if scope.knows])
         said = "\n".join(self._conversation())
         mark = mark_for(known, said)
@@ -64,6 +64,14 @@ class ExtractionTask:
             repair=self._asked_besides(wrong),
         )
         return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, mark)
+
+    def _prompt(self) -> prompts.Prompt:
+        """The base prompt, or with the instructions of the one scope that is asked about; told what has a say in it."""
+        prompt = prompts.load("memory_sql.formation", "extraction")
+        for scope in self.scopes:
+            if scope.words is not None:
+                prompt = prompt.instructed(scope.words.instructions, scope.told)
+        return prompt
 
     def by_rule(self) -> ExtractionAnswer:
         """The answer without a model."""
@@ -91,10 +99,12 @@ class ExtractionTask:
 
 
 def _offer(scope: OfferedScope) -> str:
-    limits = [f"at most {scope.max_items} observations"] if scope.max_items is not None else []
+    limits = [f"at least {scope.min_items}"] if scope.min_items else []
+    limits += [f"at most {scope.max_items} observations"] if scope.max_items is not None else []
     limits += [f"at most {scope.max_words} words each"] if scope.max_words is not None else []
     limit = f" ({', '.join(limits)})" if limits else ""
-    guidance = f" What to look for: {one_line(scope.guidance)}" if scope.guidance else ""
+    guidance = scope.words.guidance if scope.words else None
+    guidance = f" What to look for: {one_line(guidance)}" if guidance else ""
     return f"- {scope.alias}: {_concern(scope)}{limit}.{guidance}"
 
 

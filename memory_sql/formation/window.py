@@ -40,15 +40,21 @@ class Target:
     @property
     def offered(self) -> OfferedScope:
         state = self.state
+        if state is None:
+            return OfferedScope(self.alias, self.kind, self.knows, display_name=self.display_name)
+        words = state.own_words("extraction")
         return OfferedScope(
             self.alias,
             self.kind,
             self.knows,
-            guidance=state.extraction_prompt if state else None,
-            max_items=state.max_items if state else None,
-            max_words=state.item_words if state else None,
-            display_name=(state.display_name if state else None) or self.display_name,
-            isolated=state is not None and state.extraction_mode == "isolated",
+            words=words,
+            told=words.told(state.scope_id) if words else "",
+            min_items=state.min_items,
+            max_items=state.max_items,
+            max_words=state.item_words,
+            display_name=state.display_name or self.display_name,
+            isolated=state.is_isolated,
+            model=state.extraction_model,
         )
 
 

@@ -1,19 +1,26 @@
-"""A prompt is a file beside the step that asks it: a version, instructions, a prompt, and slots named `{{so}}`."""
+"""A prompt is a file beside the step that asks it: a version, instructions, a prompt, and slots named `{{so}}`.
+
+What a scope may not replace of the instructions (what is data, how to answer) stands in parts of its own, `## data` and
+`## answer`, which the instructions name as slots.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 
-from memory_sql.errors import ConfigurationError
+from memory_sql.errors import ConfigurationError, InputError
 
+KEPT = ("data", "answer")  # the parts that instructions of a scope's own have to name, each once
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _FORMAT = re.compile(
-    r"version: *(?P<version>\w+)\s+## instructions\s+(?P<instructions>.*?)\s+## prompt\s+(?P<prompt>.*?)\s*", re.DOTALL
+    r"version: *(?P<version>\w+)\s+## instructions\s+(?P<instructions>.*?)\s+"
+    r"(?:## data\s+(?P<data>.*?)\s+## answer\s+(?P<answer>.*?)\s+)?## prompt\s+(?P<prompt>.*?)\s*",
+    re.DOTALL,
 )
 
 
@@ -25,6 +32,7 @@ class Prompt:
     version: str
     instructions: str
     prompt: str
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def slots(self) -> frozenset[str]:
@@ -39,6 +47,25 @@ class Prompt:
         if missing or unknown:
             raise TypeError(f"prompt {self.name}: missing {sorted(missing)}, unknown {sorted(unknown)}")
         return _fill(self.instructions, slots).rstrip(), _fill(self.prompt, slots).rstrip()
+
+    def instructed(self, instructions: str | None, version: str) -> Prompt:
+        """With a scope's own instructions in place of these; `version` joins that of the file.
+
+        They have passed `check_instructions`, and keep the parts. Without any, what the scope says stands in the prompt.
+        """
+        own = self.instructions if instructions is None else _fill(instructions, self.parts)
+        return replace(self, instructions=own, version=f"{self.version}+{version}")
+
+
+def check_instructions(body: str) -> None:
+    """Raises `InputError` unless the text names each of the parts that every prompt keeps, once, and no other slot."""
+    named = _SLOT.findall(body)
+    if sorted(named) != sorted(KEPT):
+        wanted = " and ".join(f"{{{{{part}}}}}" for part in KEPT)
+        raise InputError(
+            f"instructions of one's own need the slots {wanted}, each once, and no other: there stands what is data, and"
+            " the form of the answer"
+        )
 
 
 @cache
@@ -57,7 +84,9 @@ def parse(name: str, text: str) -> Prompt:
     if found is None or not found["prompt"]:
         raise ConfigurationError(f"prompt {name}: needs 'version:', '## instructions' and '## prompt', in this order")
     version = f"{name}@{found['version']}+{sha256(text.encode()).hexdigest()[:8]}"
-    return Prompt(name, version, found["instructions"], found["prompt"])
+    parts = {part: found[part] for part in KEPT if found[part]}
+    instructions = _fill(found["instructions"], parts) if parts else found["instructions"]
+    return Prompt(name, version, instructions, found["prompt"], parts)
 
 
 def _fill(template: str, slots: Mapping[str, str | int]) -> str:

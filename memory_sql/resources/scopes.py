@@ -2,28 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from memory_sql.arguments import id_of, moment_of, optional_scope, principal_of, version_of, within
+from memory_sql.arguments import (
+    id_of,
+    moment_of,
+    optional_id,
+    optional_scope,
+    principal_of,
+    reason_of,
+    scope_of,
+    version_of,
+    within,
+)
+from memory_sql.config import ScopeSettings
+from memory_sql.config.scopes import stored
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
-from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.agents import Agent, agent_key_of, ensure_agent, find_agent
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
-from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
+from memory_sql.db.repositories.groups import GroupRepository
+from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.domain.ids import Id, parse_scope_id
+from memory_sql.domain.ids import Id, ScopeKind, parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, PropagateResult
-from memory_sql.domain.scopes import Consolidation, Diff, Scope
-from memory_sql.errors import NotFoundError
+from memory_sql.domain.scopes import Consolidation, Diff, Scope, ScopeDetails
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.resources.resolving import details_of
 from memory_sql.resources.runtime import Face
 
 
 class Scopes(Face):
-    """Scopes: their texts, the versions of these, and the work that writes them."""
+    """Scopes: their settings, their texts, the versions of these, and the work that writes them."""
+
+    async def create(
+        self,
+        kind: ScopeKind,
+        *,
+        agent_id: Id,
+        owner_id: Id | None = None,
+        name: str | None = None,
+        display_name: str | None = None,
+        settings: ScopeSettings | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> ScopeDetails:
+        """The scope, with these settings. An existing one stays as it is.
+
+        `owner_id` is the user's, group's, conversation's or entity's id; the other kinds have none. With a `name` it is a
+        scope beside the owner's main one, seen by whoever sees that: a kind of memory of its own. What it is for is said
+        by its name, its `display_name` and its prompts (`memory.prompts`). Raises `NotFoundError` for an unknown group:
+        `groups.create` makes one.
+        """
+        agent, now = id_of("agent_id", agent_id), self._now()
+        owner, called, shown = scope_of(kind, owner_id, name, display_name)
+        by, why, given = optional_id("actor", actor), reason_of(reason), settings or ScopeSettings()
+        _check(given, kind)
+
+        async def make(unit: Session) -> ScopeDetails:
+            known = await ensure_agent(unit, agent, now)
+            own, scopes = self._settings.of_agent(known.settings), ScopeRepository(unit)
+            if kind == "group" and await GroupRepository(unit, known.key).get(owner[2:]) is None:
+                raise NotFoundError("group", owner[2:])
+            existing = await scopes.lock(known.key, [(owner, called)])
+            if not existing:
+                wanted = NewScope(kind, owner, called, shown)
+                (made,) = await scopes.lock_or_make(known.key, [wanted], (), own.language, now)
+                await _change(unit, made, stored(given, own), epoch=False)
+                detail = {"action": "create", "settings": sorted(given.model_fields_set)}
+                about = {"actor": by, "reason": why, "scope_id": made.scope_id, "detail": detail}
+                await record(unit, known.key, "scope", now, **about)
+                existing = [made]
+            return await self._details(unit, known, existing[0].scope_id)
+
+        return await self._database.write(make, session, service(agent))
+
+    async def get(self, scope_id: str, *, agent_id: Id, session: Session | None = None) -> ScopeDetails:
+        """The scope's settings as they count, each with where it comes from. Raises `NotFoundError`."""
+        agent, key = id_of("agent_id", agent_id), parse_scope_id(scope_id)
+        async with self._database.transaction(session, service(agent)) as unit:
+            known = await find_agent(unit, agent)
+            if known is None:
+                raise NotFoundError("scope", scope_id)
+            return await self._details(unit, known, key)
+
+    async def set(
+        self,
+        scope_id: str,
+        settings: ScopeSettings,
+        *,
+        agent_id: Id,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> ScopeDetails:
+        """Changes the settings that are given; one that is None counts as the scope's agent has it again.
+
+        They hold from the next call on, in every process; what becomes due by them is due at once. What a model makes
+        meanwhile of a scope that is switched on or off is refused. Recorded as an event, by the names of the settings.
+        Raises `InputError` for `sharing` of what is no group, `NotFoundError`.
+        """
+        agent, key, now = id_of("agent_id", agent_id), parse_scope_id(scope_id), self._now()
+        by, why = optional_id("actor", actor), reason_of(reason)
+
+        async def change(unit: Session) -> ScopeDetails:
+            known = await find_agent(unit, agent)
+            locked = await ScopeRepository(unit).lock(known.key, scope_ids=[key]) if known else []
+            if known is None or not locked:
+                raise NotFoundError("scope", scope_id)
+            (scope,) = locked
+            _check(settings, scope.kind)
+            values = stored(settings, self._settings.of_agent(known.settings))
+            if values:
+                switched = values.get("is_active", scope.is_active) != scope.is_active
+                await _change(unit, scope, values, epoch=switched)
+                threshold = self._settings.consolidation_threshold
+                await ScopeRepository(unit).refresh_due(known.key, [key], threshold, now)
+                detail = {"action": "set", "settings": sorted(values)}
+                about = {"actor": by, "reason": why, "scope_id": key, "detail": detail}
+                await record(unit, known.key, "scope", now, **about)
+            return await self._details(unit, known, key)
+
+        return await self._database.write(change, session, service(agent))
+
+    async def _details(self, unit: Session, agent: Agent, scope_id: int) -> ScopeDetails:
+        settings = ScopeSettingsRepository(unit, agent.key)
+        found = await settings.of(scope_id)
+        if found is None:
+            raise NotFoundError("scope", f"s{scope_id}")
+        return details_of(found, await settings.prompts(scope_id), self._settings, agent.settings)
 
     async def list(
         self, *, agent_id: Id, user_id: Id, conversation_id: Id | None = None, session: Session | None = None
@@ -126,3 +241,13 @@ class Scopes(Face):
         if scope_id is None:
             return await self._jobs.propagate_all(agent, dry_run=dry_run)
         return await self._jobs.propagate(agent, parse_scope_id(scope_id), dry_run=dry_run)
+
+
+def _check(settings: ScopeSettings, kind: ScopeKind) -> None:
+    if settings.sharing is not None and kind != "group":
+        raise InputError("sharing is a setting of groups")
+
+
+async def _change(unit: Session, scope: ScopeState, values: Mapping[str, Any], *, epoch: bool) -> None:
+    if values:
+        await ScopeSettingsRepository(unit, scope.agent_key).change(scope.scope_id, values, epoch=epoch)

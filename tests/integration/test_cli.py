@@ -614,7 +614,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", faces, re.M) == [
-        "observation", "scope", "conversation", "group", "person", "hold", "work", "admin"
+        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "work", "admin"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", operations, re.M) == ["worker", "db"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory_sql.cli import worker as commands
-from memory_sql.config import Settings
+from memory_sql.config import ScopeSettings, Settings
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import Ran, memory_sql
@@ -56,8 +56,8 @@ async def poison(memory: Memory) -> None:
 
 
 async def poison_one(memory: Memory) -> None:
-    await memory.observe("one", **MIA, scope="poisoned")
-    await rows(memory, "UPDATE memory.scopes SET consolidation_threshold = 1, due_at = now()")
+    poisoned = await memory.observe("one", **MIA, scope="poisoned")
+    await memory.scopes.set(poisoned.scope.id, ScopeSettings(consolidation_threshold=1), agent_id="ada")
     await memory.run_due()
 
 

@@ -25,6 +25,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY
 from tests.fakes import Scripted
+from tests.scoping import set_scopes
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
@@ -197,12 +198,9 @@ async def test_row_set_aside_is_passed_over_and_absorbed_once_it_is_back(memory:
 
 async def test_scope_may_have_limits_of_its_own(memory: Memory, llm: Scripted) -> None:
     """R050, R051, R055, R056, C27."""
-    await remember(memory, "one", "two")
-    await rows(
-        memory,
-        "UPDATE memory.scopes SET consolidation_threshold = 3, consolidation_max_words = 30,"
-        " consolidation_prompt = 'Write it as a sailor would.'",
-    )
+    scope_id = await remember(memory, "one", "two")
+    await set_scopes(memory, consolidation_threshold=3, consolidation_max_words=30)
+    await memory.prompts.set(f"s{scope_id}", "consolidation", "Write it as a sailor would.", agent_id="ada")
     await remember(memory, "three")
     llm.then("word " * 31, "Aye.")
     assert [r.content for r in (await memory.run_due()).consolidated] == ["Aye."]
@@ -211,8 +209,9 @@ async def test_scope_may_have_limits_of_its_own(memory: Memory, llm: Scripted) -
 
 async def test_inactive_or_unconsolidated_scope_is_left_alone(memory: Memory) -> None:
     scope_id = await remember(memory, *(f"fact {n}" for n in range(12)))
-    for change in ("is_active = false", "is_active = true, consolidate = false"):
-        await rows(memory, f"UPDATE memory.scopes SET {change}")  # noqa: S608 (the changes stand above)
+    changes: list[dict[str, Any]] = [{"is_active": False}, {"is_active": True, "consolidate": False}]
+    for change in changes:
+        await set_scopes(memory, **change)
         assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).version is None
         assert await memory.run_due() == RunDueResult()
 

@@ -13,12 +13,12 @@ from memory_sql.config import Settings
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, StaleError, UnavailableError
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
-from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, by_scope, extracted, listing
+from tests.fakes import Scripted, by_scope, extracted, listing, offered
+from tests.scoping import set_scopes
 
 
 @pytest.fixture
@@ -30,11 +30,6 @@ def settings() -> Settings:
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 LEDGER = "SELECT state, error_code, calls, input_tokens, output_tokens FROM memory.runs ORDER BY run_id"
-
-
-def offered(request: Request[Any]) -> list[str]:
-    assert isinstance(request.material, ExtractionTask)
-    return [scope.alias for scope in request.material.scopes]
 
 
 async def contents(memory: Memory) -> list[tuple[str, str]]:
@@ -160,16 +155,12 @@ async def test_names_that_the_model_invents_are_refused_and_recorded(memory: Mem
 # Isolated scopes
 
 
-async def isolate(memory: Memory, where: str) -> None:
-    await rows(memory, f"UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE {where}")  # noqa: S608 (our own)
-
-
 async def talk(memory: Memory) -> None:
     await memory.add([message("The crane is broken.")], **HERE, group_ids=["harbor", "quay"])
     for group in ("harbor", "quay"):
         await memory.observe(f"A plan of {group}.", agent_id="ada", group_id=group)
     await memory.observe("Known to all.", agent_id="ada", collective=True)
-    await isolate(memory, "owner = 'g:quay'")
+    await set_scopes(memory, "g:quay", extraction_mode="isolated")
 
 
 async def test_isolated_scope_has_a_call_of_its_own_and_shows_its_text_in_no_other(
@@ -216,12 +207,12 @@ async def test_repair_of_an_isolated_scope_shows_no_other(memory: Memory, llm: S
 async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripted) -> None:
     await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
     await memory.observe("Known to all.", agent_id="ada", collective=True)
-    await isolate(memory, "true")
+    await set_scopes(memory, extraction_mode="isolated")
     await memory.add(conversation(4), **HERE)
     llm.then(listing(("Tea.", "individual")), listing())
     await memory.conversations.form(**SESSION)
     assert [offered(request) for request in llm.requests] == [["individual"], ["collective"]]
-    await rows(memory, "UPDATE memory.scopes SET is_active = false")
+    await set_scopes(memory, is_active=False)
     await memory.add(conversation(4, first=5), **HERE)
     assert (await memory.conversations.form(**SESSION)).observations == ()  # and nobody is asked
     assert (await rows(memory, LEDGER))[-1] == ("empty", None, 0, 0, 0)
@@ -241,14 +232,14 @@ async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     return answered
 
 
-@pytest.mark.parametrize("isolated", ["false", "owner = 'g:harbor'"])
+@pytest.mark.parametrize("apart", [False, True])
 async def test_what_several_calls_brought_is_applied_after_a_crash_without_asking_again(
-    memory: Memory, llm: Scripted, isolated: str
+    memory: Memory, llm: Scripted, apart: bool
 ) -> None:
     await memory.add([message("Crane.", name="Mia"), message("Boat.", n=2)], **HERE, group_ids=["harbor"])
     await memory.observe("A plan.", agent_id="ada", group_id="harbor")
-    await isolate(memory, isolated)
-    apart = isolated != "false"
+    if apart:
+        await set_scopes(memory, "g:harbor", extraction_mode="isolated")
     shared = ["individual", "collective"] if apart else ["individual"]
     llm.then(
         "Sorry!",
@@ -273,8 +264,8 @@ async def test_flat_answer_about_an_isolated_scope_is_applied_the_same_after_a_c
     await memory.add([message("Boat.", name="Mia")], **HERE)
     for owner in ({"collective": True}, {"user_id": "mia"}):
         await memory.observe("Known.", agent_id="ada", **owner)
-    await rows(memory, "UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE owner = 'c'")
-    await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE owner <> 'c'")
+    await set_scopes(memory, "c", extraction_mode="isolated")
+    await set_scopes(memory, "u:%", is_active=False)
     llm.then('{"observations": [{"content": "Split."}, {"content": "Tea.", "scope": "individual"}]}')
     await die_after_the_answer(memory, llm)
     result = await memory.conversations.form(**SESSION)
@@ -324,7 +315,7 @@ async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Sc
     """R088, R090: twelve of fifty words unless the scope says otherwise."""
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
     await memory.observe("A plan.", agent_id="ada", group_id="harbor")
-    await rows(memory, "UPDATE memory.scopes SET observation_max_items = 0 WHERE owner = 'g:harbor'")
+    await set_scopes(memory, "g:harbor", observation_max_items=0)
     items = [(f"{alias} fact {n}", alias) for n in range(14) for alias in ("individual", "group_1", "collective")]
     llm.then(listing(*items))
     result = await memory.conversations.form(**SESSION)

@@ -18,6 +18,7 @@ from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Scripted, extracted
+from tests.scoping import set_scopes
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -127,7 +128,7 @@ async def test_user_sees_only_their_own(memory: Memory) -> None:
     for query in (None, "home Bergen Jonas"):
         assert str(await memory.digest(**MIA, query=query)) == ""
         assert len((await memory.digest(**JONAS, query=query)).included) >= 1
-    await rows(memory, "UPDATE memory.scopes SET is_active = false")
+    await set_scopes(memory, is_active=False)
     assert str(await memory.digest(**JONAS)) == ""
 
 

@@ -23,6 +23,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
+from tests.scoping import set_scopes
 
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
@@ -202,7 +203,7 @@ async def test_prompt_shows_nobodys_memory_to_those_who_may_not_see_it(memory: M
 
 async def test_inactive_scope_takes_nothing_and_its_owners_words_go_nowhere_else(memory: Memory, llm: Scripted) -> None:
     await memory.observe("old", agent_id="ada", user_id="jonas")
-    await rows(memory, "UPDATE memory.scopes SET is_active = false")
+    await set_scopes(memory, is_active=False)
     await memory.add([message("I like rum", user_id="jonas"), message("I like tea", n=2)], **HERE)
     llm.then(extracted(("Rum.", "individual_P1", [1]), ("Tea.", "individual_P2", [2])))
     result = await memory.conversations.form(**SESSION)

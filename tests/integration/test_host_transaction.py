@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from memory_sql.config import Settings
+from memory_sql.config import ScopeSettings, Settings
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.errors import (
     ConfigurationError,
@@ -139,7 +139,8 @@ async def test_hosts_limit_on_waiting_for_locks_is_as_before(memory: Memory, hos
         await memory.add(
             [{"role": "user", "content": "two"}], **MIA, conversation_id="s", session=host, idempotency_key="k"
         )
-    await host.execute(text("UPDATE memory.scopes SET is_active = false"))
+    (scope,) = await memory.scopes.list(**MIA, session=host)
+    await memory.scopes.set(scope.ref.id, ScopeSettings(is_active=False), agent_id="ada", session=host)
     with pytest.raises(InputError, match="inactive"):
         await memory.observe("Boats.", **MIA, session=host)
     assert await lock_timeout(host) == before

@@ -557,6 +557,7 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     own = await memory.observe(f"{user}-own", **who, speaker=f"{user}-speaker", **details)
     llm.then(f"{user}-text")
     await memory.scopes.consolidate(**ADA, scope_id=own.scope.id)
+    await memory.prompts.set(own.scope.id, "extraction", f"{user}-prompt", **ADA)
     await memory.observe(f"{user}-for-group", **who, group_id="g")
     await memory.observe(f"{user}-for-all", **who, collective=True)
     await memory.holds.place(**who, actor=other, reason=f"{user}-hold")
@@ -565,8 +566,7 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
         "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', terms = :u || '-term',"
         " dates = '{[2026-03-02,2026-03-05)}'"
         " WHERE content = :u || '-own'",
-        "scopes SET display_name = :u || '-display', extraction_prompt = :u || '-extraction',"
-        " consolidation_prompt = :u || '-consolidation' WHERE owner = 'u:' || :u",
+        "scopes SET display_name = :u || '-display' WHERE owner = 'u:' || :u",
         "consolidations SET contradictions = jsonb_build_array(jsonb_build_object('was', :u || '-was', 'newer', 2))"
         " WHERE content = :u || '-text'",
         "runs SET answer = :u || '-raw' WHERE conversation_id = :u || '-s'",

@@ -14,6 +14,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Parrot
 from tests.integration.test_propagation import ADA, Clock, belong, known, tell
+from tests.scoping import set_scopes
 
 ASYNC = "The team prefers asynchronous communication over meetings."
 FREEZE = "The freeze is from 3 April 2027."
@@ -116,17 +117,17 @@ async def test_what_is_said_to_the_agent_alone_may_be_proposed_to_each_group_of_
 @pytest.mark.parametrize("how", ["left", "off", "group off", "isolated", "inactive", "two speak"])
 async def test_group_that_takes_no_proposals_is_not_offered(memory: Memory, parrot: Parrot, how: str) -> None:
     await belong(memory, "eden", "gene", "mia")
-    changes = {
-        "group off": "UPDATE memory.scopes SET sharing = 'off' WHERE kind = 'group'",
-        "isolated": "UPDATE memory.scopes SET extraction_mode = 'isolated' WHERE kind = 'group'",
-        "inactive": "UPDATE memory.scopes SET is_active = false WHERE kind = 'group'",
+    changes: dict[str, dict[str, Any]] = {
+        "group off": {"sharing": "off"},
+        "isolated": {"extraction_mode": "isolated"},
+        "inactive": {"is_active": False},
     }
     if how == "left":
         await memory.groups.remove_member(**ADA, group_id="eden", user_id="gene")
     elif how == "off":
         await memory.configure(**ADA, sharing="off")
     elif how in changes:
-        await rows(memory, changes[how])
+        await set_scopes(memory, "g:%", **changes[how])
     said = [("gene", "We freeze on 3 April."), *([("mia", "Good.")] if how == "two speak" else [])]
     await say(memory, "t", *said, groups=())
     parrot.requests.clear()

@@ -32,6 +32,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Parrot, Scripted, extracted
+from tests.scoping import set_scopes
 from tests.sizes import few_in_every_run
 
 T = TypeVar("T", bound=BaseModel | str)
@@ -383,7 +384,7 @@ async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(
 
 async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await learn(timed, 1)
-    await rows(timed, "UPDATE memory.scopes SET consolidation_threshold = 1, due_at = :now", now=clock.now)
+    await set_scopes(timed, consolidation_threshold=1)
     archive = (
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
         " SELECT agent_key, scope_id, 1, 'archived' FROM memory.scopes"

@@ -10,14 +10,14 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.errors import DatabaseError
-from memory_sql.formation.task import ExtractionTask
-from memory_sql.llm import Request, prompts
+from memory_sql.llm import prompts
 from memory_sql.llm.answers import strict_schema
 from memory_sql.memory import Memory
 from memory_sql.retrieval.decide import should_retrieve
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import Scripted, extracted, offered
+from tests.scoping import set_scopes
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
@@ -25,11 +25,6 @@ SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 GROUP: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
 ALL: dict[str, Any] = {"agent_id": "ada", "collective": True}
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
-
-
-def offered(request: Request[Any]) -> list[str]:
-    assert isinstance(request.material, ExtractionTask)
-    return [scope.alias for scope in request.material.scopes]
 
 
 async def scope_kinds(memory: Memory) -> list[str]:
@@ -118,7 +113,7 @@ async def test_inactive_scope_is_neither_read_nor_offered(memory: Memory, llm: S
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
     await memory.observe("The gate mark is 4711.", **GROUP)
     assert "4711" in str(await memory.context(**MIA, message="Do you remember the gate?"))
-    await rows(memory, "UPDATE memory.scopes SET is_active = false WHERE kind = 'group'")
+    await set_scopes(memory, "g:%", is_active=False)
     assert str(await memory.context(**MIA, message="Do you remember the gate?")) == "<MemoryContext/>"
     assert (await memory.search("gate", **MIA)).results == ()
     assert await memory.observations.list(**MIA) == []
@@ -214,12 +209,9 @@ async def test_extraction_prompt_names_speakers_and_groups_and_shows_what_each_s
 
 async def test_scope_may_say_what_to_extract_for_it_and_how_much(memory: Memory, llm: Scripted) -> None:
     """R050, R284, R312–R315, C24, C27."""
-    await memory.observe("Tea.", **MIA)
-    await rows(
-        memory,
-        "UPDATE memory.scopes SET extraction_prompt = 'Look for boats above all.', observation_max_items = 1,"
-        " observation_max_words = 12",
-    )
+    known = await memory.observe("Tea.", **MIA)
+    await set_scopes(memory, observation_max_items=1, observation_max_words=12)
+    await memory.prompts.set(known.scope.id, "extraction", "Look for boats above all.", agent_id="ada")
     await memory.configure(agent_id="ada", collective="direct")
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("A blue boat.", "individual"), ("A red boat.", "individual"), ("Split.", "collective")))

@@ -52,7 +52,7 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals", "departures"})
+FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
 
 
 @pytest.fixture
@@ -120,6 +120,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.holds (agent_key, kind, target) VALUES (1, 'user', 'mia')",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) VALUES (1, 'anonymous', 'mia')",
         f"INSERT INTO memory.departures (agent_key, user_hash, scope_id) VALUES (1, 'somebody', {group})",
+        f"INSERT INTO memory.prompts (agent_key, scope_id, name, version, mode, body) VALUES (1, {mine}, 'extraction', 1,"
+        " 'guidance', 'Her gate.')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)

@@ -269,7 +269,9 @@ async def test_worker_catches_up_now_and_then(database_url: str) -> None:
     settings = SETTINGS.model_copy(update={"maintenance_minutes": 0.001})
     async with Memory(database_url, Model(), settings) as memory, working(Worker(memory, poll_seconds=0.05)):
         await memory.observe("one", agent_id="ada", user_id="mia")
-        await rows(memory, "UPDATE memory.scopes SET consolidation_threshold = 1")
+        await rows(
+            memory, "UPDATE memory.scopes SET consolidation_threshold = 1"
+        )  # as a call that missed what is stored
 
         async def consolidated() -> bool:
             return bool(await memory.scopes.history(agent_id="ada", user_id="mia"))

@@ -38,7 +38,8 @@ async def fill(url: str) -> None:
         await memory.add(conversation(4), agent_id="ada", user_id="mia", conversation_id="s", group_ids=["harbor"])
         formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
-        await memory.observe("The boat needs paint.", agent_id="ada", group_id="harbor")
+        boat = await memory.observe("The boat needs paint.", agent_id="ada", group_id="harbor")
+        await memory.prompts.set(boat.scope.id, "extraction", "Boats.", agent_id="ada")
     await execute(
         url,
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) "

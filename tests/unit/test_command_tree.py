@@ -16,6 +16,7 @@ README = Path(__file__).parents[2] / "README.md"
 NOUNS = {
     "observations": "observation",
     "scopes": "scope",
+    "prompts": "prompt",
     "conversations": "conversation",
     "groups": "group",
     "people": "person",
@@ -25,6 +26,8 @@ NOUNS = {
 }
 SHORTER = {"add_member": "add", "remove_member": "remove"}  # `group add` says it
 WORKERS = {"claim", "catch_up"}  # what a worker calls to work
+ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a command prints
+MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids"}  # what `add` asks for
 OPENING = {"open", "close"}  # every command opens, and closes
 ELSEWHERE = {"demo", "worker", "db"}  # commands that are no method of Memory
@@ -59,8 +62,9 @@ def test_every_face_has_a_group() -> None:
 
 @pytest.mark.parametrize(("name", "face"), list(faces()))
 def test_group_has_a_command_for_each_method_of_its_face(name: str, face: type[Face]) -> None:
-    wanted = {SHORTER.get(method, method).replace("_", "-") for method in methods(face) - WORKERS - WITHIN}
-    assert inside(NOUNS[name]) == wanted
+    called = {ASIDE.get((name, method), SHORTER.get(method, method)) for method in methods(face) - WORKERS - WITHIN}
+    more = {command for noun, command in MORE if noun == name}
+    assert inside(NOUNS[name]) == {command.replace("_", "-") for command in called} | more
 
 
 def test_main_commands_are_the_methods_of_memory() -> None:

@@ -7,7 +7,7 @@ from memory_sql.db.models.observations import EvidenceRow, ObservationRow, Obser
 from memory_sql.db.models.people import DepartureRow, HoldRow, UserAliasRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
-from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, ScopeRow
+from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
 
 __all__ = [
     "SCHEMA",
@@ -25,6 +25,7 @@ __all__ = [
     "MessageRow",
     "ObservationRow",
     "ObservationStateRow",
+    "PromptRow",
     "RetrievalRow",
     "RunRow",
     "ScopeRow",

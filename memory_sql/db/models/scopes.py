@@ -9,7 +9,17 @@ from sqlalchemy import CheckConstraint, Identity, Index, Integer, PrimaryKeyCons
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from memory_sql.config.kinds import LANGUAGES, Sharing
+from memory_sql.config.kinds import (
+    BUFFER_MAX,
+    BUFFER_MAX_ITEMS,
+    BUFFER_MAX_WORDS,
+    LANGUAGES,
+    ExtractionMode,
+    Lanes,
+    PromptMode,
+    PromptName,
+    Sharing,
+)
 from memory_sql.db.models.base import (
     FALSE,
     NO_ITEMS,
@@ -51,7 +61,8 @@ class ScopeRow(Base):
         CheckConstraint("version > 0 OR consolidation IS NULL", name="consolidation"),
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("language", *LANGUAGES),
-        one_of("extraction_mode", "batch", "isolated"),
+        one_of("extraction_mode", *get_args(ExtractionMode)),
+        one_of("lanes", *get_args(Lanes)),
         one_of("sharing", *get_args(Sharing)),
         CheckConstraint("sharing IS NULL OR kind = 'group'", name="sharing_kind"),
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
@@ -81,17 +92,36 @@ class ScopeRow(Base):
     done_seq: Mapped[int] = column(
         "Number of the last observation that a consolidation has passed.", Integer, server_default=ZERO
     )
-    extraction_prompt: Mapped[str | None] = erase("What to extract for this scope, beside the base prompt.")
-    consolidation_prompt: Mapped[str | None] = erase("How to consolidate this scope, beside the base prompt.")
+    extraction_model: Mapped[str | None] = constant("Model of a call of its own; null: asked with the others.")
+    consolidation_model: Mapped[str | None] = constant("Model that writes its text; null: the default.")
     consolidate: Mapped[bool] = column("False: observations are kept but never consolidated.", server_default=TRUE)
     consolidation_threshold: Mapped[int | None] = column(
         "Pending observations that make it due; null: the default.", Integer
     )
     consolidation_max_words: Mapped[int | None] = column("Words of its text; null: the default.", Integer)
+    lanes: Mapped[str] = constant(
+        "Where what is formed for it goes: absorb (into its text), buffer (the newest few, never its text) or both.",
+        server_default=text("'absorb'"),
+    )
+    observation_min_items: Mapped[int] = column(
+        "Observations that a formation is asked for.", Integer, server_default=ZERO
+    )
     observation_max_items: Mapped[int | None] = column(
         "Observations per formation; null: the default of its kind.", Integer
     )
     observation_max_words: Mapped[int | None] = column("Words of an observation; null: the default.", Integer)
+    buffer_min_items: Mapped[int] = column(
+        "Observations that a formation is asked for, for the buffer.", Integer, server_default=ZERO
+    )
+    buffer_max_items: Mapped[int] = column(
+        "Observations per formation, for the buffer.", Integer, server_default=text(str(BUFFER_MAX_ITEMS))
+    )
+    buffer_max_words: Mapped[int] = column(
+        "Words of an observation of the buffer.", Integer, server_default=text(str(BUFFER_MAX_WORDS))
+    )
+    buffer_max: Mapped[int] = column(
+        "Observations that the buffer keeps; the oldest go.", Integer, server_default=text(str(BUFFER_MAX))
+    )
     language: Mapped[str] = constant("Text-search configuration of its observations.", server_default=text("'english'"))
     due_at: Mapped[datetime | None] = column("From when it should be consolidated; null: nothing to do.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
@@ -144,6 +174,7 @@ class ScopeRow(Base):
     observations: Mapped[list[ObservationRow]] = related(order_by="ObservationRow.seq")
     versions: Mapped[list[ConsolidationRow]] = related(order_by="ConsolidationRow.version")
     members: Mapped[list[MemberRow]] = related(order_by="MemberRow.joined_at")
+    prompts: Mapped[list[PromptRow]] = related(order_by="(PromptRow.name, PromptRow.version)")
     runs: Mapped[list[RunRow]] = related(order_by="RunRow.run_id")
 
 
@@ -173,6 +204,31 @@ class MemberRow(Base):
     joined_at: Mapped[datetime] = column("From when.", server_default=NOW)
     left_at: Mapped[datetime | None] = column("Until when; null: still a member.")
     source: Mapped[str] = constant("Who said so: host, import or inferred.", server_default=text("'host'"))
+
+    scope: Mapped[ScopeRow] = related()
+
+
+class PromptRow(Base):
+    __tablename__ = "prompts"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "name", "version"),
+        key_of("scopes", "scope_id"),
+        one_of("name", *get_args(PromptName)),
+        one_of("mode", *get_args(PromptMode)),
+        CheckConstraint("(mode = 'base') = (body IS NULL)", name="body"),
+        CheckConstraint("version > 0", name="version"),
+        {"comment": "One row per version of what a scope says to its models; the newest counts. Never changed."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    name: Mapped[str] = constant("What it is for: extraction or consolidation.")
+    version: Mapped[int] = column("1, 2, 3 …; never used twice.", Integer)
+    mode: Mapped[str] = constant(
+        "guidance (beside the base prompt), override (in place of its instructions) or base (nothing of its own)."
+    )
+    body: Mapped[str | None] = erase("The words; null: the base prompt alone.")
+    created_at: Mapped[datetime] = column("When.", server_default=NOW)
 
     scope: Mapped[ScopeRow] = related()
 

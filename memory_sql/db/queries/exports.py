@@ -42,6 +42,7 @@ from memory_sql.db.models import (
     MessageRow,
     ObservationRow,
     ObservationStateRow,
+    PromptRow,
     RunRow,
     ScopeRow,
     UserAliasRow,
@@ -60,6 +61,7 @@ from memory_sql.domain.exports import (
     ExportedMembership,
     ExportedMessage,
     ExportedObservation,
+    ExportedPrompt,
     ExportedRun,
     ExportedScope,
     ExportedVersion,
@@ -128,6 +130,7 @@ class PersonalRows:
             "conversation": self._conversations(),
             "message": self._messages(),
             "scope": self._scopes(),
+            "prompt": self._prompts(),
             "version": self._versions(),
             "observation": self._observations(),
             "derivation": self._derivations(),
@@ -200,6 +203,22 @@ class PersonalRows:
         columns = columns_of(s, ExportedScope.model_fields)
         rows = select(*_SCOPE, *columns).where(self._in_agent(s), self._is_own).order_by(s.scope_id)
         return Part(rows, lambda row: ExportedScope(**self._placed(row), **_named(row, columns)))
+
+    def _prompts(self) -> Part:
+        p = PromptRow
+        columns = [column for column in columns_of(p, ExportedPrompt.model_fields) if column.key != "name"]
+        rows = (
+            select(*_SCOPE, p.name.label("prompt"), *columns)
+            .join(ScopeRow, and_(ScopeRow.agent_key == p.agent_key, ScopeRow.scope_id == p.scope_id))
+            .where(self._in_agent(p), self._is_own)
+            .order_by(p.scope_id, p.name, p.version)
+        )
+        return Part(
+            rows,
+            lambda row: ExportedPrompt(
+                **self._placed(row, "p", row.prompt, row.version), name=row.prompt, **_named(row, columns)
+            ),
+        )
 
     def _versions(self) -> Part:
         c = ConsolidationRow

@@ -8,14 +8,18 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, cast, exists, func, literal_column, or_, select, true, tuple_, update
+from sqlalchemy import and_, bindparam, cast, exists, func, null, or_, select, true, tuple_, update
+from sqlalchemy.dialects.postgresql import JSONB, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
+from memory_sql.config.kinds import Lanes, PromptName
 from memory_sql.db.arrays import among
-from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
+from memory_sql.db.pending import disputed_of, newest_disputed, newest_pending, pending_observations, pending_of
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
+from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 
 ScopePlace = tuple[int, int]  # its keys: the order in which scopes are gone through
@@ -39,11 +43,17 @@ class ScopeState:
     last_seq: int
     done_seq: int
     fence: int
-    extraction_prompt: str | None
-    consolidation_prompt: str | None
+    extraction_model: str | None
+    consolidation_model: str | None
     max_words: int | None
+    lanes: Lanes
+    min_items: int
     max_items: int | None
     item_words: int | None
+    buffer_min_items: int
+    buffer_max_items: int
+    buffer_max_words: int
+    buffer_max: int
     language: str
     is_active: bool
     consolidate: bool
@@ -55,6 +65,17 @@ class ScopeState:
     propagation_errors: int
     propagated_at: datetime | None
     agent_settings: dict[str, Any]
+    newest_prompts: dict[str, dict[str, Any]] | None
+
+    def own_words(self, name: PromptName) -> OwnWords | None:
+        return own_words((self.newest_prompts or {}).get(name))
+
+    @property
+    def is_isolated(self) -> bool:
+        """Asked about in a call of its own: by its mode, or since no other scope shares its instructions or its model."""
+        words = self.own_words("extraction")
+        own = self.extraction_model is not None or (words is not None and words.instructions is not None)
+        return own or self.extraction_mode == "isolated"
 
     @property
     def ref(self) -> ScopeRef:
@@ -98,14 +119,6 @@ def is_visible(table: Any, visible: Any) -> Any:
     return and_(table.agent_key == visible.c.agent_key, table.scope_id == visible.c.scope_id)
 
 
-def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
-    """`memory.pending_observations` as a FROM clause."""
-    columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
-    return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
-        *(item.expression for item in columns), name="pending"
-    )
-
-
 def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
     """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
     return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
@@ -123,75 +136,6 @@ def _scope_text(row: Any) -> ScopeText:
     )
 
 
-def pending_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_pending` brought, oldest first."""
-    return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
-
-
-def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_disputed` brought, oldest first."""
-    return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
-
-
-def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
-    """Of three arrays, in the order in which the database adds up what it sorted."""
-    seqs, contents, times = newest_first
-    found = map(PendingObservation, seqs or (), contents or (), times or ())
-    return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()
-
-
-_BY_SEQ = attrgetter("seq")
-_waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
-_newest = (
-    select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at)
-    .order_by(_waiting.c.seq.desc())
-    .limit(bindparam("pending_max", type_=BigInteger))
-    .correlate(ScopeRow)
-    .subquery("newest")
-)
-newest_pending = (
-    select(
-        func.array_agg(_newest.c.seq).label("pending_seqs"),
-        func.array_agg(_newest.c.content).label("pending_contents"),
-        func.array_agg(_newest.c.observed_at).label("pending_times"),
-    )
-    .correlate(ScopeRow)
-    .lateral("newest_pending")
-)
-"""For each scope its newest pending observations, at most `pending_max`; one row, to be joined on true."""
-
-_doubted = (
-    select(ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
-    .join(
-        ObservationStateRow,
-        and_(
-            ObservationStateRow.agent_key == ObservationRow.agent_key,
-            ObservationStateRow.scope_id == ObservationRow.scope_id,
-            ObservationStateRow.seq == ObservationRow.seq,
-        ),
-    )
-    .where(
-        ObservationStateRow.agent_key == ScopeRow.agent_key,
-        ObservationStateRow.scope_id == ScopeRow.scope_id,
-        ObservationStateRow.verification == literal_column("'disputed'"),  # as the condition of the index has it
-        func.memory.in_use(ObservationStateRow.status),
-    )
-    .order_by(ObservationRow.seq.desc())
-    .limit(bindparam("pending_max", type_=BigInteger))
-    .correlate(ScopeRow)
-    .subquery("doubted")
-)
-newest_disputed = (
-    select(
-        func.array_agg(_doubted.c.seq).label("disputed_seqs"),
-        func.array_agg(_doubted.c.content).label("disputed_contents"),
-        func.array_agg(_doubted.c.observed_at).label("disputed_times"),
-    )
-    .correlate(ScopeRow)
-    .lateral("newest_disputed")
-)
-"""For each scope its newest disputed observations, pending or not, at most `pending_max`; to be joined on true."""
-
 _OWN = (
     ScopeRow.agent_key,
     ScopeRow.scope_id,
@@ -205,11 +149,17 @@ _OWN = (
     ScopeRow.last_seq,
     ScopeRow.done_seq,
     ScopeRow.fence,
-    ScopeRow.extraction_prompt,
-    ScopeRow.consolidation_prompt,
+    ScopeRow.extraction_model,
+    ScopeRow.consolidation_model,
     ScopeRow.consolidation_max_words.label("max_words"),
+    ScopeRow.lanes,
+    ScopeRow.observation_min_items.label("min_items"),
     ScopeRow.observation_max_items.label("max_items"),
     ScopeRow.observation_max_words.label("item_words"),
+    ScopeRow.buffer_min_items,
+    ScopeRow.buffer_max_items,
+    ScopeRow.buffer_max_words,
+    ScopeRow.buffer_max,
     ScopeRow.language,
     ScopeRow.is_active,
     ScopeRow.consolidate,
@@ -222,7 +172,28 @@ _OWN = (
     ScopeRow.propagated_at,
 )
 _SETTINGS = select(AgentRow.settings)
-_STATE = select(*_OWN, _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery())
+_newest_prompt = (
+    select(PromptRow.name, PromptRow.version, PromptRow.mode, PromptRow.body)
+    .where(PromptRow.agent_key == ScopeRow.agent_key, PromptRow.scope_id == ScopeRow.scope_id)
+    .ext(distinct_on(PromptRow.name))
+    .order_by(PromptRow.name, PromptRow.version.desc())
+    .correlate(ScopeRow)
+    .subquery("newest_prompt")
+)
+_PROMPTS = select(
+    func.jsonb_object_agg(
+        _newest_prompt.c.name,
+        func.jsonb_build_object(
+            "version", _newest_prompt.c.version, "mode", _newest_prompt.c.mode, "body", _newest_prompt.c.body
+        ),
+        type_=JSONB,
+    )
+).scalar_subquery()
+_STATE = select(
+    *_OWN,
+    _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
+    _PROMPTS.label("newest_prompts"),
+)
 
 
 def _state(row: Any) -> ScopeState:
@@ -242,7 +213,7 @@ class ScopeRepository:
             for key in sorted(wanted)
         ]
         settings = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
-        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, settings)
+        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, settings, null())
         return [_state(row) for row in await self._session.execute(made)]
 
     async def with_pending(

@@ -27,6 +27,7 @@ DROP POLICY users ON memory.observations;
 DROP POLICY service ON memory.observations;
 DROP POLICY users ON memory.members;
 DROP POLICY service ON memory.members;
+DROP POLICY service ON memory.prompts;
 DROP POLICY users ON memory.scopes;
 DROP POLICY service ON memory.scopes;
 DROP POLICY users ON memory.agents;
@@ -52,7 +53,7 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retent
     memory.installation_id, memory.hmac_sha256, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
     memory.in_use;
 DROP TABLE memory.installation, memory.observation_states, memory.lineage, memory.judged, memory.evidence,
-    memory.observations, memory.consolidations, memory.runs, memory.messages, memory.members, memory.departures,
-    memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.events, memory.conversations,
-    memory.agents;
+    memory.observations, memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members,
+    memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.events,
+    memory.conversations, memory.agents;
 DROP FUNCTION memory.search_tokens;

@@ -175,13 +175,19 @@ CREATE TABLE memory.scopes (
     epoch INTEGER DEFAULT 0 NOT NULL,
     last_seq INTEGER DEFAULT 0 NOT NULL,
     done_seq INTEGER DEFAULT 0 NOT NULL,
-    extraction_prompt TEXT,
-    consolidation_prompt TEXT,
+    extraction_model TEXT,
+    consolidation_model TEXT,
     consolidate BOOLEAN DEFAULT true NOT NULL,
     consolidation_threshold INTEGER,
     consolidation_max_words INTEGER,
+    lanes TEXT DEFAULT 'absorb' NOT NULL,
+    observation_min_items INTEGER DEFAULT 0 NOT NULL,
     observation_max_items INTEGER,
     observation_max_words INTEGER,
+    buffer_min_items INTEGER DEFAULT 0 NOT NULL,
+    buffer_max_items INTEGER DEFAULT 5 NOT NULL,
+    buffer_max_words INTEGER DEFAULT 30 NOT NULL,
+    buffer_max INTEGER DEFAULT 100 NOT NULL,
     language TEXT DEFAULT 'english' NOT NULL,
     due_at TIMESTAMP WITH TIME ZONE,
     fence BIGINT DEFAULT 0 NOT NULL,
@@ -213,6 +219,7 @@ CREATE TABLE memory.scopes (
     CONSTRAINT scopes_dead_run_id_check CHECK (dead_run_id IS NULL OR due_at IS NULL),
     CONSTRAINT scopes_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')),
     CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode IN ('batch', 'isolated')),
+    CONSTRAINT scopes_lanes_check CHECK (lanes IN ('absorb', 'buffer', 'both')),
     CONSTRAINT scopes_sharing_check CHECK (sharing IN ('auto', 'review', 'off')),
     CONSTRAINT scopes_sharing_kind_check CHECK (sharing IS NULL OR kind = 'group')
 )
@@ -232,13 +239,19 @@ COMMENT ON COLUMN memory.scopes.version IS 'Version of the text; only rises.';
 COMMENT ON COLUMN memory.scopes.epoch IS 'Rises when something is deleted; fences off work in flight.';
 COMMENT ON COLUMN memory.scopes.last_seq IS 'Number of the newest observation.';
 COMMENT ON COLUMN memory.scopes.done_seq IS 'Number of the last observation that a consolidation has passed.';
-COMMENT ON COLUMN memory.scopes.extraction_prompt IS 'What to extract for this scope, beside the base prompt.';
-COMMENT ON COLUMN memory.scopes.consolidation_prompt IS 'How to consolidate this scope, beside the base prompt.';
+COMMENT ON COLUMN memory.scopes.extraction_model IS 'Model of a call of its own; null: asked with the others.';
+COMMENT ON COLUMN memory.scopes.consolidation_model IS 'Model that writes its text; null: the default.';
 COMMENT ON COLUMN memory.scopes.consolidate IS 'False: observations are kept but never consolidated.';
 COMMENT ON COLUMN memory.scopes.consolidation_threshold IS 'Pending observations that make it due; null: the default.';
 COMMENT ON COLUMN memory.scopes.consolidation_max_words IS 'Words of its text; null: the default.';
+COMMENT ON COLUMN memory.scopes.lanes IS 'Where what is formed for it goes: absorb (into its text), buffer (the newest few, never its text) or both.';
+COMMENT ON COLUMN memory.scopes.observation_min_items IS 'Observations that a formation is asked for.';
 COMMENT ON COLUMN memory.scopes.observation_max_items IS 'Observations per formation; null: the default of its kind.';
 COMMENT ON COLUMN memory.scopes.observation_max_words IS 'Words of an observation; null: the default.';
+COMMENT ON COLUMN memory.scopes.buffer_min_items IS 'Observations that a formation is asked for, for the buffer.';
+COMMENT ON COLUMN memory.scopes.buffer_max_items IS 'Observations per formation, for the buffer.';
+COMMENT ON COLUMN memory.scopes.buffer_max_words IS 'Words of an observation of the buffer.';
+COMMENT ON COLUMN memory.scopes.buffer_max IS 'Observations that the buffer keeps; the oldest go.';
 COMMENT ON COLUMN memory.scopes.language IS 'Text-search configuration of its observations.';
 COMMENT ON COLUMN memory.scopes.due_at IS 'From when it should be consolidated; null: nothing to do.';
 COMMENT ON COLUMN memory.scopes.fence IS 'Number of the newest lease; work under an older one is refused.';
@@ -374,6 +387,30 @@ COMMENT ON COLUMN memory.messages.language IS 'Text-search configuration.';
 COMMENT ON COLUMN memory.messages.search_extra IS 'What the language''s parser would miss: identifiers, n-grams, folded forms; the days it speaks of.';
 COMMENT ON COLUMN memory.messages.search IS 'What full-text search sees; null once the text has gone.';
 COMMENT ON COLUMN memory.messages.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
+
+CREATE TABLE memory.prompts (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    mode TEXT NOT NULL,
+    body TEXT,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT prompts_pkey PRIMARY KEY (agent_key, scope_id, name, version),
+    CONSTRAINT prompts_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
+    CONSTRAINT prompts_name_check CHECK (name IN ('extraction', 'consolidation')),
+    CONSTRAINT prompts_mode_check CHECK (mode IN ('guidance', 'override', 'base')),
+    CONSTRAINT prompts_body_check CHECK ((mode = 'base') = (body IS NULL)),
+    CONSTRAINT prompts_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE memory.prompts IS 'One row per version of what a scope says to its models; the newest counts. Never changed.';
+COMMENT ON COLUMN memory.prompts.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.prompts.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.prompts.name IS 'What it is for: extraction or consolidation.';
+COMMENT ON COLUMN memory.prompts.version IS '1, 2, 3 …; never used twice.';
+COMMENT ON COLUMN memory.prompts.mode IS 'guidance (beside the base prompt), override (in place of its instructions) or base (nothing of its own).';
+COMMENT ON COLUMN memory.prompts.body IS 'The words; null: the base prompt alone.';
+COMMENT ON COLUMN memory.prompts.created_at IS 'When.';
 
 CREATE TABLE memory.runs (
     agent_key BIGINT NOT NULL,

@@ -6,7 +6,7 @@
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
 -- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
--- `scopes` lose also their name and guidance, `users` their memberships and their place among the participants of
+-- `scopes` lose also their name and prompts, `users` their memberships and their place among the participants of
 -- conversations; that they had left a group stays, without their ids (memory.departures). It runs as its owner, who may delete where
 -- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
@@ -270,10 +270,10 @@ BEGIN
 
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,
-        display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END,
-        extraction_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.extraction_prompt END,
-        consolidation_prompt = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.consolidation_prompt END
+        display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
+
+    DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
 
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)

@@ -1,7 +1,7 @@
 -- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
 -- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
 -- user only reads: what lies in the scopes that memory.visible_scopes names, the conversations that they took part in unless they
--- have left a group of it, nothing of what is withdrawn, of runs, events, holds and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
+-- have left a group of it, nothing of what is withdrawn, of runs, events, holds, prompts and retrievals. Each (SELECT …) is computed once a query, not once a row. The owner of the tables passes, until
 -- `memory-sql db roles` forces the policies on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
@@ -16,6 +16,11 @@ CREATE POLICY service ON memory.scopes USING (
 );
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+);
+
+ALTER TABLE memory.prompts ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.prompts USING (
+    (SELECT memory.serves_all()) OR agent_key = (SELECT memory.served_agent())
 );
 
 ALTER TABLE memory.members ENABLE ROW LEVEL SECURITY;

@@ -12,7 +12,7 @@ BEGIN
 
     FOREACH what IN ARRAY ARRAY[
         'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
-        'runs', 'messages', 'conversations', 'scopes', 'holds', 'retrievals'
+        'runs', 'messages', 'conversations', 'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
         GET DIAGNOSTICS counted = ROW_COUNT;

@@ -12,7 +12,7 @@ BEGIN
             ('observations', 'search'), ('observations', 'terms'), ('observations', 'cues'),
             ('observations', 'fact_key'), ('consolidations', 'content'),
             ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
-            ('scopes', 'extraction_prompt'), ('scopes', 'consolidation_prompt'), ('runs', 'answer'), ('runs', 'held'),
+            ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'),
             ('events', 'reason'),
             ('holds', 'reason'), ('scopes', 'speakers')
         ) AS c (table_name, column_name)

@@ -1,0 +1,47 @@
+"""What a scope says to the models that work for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memory_sql.config.kinds import PromptMode, PromptName
+from memory_sql.domain.ids import Value
+from memory_sql.domain.scopes import ScopeRef
+
+
+class ScopePrompt(Value):
+    """A version of what a scope says to a model; the newest of a name counts. `body` None: the base prompt alone."""
+
+    scope: ScopeRef
+    name: PromptName
+    version: int
+    mode: PromptMode
+    body: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """What counts of them: guidance beside the base prompt, or instructions in place of its own."""
+
+    version: int
+    guidance: str | None = None
+    instructions: str | None = None
+
+    def told(self, scope_id: int) -> str:
+        """As runs and versions of texts name it, beside the version of the base prompt."""
+        return f"s{scope_id}.{self.version}"
+
+
+def own_words(newest: dict[str, Any] | None) -> OwnWords | None:
+    """Of the newest version, as the database has it: none where there is none, or it goes back to the base prompt."""
+    if newest is None or newest["mode"] == "base":
+        return None
+    is_override = newest["mode"] == "override"
+    return OwnWords(
+        newest["version"],
+        guidance=None if is_override else newest["body"],
+        instructions=newest["body"] if is_override else None,
+    )

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
 from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
+from memory_sql.config.kinds import Lane
 from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.ids import (
     ID_MAX_CHARACTERS,
@@ -235,6 +236,12 @@ def scope_of(
     called = "" if name is None else host_id(name, "name")
     shown = name_of("display_name", display_name) or None
     return owner_key(kind, id_of("owner_id", owner_id) if owner_id is not None else None), called, shown
+
+
+def lane_of(value: Lane | None) -> Lane:
+    if value is not None and value not in get_args(Lane):
+        raise InputError(f"lane must be one of {', '.join(get_args(Lane))}")
+    return value or "absorb"
 
 
 def content_of(text: str, limit: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from memory_sql.arguments import id_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Settings, checked_for_agent
+from memory_sql.config.kinds import Lane
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import Database, Session
@@ -206,6 +207,7 @@ class Memory:
         tags: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         fact_key: Id | None = None,
+        lane: Lane | None = None,
         session: Session | None = None,
     ) -> Observation:
         """Stores one observation without a model: for the user, a group, or everybody (`collective=True`).
@@ -214,7 +216,8 @@ class Memory:
         the main one. If it equals the newest observation of the scope, word for word, that one gains evidence instead.
         A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
         zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
-        `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined.
+        `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined. `lane` chooses
+        between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
@@ -234,6 +237,7 @@ class Memory:
             tags=tags,
             metadata=metadata,
             fact_key=fact_key,
+            lane=lane,
         )
         return await self.database.write(
             lambda unit: observing.store(unit, agent, draft, self.settings, now), session, service(agent)

@@ -22,9 +22,17 @@ FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
 DROP = "drop.sql"
 _HEADER = "-- Written by `make schema`: {}\n\n"
 _DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
+_NO_POLICIES = """DO $$
+DECLARE
+    v_policy record;
+BEGIN
+    FOR v_policy IN SELECT policyname, tablename FROM pg_policies WHERE schemaname = 'memory' LOOP
+        EXECUTE format('DROP POLICY %I ON memory.%I', v_policy.policyname, v_policy.tablename);
+    END LOOP;
+END
+$$;"""
 _MADE = {
     "VIEW": re.compile(r"^CREATE OR REPLACE VIEW (memory\.\w+)", re.MULTILINE),
-    "POLICY": re.compile(r"^CREATE POLICY (\w+ ON memory\.\w+)", re.MULTILINE),
     "TRIGGER": re.compile(r"^CREATE OR REPLACE TRIGGER (\w+)\s[^;]*?(ON memory\.\w+)", re.MULTILINE),
     "FUNCTION": re.compile(r"^CREATE OR REPLACE FUNCTION (memory\.\w+)", re.MULTILINE),
     "TABLE": re.compile(r"^CREATE TABLE (memory\.\w+)", re.MULTILINE),
@@ -65,7 +73,8 @@ def drop(before: list[str], after: list[str]) -> str:
     tables = [table.fullname for table in reversed(Base.metadata.sorted_tables)]
     lines = [
         *_dropping("VIEW", made["VIEW"]),
-        *(f"DROP {kind} {name};" for kind in ("POLICY", "TRIGGER") for name in made[kind]),  # one at a time
+        _NO_POLICIES,
+        *(f"DROP TRIGGER {name};" for name in made["TRIGGER"]),  # one at a time
         *_dropping("FUNCTION", made["FUNCTION"]),
         *_dropping("TABLE", made["TABLE"] + tables),
         *_dropping("FUNCTION", _made("FUNCTION", before)[::-1]),

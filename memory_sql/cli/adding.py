@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -193,6 +193,10 @@ def observe(
         str | None,
         typer.Option("--scope", metavar="NAME", help="The owner's scope of this name, beside their main one."),
     ] = None,
+    lane: Annotated[
+        Literal["absorb", "buffer"] | None,
+        typer.Option("--lane", metavar="LANE", help="absorb or buffer, in a scope that has both."),
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Repeatable.")] = None,
     metadata: Annotated[
         str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
@@ -213,7 +217,7 @@ def observe(
         data,
         lambda memory: memory.observe(
             text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=at,
-            conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
+            conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra, lane=lane,
         ),
     )  # fmt: skip
     output.one(observation, output.observation_line, as_json)

@@ -23,7 +23,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _CONTROLS = bytes(set(range(32)) - {9, 10, 13})
 
 Attributes = tuple[tuple[str, str], ...]
-Role = Literal["text", "pending", "disputed", "retrieved", "messages"]
+Role = Literal["text", "buffer", "pending", "disputed", "retrieved", "messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,26 +215,29 @@ def _around(block: Block, inner: str) -> str:
 # The legacy layout (R290–R292): shards, the user, the conversation; what it has no place for follows
 
 
+_IN_SCOPE: tuple[Role, ...] = ("buffer", "text", "pending")
+
+
 def _legacy(blocks: Sequence[Block]) -> list[Piece]:
-    told = [block for block in blocks if block.role in ("text", "pending")]
+    told = [block for block in blocks if block.role in _IN_SCOPE]
     shards = [block for block in told if block.element not in ("UserMemory", "SessionMemory")]
     pieces = [
         *_shards(_by_scope(shards)),
         *_person(_by_scope(block for block in told if block.element == "UserMemory")),
         *_conversation([block for block in told if block.element == "SessionMemory"]),
     ]
-    others = [block for block in blocks if block.role not in ("text", "pending")]
+    others = [block for block in blocks if block.role not in _IN_SCOPE]
     return pieces + [
         Piece(_indented(_listed(block, block.element, block.attributes)), block.element, [block]) for block in others
     ]
 
 
 def _by_scope(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Of each scope its text and its lines; scopes with a text first."""
+    """Of each scope its buffer, its text and what is recent; scopes with a text first."""
     scopes: dict[str, list[Block]] = {}
     for block in sorted(blocks, key=lambda block: block.role != "text"):
         scopes.setdefault(block.scope.id if block.scope else "", []).append(block)
-    return list(scopes.values())
+    return [sorted(scope, key=lambda block: _IN_SCOPE.index(block.role)) for scope in scopes.values()]
 
 
 def _shards(scopes: Sequence[Sequence[Block]]) -> list[Piece]:

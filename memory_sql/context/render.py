@@ -72,7 +72,11 @@ class Static:
     def of(cls, scopes: Iterable[ScopeText], style: Style) -> Self:
         chosen, words, names = shown(scopes, style), list[str](), dict[str, None]()
         for scope in chosen:
-            words += (title_of(scope), scope.consolidation or "", *[line.content for line in scope.pending])
+            words += (
+                title_of(scope),
+                scope.consolidation or "",
+                *[line.content for line in (*scope.pending, *scope.buffer)],
+            )
             names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
         return cls(chosen, style, "\n".join(words), tuple(names))
 
@@ -170,11 +174,13 @@ def _blocks(
     for scope in scopes:
         yield from _text(scope, own=scope is own)
     pending = [_pending(scope, told, now, style, own=scope is own) for scope in scopes if scope.pending]
+    yield from (_buffer(scope, told, now, style) for scope in scopes if scope.buffer)
     yield from sorted(pending, key=lambda block: not block.own)
     yield from (block for scope in scopes for block in _disputed(scope, told))
     if not hits and not messages:
         return
     seen = {line.id for block in pending for line in block.lines}
+    seen |= {observation_id(scope.ref.key, item.seq) for scope in scopes for item in scope.buffer}
     found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
     yield from _retrieved(_not_told(found, scopes), told)
     seen |= {hit.observation.id for hit in found}
@@ -230,6 +236,25 @@ def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: 
         title=_called(scope),
         heading=heading,
         newer_than=_element(scope)[0] if (scope.consolidation or "").strip() else "",
+    )
+
+
+def _buffer(scope: ScopeText, told: Told, now: datetime, style: Style) -> Block:
+    """What stands beside the text for as long as it is among the newest."""
+    heading, attributes = "", _apart(scope)
+    if style.layout == "legacy":
+        heading, told = _in_legacy(scope, now, buffer=True)
+        attributes = _element(scope)[1]
+    element = _element(scope)[0] if style.layout == "legacy" else "LatestObservations"
+    return Block(
+        "buffer",
+        element,
+        attributes,
+        scope.ref,
+        lines=_lines(scope, scope.buffer, told),
+        times=tuple([item.observed_at for item in scope.buffer]),
+        title=_called(scope),
+        heading=heading,
     )
 
 
@@ -295,16 +320,19 @@ def _called(scope: ScopeText) -> str:
     return scope.ref.name or title_of(scope) or scope.ref.kind
 
 
-def _in_legacy(scope: ScopeText, now: datetime) -> tuple[str, Told]:
-    """The heading of what is pending, and how its age is written.
+def _in_legacy(scope: ScopeText, now: datetime, *, buffer: bool = False) -> tuple[str, Told]:
+    """The heading of what is pending, or of the buffer, and how its age is written.
 
-    Without a text it is all that the shard holds: its facts; with one it waits to be taken into that: suggestions.
+    A shard's facts are its buffer. Without text and buffer what is pending is all that it holds: its facts as well; else
+    it waits to be taken into the text: suggestions.
     """
     if scope.ref.kind == "conversation":
         return "", _untold
     if scope.ref.kind == "individual":
-        return "Recent user directives", partial(_days, now=now)
-    return ("Recent shard suggestions", _untold) if scope.consolidation else ("Shard facts", partial(_days, now=now))
+        return "User facts" if buffer else "Recent user directives", partial(_days, now=now)
+    if not buffer and (scope.consolidation or scope.buffer):
+        return "Recent shard suggestions", _untold
+    return "Shard facts", partial(_days, now=now)
 
 
 def _days(_text: str, then: datetime, now: datetime) -> str:

@@ -26,6 +26,7 @@ FUNCTIONS = (
     "visibility/retained_messages",
     "visibility/my_scopes",
     "adding/pending_observations",
+    "adding/evict_buffers",
     "adding/refresh_due",
     "adding/formation_due",
     "adding/says_any",

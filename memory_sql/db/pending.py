@@ -30,6 +30,11 @@ def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
     return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
 
 
+def buffer_of(row: Any) -> tuple[PendingObservation, ...]:
+    """What `newest_buffer` brought, oldest first."""
+    return _oldest_first(row.buffer_seqs, row.buffer_contents, row.buffer_times)
+
+
 def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
     """Of three arrays, in the order in which the database adds up what it sorted."""
     seqs, contents, times = newest_first
@@ -88,3 +93,36 @@ newest_disputed = (
     .lateral("newest_disputed")
 )
 """For each scope its newest disputed observations, pending or not, at most `pending_max`; to be joined on true."""
+
+_buffered = (
+    select(ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    .outerjoin(
+        ObservationStateRow,
+        and_(
+            ObservationStateRow.agent_key == ObservationRow.agent_key,
+            ObservationStateRow.scope_id == ObservationRow.scope_id,
+            ObservationStateRow.seq == ObservationRow.seq,
+        ),
+    )
+    .where(
+        ScopeRow.lanes != "absorb",
+        ObservationRow.agent_key == ScopeRow.agent_key,
+        ObservationRow.scope_id == ScopeRow.scope_id,
+        ObservationRow.lane == literal_column("'buffer'"),  # as the condition of the index has it
+        func.memory.in_use(ObservationStateRow.status),
+    )
+    .order_by(ObservationRow.seq.desc())
+    .limit(ScopeRow.buffer_max)
+    .correlate(ScopeRow)
+    .subquery("buffered")
+)
+newest_buffer = (
+    select(
+        func.array_agg(_buffered.c.seq).label("buffer_seqs"),
+        func.array_agg(_buffered.c.content).label("buffer_contents"),
+        func.array_agg(_buffered.c.observed_at).label("buffer_times"),
+    )
+    .correlate(ScopeRow)
+    .lateral("newest_buffer")
+)
+"""For each scope with a buffer what is in it; to be joined on true."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from memory_sql.config import BUDGET_KINDS
+from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
@@ -39,7 +40,8 @@ class Observation(Value):
     Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
     is the id of what has taken its place. `given_at` is the time that the host gave, where that was more than a day ahead;
     `observed_at` is when it was stored, then. What is `no_propagate` or `confidential` never leaves its scope. `proposed`: an
-    extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
+    extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`:
+    it is kept while it is among its scope's newest, and never goes into the text.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Observation(Value):
     no_propagate: bool = False
     confidential: bool = False
     proposed: str | None = None
+    lane: Lane = "absorb"
     verification: Verification = "unverified"
     superseded_by: str | None = None
     fact_key: str | None = None

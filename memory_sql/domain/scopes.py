@@ -81,7 +81,8 @@ class AbsorbedObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `disputed` are those, pending or in the text, that somebody says aren't so; `speakers` the names of who speaks.
+    `disputed` are those, pending or in the text, that somebody says aren't so; `buffer` is what never goes into the text,
+    oldest first; `speakers` the names of who speaks.
     """
 
     ref: ScopeRef
@@ -90,6 +91,7 @@ class ScopeText:
     version: int
     pending: tuple[PendingObservation, ...]
     disputed: tuple[PendingObservation, ...] = ()
+    buffer: tuple[PendingObservation, ...] = ()
     speakers: tuple[str, ...] = ()
 
 

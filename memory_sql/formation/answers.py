@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from memory_sql.config.kinds import Lane
 from memory_sql.domain.prompts import OwnWords
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class OfferedScope:
     display_name: str | None = None
     isolated: bool = False
     model: str | None = None
+    lane: Lane = "absorb"
 
 
 class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model

@@ -105,7 +105,7 @@ async def _load(
         run = await runs.take_over(answered.key, state.fence)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        run = await start(runs, state, messages, targets, shown, now)
+        run = await start(runs, state, messages, window.named, shown, now)
     return Loaded(state, run, window, targets, shown, now, answered, reason)
 
 
@@ -188,7 +188,8 @@ async def filled(
         knows = _cut(texts, settings.scope_text_max_characters)
         is_open = scope.is_active and (bool(present) if target.kind == "group" else target.is_open)
         hears = scope.scope_id in heard
-        targets.append(replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open))
+        found_target = replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open)
+        targets += found_target.by_lanes
     return tuple(targets)
 
 

@@ -173,20 +173,19 @@ class _Sieve:
 
     def _has_room(self, target: Target, content: str) -> bool:
         """What is said twice takes one place."""
-        own, taken = target.state, self._taken[target.owner]  # with limits of its own, where somebody set them
+        taken = self._taken[target.alias]
         form = normal_form(content)
         if form not in taken and len(taken) >= self._limit(target):
             self.refused["over_limit"] += 1
             return False
-        if count_words(content) > ((own and own.item_words) or self._settings.observation_max_words):
+        if count_words(content) > (target.max_words or self._settings.observation_max_words):
             self.refused["long_but_kept"] += 1
         taken.add(form)
         return True
 
     def _limit(self, target: Target) -> int:
-        own = target.state.max_items if target.state is not None else None
-        if own is not None:
-            return own
+        if target.max_items is not None:  # a limit of its own, where somebody set one
+            return target.max_items
         return self._settings.group_max_items if target.kind == "group" else self._settings.observation_max_items
 
     def _sources(self, item: ExtractedObservation) -> tuple[BufferedMessage, ...]:
@@ -277,4 +276,5 @@ def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:
         proposed=placed.proposed,
         categories=found.categories,
         sensitivity=found.sensitivity,
+        lane=target.lane,
     )

@@ -105,7 +105,8 @@ def _offer(scope: OfferedScope) -> str:
     limit = f" ({', '.join(limits)})" if limits else ""
     guidance = scope.words.guidance if scope.words else None
     guidance = f" What to look for: {one_line(guidance)}" if guidance else ""
-    return f"- {scope.alias}: {_concern(scope)}{limit}.{guidance}"
+    kept = ", of which only the latest is kept: what happens, not what holds" if scope.lane == "buffer" else ""
+    return f"- {scope.alias}: {_concern(scope)}{kept}{limit}.{guidance}"
 
 
 def _concern(scope: OfferedScope) -> str:

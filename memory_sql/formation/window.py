@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
+from memory_sql.config.kinds import Lane
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationState
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
@@ -24,7 +25,7 @@ class Target:
 
     `members` are those of the window's users who belong to it, of a group: only what they say goes there, and without any
     it isn't open. `heard`: what is said here is heard by a group's members: two of them have spoken in this conversation,
-    or the host shares it.
+    or the host shares it. `lane`: where in the scope it goes.
     """
 
     alias: str
@@ -36,6 +37,30 @@ class Target:
     members: frozenset[str] = frozenset()
     heard: bool = False
     is_open: bool = True
+    lane: Lane = "absorb"
+
+    @property
+    def max_items(self) -> int | None:
+        """None: as many as for any scope of its kind."""
+        if self.state is None:
+            return None
+        return self.state.buffer_max_items if self.lane == "buffer" else self.state.max_items
+
+    @property
+    def max_words(self) -> int | None:
+        if self.state is None:
+            return None
+        return self.state.buffer_max_words if self.lane == "buffer" else self.state.item_words
+
+    @property
+    def by_lanes(self) -> tuple[Target, ...]:
+        """Once for each lane that the scope has: the model chooses by the alias, and never names a lane."""
+        if self.state is None or not self.is_open:
+            return (self,)
+        lanes = self.state.lanes
+        if lanes == "both":
+            return self, replace(self, alias=f"{self.alias}{IN_BUFFER}", lane="buffer")
+        return (replace(self, lane=lanes),)
 
     @property
     def offered(self) -> OfferedScope:
@@ -49,9 +74,10 @@ class Target:
             self.knows,
             words=words,
             told=words.told(state.scope_id) if words else "",
-            min_items=state.min_items,
-            max_items=state.max_items,
-            max_words=state.item_words,
+            min_items=state.buffer_min_items if self.lane == "buffer" else state.min_items,
+            max_items=self.max_items,
+            max_words=self.max_words,
+            lane=self.lane,
             display_name=state.display_name or self.display_name,
             isolated=state.is_isolated,
             model=state.extraction_model,
@@ -105,6 +131,7 @@ class Loaded:
 
 
 PERSON = "individual_"
+IN_BUFFER = "_latest"  # of the alias of a scope that has both lanes
 
 
 def window_of(

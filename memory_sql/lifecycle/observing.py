@@ -7,14 +7,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import content_of, id_of, name_of, optional_id, owner_of, tags_of, without_secrets
+from memory_sql.arguments import content_of, id_of, lane_of, name_of, optional_id, owner_of, tags_of, without_secrets
 from memory_sql.config import Settings
+from memory_sql.config.kinds import Lane
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import ensure_agent
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
-from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.domain.ids import LONGEST_AHEAD, Id, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.errors import InputError
@@ -37,6 +38,7 @@ def draft_of(
     tags: Iterable[str],
     metadata: Mapping[str, Any] | None,
     fact_key: Id | None,
+    lane: Lane | None,
 ) -> Draft:
     """Raises `InputError`."""
     user = optional_id("user_id", user_id)
@@ -53,6 +55,7 @@ def draft_of(
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
         fact_key=optional_id("fact_key", fact_key),
+        lane=lane_of(lane),
     )
 
 
@@ -75,11 +78,21 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings.language, now)
     if not locked[0].is_active:
         raise InputError(f"scope {locked[0].scope_id} is inactive")
+    draft = _in_lane(draft, locked[0])
     saved = await observations.save(agent.key, [draft], locked, run_id=None, now=now)
     if draft.fact_key is not None and saved.stored:
         await corrections.replace_fact(session, agent.key, locked[0], draft.fact_key, settings, now)
     await scopes.refresh_due(agent.key, [locked[0].scope_id], settings.consolidation_threshold, now)
     return (await observations.by_keys(agent.key, saved.stored or saved.known))[0]
+
+
+def _in_lane(draft: Draft, scope: ScopeState) -> Draft:
+    """In the scope's only lane, whichever that is; what is meant for the other one is refused: `InputError`."""
+    if scope.lanes == "both" or (scope.lanes == "absorb" and draft.lane == "absorb"):
+        return draft
+    if scope.lanes == "absorb":
+        raise InputError(f"scope s{scope.scope_id} has no buffer; its setting lanes says so")
+    return replace(draft, lane="buffer")
 
 
 def _without_secrets(draft: Draft, settings: Settings) -> Draft:

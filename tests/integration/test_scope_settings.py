@@ -337,7 +337,7 @@ async def test_prompt_goes_with_its_owner_and_is_exported(memory: Memory) -> Non
     await memory.prompts.set(scope, "extraction", "The Petrel, Mia's boat.", **ADA)
     lines = [line async for line in memory.people.export(**MIA)]
     assert [line.body for line in lines if isinstance(line, ExportedPrompt)] == ["The Petrel, Mia's boat."]
-    await memory.forget(**ADA, selection=Selection(user_id="mia"))
+    await memory.forget(Selection(user_id="mia"), **ADA)
     assert await rows(memory, "SELECT FROM memory.prompts") == []
     assert await memory.admin.verify() == []
 

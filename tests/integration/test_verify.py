@@ -580,6 +580,10 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.runs SET to_seq = to_seq + 1 WHERE run_id = {text}",
         "UPDATE memory.consolidations SET run_id = {text} WHERE NOT live AND version = 2",
     ],
+    "buffers_keep_to_their_length": [
+        "UPDATE memory.scopes SET lanes = 'both', buffer_max = 0 WHERE scope_id = {due};"
+        "UPDATE memory.observations SET lane = 'buffer' WHERE scope_id = {due} AND seq = 1",
+    ],
     "passed_over_lie_behind": [
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, repend)"
         " SELECT agent_key, scope_id, last_seq, true FROM memory.scopes WHERE scope_id = {due}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
-from memory_sql.config.kinds import LANGUAGES
+from memory_sql.config.kinds import LANGUAGES, Lane
 from memory_sql.db.models.base import (
     FALSE,
     NO_PAIRS,
@@ -63,7 +63,7 @@ class ObservationRow(Base):
         CheckConstraint(f"given_at {READABLE}", name="given_at"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
         CheckConstraint("importance BETWEEN 0 AND 1", name="importance"),
-        one_of("lane", "absorb", "buffer"),
+        one_of("lane", *get_args(Lane)),
         one_of("source_kind", "formation", "observe", "propagation", "import"),
         one_of("sensitivity", *SENSITIVITIES),
         CheckConstraint("proposed ~ '^(collective|s[0-9]+)$'", name="proposed"),
@@ -83,6 +83,7 @@ class ObservationRow(Base):
             "seq",
             postgresql_where=text("tags <> '{}'"),
         ),
+        Index("observations_buffer_idx", "agent_key", "scope_id", "seq", postgresql_where=text("lane = 'buffer'")),
         # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
         Index(
             "observations_search_idx",

@@ -32,6 +32,9 @@ COLUMNS = (
     "disputed_seqs",
     "disputed_contents",
     "disputed_times",
+    "buffer_seqs",
+    "buffer_contents",
+    "buffer_times",
     "speakers",
 )
 _layer = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.config.kinds import Lane
 from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
 from memory_sql.domain.ids import observation_id
@@ -81,6 +82,7 @@ class Draft:
     categories: tuple[str, ...] | None = None
     subjects: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
+    lane: Lane = "absorb"
 
     @property
     def related_users(self) -> list[str]:
@@ -112,7 +114,7 @@ class ObservationRepository:
         """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
 
         Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced`, of the same fact
-        key and the same days, and what stands in the batch already. Anything older is stored again: between "tea" and "tea"
+        key, lane and days, and what stands in the batch already. Anything older is stored again: between "tea" and "tea"
         somebody may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
         consolidation has superseded the first "tea", and it may never. Known is also whatever is set aside (rule 8): it
         doesn't come back. Nothing is stored that nobody has classified.
@@ -122,16 +124,16 @@ class ObservationRepository:
         placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
         next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
         rows, stored, known = [], [], []
-        new = dict[tuple[int, bytes, tuple[Days, ...]], int]()
+        new = dict[tuple[int, Lane, bytes, tuple[Days, ...]], int]()
         evidence = dict[tuple[int, int, Evidence], dict[str, Any]]()  # what an answer names twice supports it once
         for scope, draft, digest, twin in await self._known(agent_key, placed, replaced):
-            seq = twin if twin or digest is None else new.get((scope.scope_id, digest, draft.dates))
+            seq = twin if twin or digest is None else new.get((scope.scope_id, draft.lane, digest, draft.dates))
             if seq is None:
                 seq = next_seq[scope.scope_id] = next_seq[scope.scope_id] + 1
                 rows.append(_row(scope, seq, draft, digest, run_id, now))
                 stored.append((scope.scope_id, seq))
                 if digest is not None:
-                    new[scope.scope_id, digest, draft.dates] = seq
+                    new[scope.scope_id, draft.lane, digest, draft.dates] = seq
             else:
                 known.append((scope.scope_id, seq))
             for item in draft.evidence:
@@ -235,7 +237,8 @@ def classified(draft: Draft) -> Draft:
 
 def _twin(row: Any, scope: ScopeState, draft: Draft, replaced: ObservationKey | None) -> int | None:
     """The last of the scope, if it says the same: in the same words, and "yesterday" of the same day."""
-    if not row.is_twin or (scope.scope_id, scope.last_seq) == replaced or draft.fact_key not in (None, row.fact_key):
+    is_same = row.is_twin and row.lane == draft.lane and draft.fact_key in (None, row.fact_key)
+    if not is_same or (scope.scope_id, scope.last_seq) == replaced:
         return None
     days = tuple(Days(item.lower, item.upper - timedelta(days=1)) for item in row.dates or ())
     return scope.last_seq if days == draft.dates else None
@@ -376,9 +379,9 @@ _new = (
 )
 _agent_key = bindparam("agent_key", type_=BigInteger)
 _twins = (
-    select(_o.scope_id, _o.seq, _o.content_hash, _o.fact_key, _o.dates)
+    select(_o.scope_id, _o.seq, _o.content_hash, _o.lane, _o.fact_key, _o.dates)
     .outerjoin(_t, _same_observation(_t, _o))
-    .where(_o.agent_key == _agent_key, _o.lane == "absorb", IN_USE, VERIFICATION != "disputed")
+    .where(_o.agent_key == _agent_key, IN_USE, VERIFICATION != "disputed")
     .subquery("twins")
 )
 _aside = (
@@ -397,6 +400,7 @@ _KNOWN = (
     select(
         _new.c.content_hash,
         _twins.c.seq.is_not(None).label("is_twin"),
+        _twins.c.lane,
         _twins.c.fact_key,
         _twins.c.dates,
         _aside.c.seq.label("set_aside"),

@@ -17,7 +17,15 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 from memory_sql.config.kinds import Lanes, PromptName
 from memory_sql.db.arrays import among
 from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
-from memory_sql.db.pending import disputed_of, newest_disputed, newest_pending, pending_observations, pending_of
+from memory_sql.db.pending import (
+    buffer_of,
+    disputed_of,
+    newest_buffer,
+    newest_disputed,
+    newest_pending,
+    pending_observations,
+    pending_of,
+)
 from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
@@ -132,6 +140,7 @@ def _scope_text(row: Any) -> ScopeText:
         version=row.version,
         pending=pending_of(row),
         disputed=disputed_of(row),
+        buffer=buffer_of(row),
         speakers=tuple(row.speakers),
     )
 
@@ -219,20 +228,24 @@ class ScopeRepository:
     async def with_pending(
         self, agent_key: int, owners: Iterable[str], pending_max: int
     ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
-        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet.
+        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet, or never.
 
         What is disputed isn't among them: nobody knows it.
         """
         statement = (
-            _STATE.add_columns(*newest_pending.c, *newest_disputed.c)
+            _STATE.add_columns(*newest_pending.c, *newest_disputed.c, *newest_buffer.c)
             .select_from(ScopeRow)
             .join(newest_pending, true())
+            .join(newest_buffer, true())
             .join(newest_disputed, true())
             .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")
             .order_by(ScopeRow.scope_id)
         )
         found = await self._session.execute(statement, {"pending_max": pending_max})
-        return [(_state(row), tuple(p for p in pending_of(row) if p not in disputed_of(row))) for row in found]
+        return [
+            (_state(row), tuple(p for p in (*pending_of(row), *buffer_of(row)) if p not in disputed_of(row)))
+            for row in found
+        ]
 
     async def look_at(self, agent_key: int, scope_id: int) -> Seen | None:
         """Without a lock."""

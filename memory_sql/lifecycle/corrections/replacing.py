@@ -82,6 +82,7 @@ def _corrected(
         tags=old.tags if tags is None else tags,
         metadata=old.metadata if metadata is None else metadata,
         fact_key=old.fact_key,
+        lane=old.lane,
     )
 
 

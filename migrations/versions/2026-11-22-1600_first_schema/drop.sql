@@ -2,36 +2,15 @@
 
 DROP VIEW memory.v_propagation_flow, memory.v_retrieval, memory.v_model_cost, memory.v_formation_funnel,
     memory.v_pending, memory.v_contradictions, memory.v_scope_timeline, memory.v_observations;
-DROP POLICY service ON memory.retrievals;
-DROP POLICY service ON memory.departures;
-DROP POLICY users ON memory.user_aliases;
-DROP POLICY service ON memory.user_aliases;
-DROP POLICY service ON memory.holds;
-DROP POLICY service ON memory.events;
-DROP POLICY service ON memory.runs;
-DROP POLICY users ON memory.messages;
-DROP POLICY service ON memory.messages;
-DROP POLICY users ON memory.conversations;
-DROP POLICY service ON memory.conversations;
-DROP POLICY users ON memory.judged;
-DROP POLICY service ON memory.judged;
-DROP POLICY users ON memory.lineage;
-DROP POLICY service ON memory.lineage;
-DROP POLICY users ON memory.evidence;
-DROP POLICY service ON memory.evidence;
-DROP POLICY users ON memory.consolidations;
-DROP POLICY service ON memory.consolidations;
-DROP POLICY users ON memory.observation_states;
-DROP POLICY service ON memory.observation_states;
-DROP POLICY users ON memory.observations;
-DROP POLICY service ON memory.observations;
-DROP POLICY users ON memory.members;
-DROP POLICY service ON memory.members;
-DROP POLICY service ON memory.prompts;
-DROP POLICY users ON memory.scopes;
-DROP POLICY service ON memory.scopes;
-DROP POLICY users ON memory.agents;
-DROP POLICY service ON memory.agents;
+DO $$
+DECLARE
+    v_policy record;
+BEGIN
+    FOR v_policy IN SELECT policyname, tablename FROM pg_policies WHERE schemaname = 'memory' LOOP
+        EXECUTE format('DROP POLICY %I ON memory.%I', v_policy.policyname, v_policy.tablename);
+    END LOOP;
+END
+$$;
 DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
@@ -45,9 +24,9 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retent
     memory.alike, memory.peers, memory.shareable, memory.people_behind, memory.trust, memory.propagation_targets,
     memory.members_of, memory.person, memory.released, memory.held_messages, memory.held_observations,
     memory.is_held_id, memory.held_ids, memory.guard_privacy, memory.refuse_change, memory.add_messages,
-    memory.says_any, memory.formation_due, memory.refresh_due, memory.pending_observations, memory.my_left_groups,
-    memory.my_user_ids, memory.serves_all, memory.served_agent, memory.my_agent, memory.my_scopes,
-    memory.retained_messages, memory.retention_start, memory.settings_over, memory.number_setting,
+    memory.says_any, memory.formation_due, memory.refresh_due, memory.evict_buffers, memory.pending_observations,
+    memory.my_left_groups, memory.my_user_ids, memory.serves_all, memory.served_agent, memory.my_agent,
+    memory.my_scopes, memory.retained_messages, memory.retention_start, memory.settings_over, memory.number_setting,
     memory.visible_conversations, memory.visible_scopes, memory.left_groups, memory.user_ids, memory.leave,
     memory.asks_for, memory.enter, memory.principal, memory.content_hash, memory.user_hash, memory.keyed_hash,
     memory.installation_id, memory.hmac_sha256, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,

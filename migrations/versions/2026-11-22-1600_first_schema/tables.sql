@@ -587,6 +587,7 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
     CONSTRAINT observations_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
+CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer';
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';

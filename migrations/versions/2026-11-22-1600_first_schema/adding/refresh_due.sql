@@ -1,5 +1,5 @@
 -- memory.refresh_due(agent_key, scope_ids, threshold, at): updates which of these scopes are due, and wakes the workers
--- when one has become so. Belongs at the end of every transaction that adds observations or changes their status, lane or
+-- when one has become so. First it evicts what exceeds their buffers (memory.evict_buffers). Belongs at the end of every transaction that adds observations or changes their status, lane or
 -- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One whose text was
 -- just undone waits for something new. One that has lost its text, because something in it was forgotten, is due whatever
 -- the threshold, until nothing waits (`rebuild`). The threshold is the scope's own, else the agent's, else the one that is
@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[],
 RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
+    SELECT memory.evict_buffers(p_agent, p_scopes, p_at);
     WITH changed AS (
         UPDATE memory.scopes s
         SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END, rebuild = s.rebuild AND is_due.waits

@@ -1,6 +1,6 @@
 -- memory.static_layer(agent, user, conversation, pending_max): what a context shows of every scope that the principal may see.
 -- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
--- equal length, newest first, and of its disputed ones likewise; null where there are none; and who speaks in it. The agent's
+-- equal length, newest first, and of its disputed ones and of its buffer likewise; null where there are none; and who speaks in it. The agent's
 -- own settings are the same on each row, null where it has none; where there is no scope one row has them alone. Among them
 -- may be a pending_max, which counts instead of the given one. Row-level policies don't stand between it and the tables: it
 -- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
@@ -9,6 +9,7 @@ RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
+    buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], settings jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -27,7 +28,7 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
-           d.seqs, d.contents, d.times, s.speakers, v_settings
+           d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     CROSS JOIN LATERAL (
@@ -51,6 +52,19 @@ BEGIN
             LIMIT v_pending_max
         ) n
     ) d
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM memory.observations o
+            LEFT JOIN memory.observation_states t
+                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+            WHERE s.lanes <> 'absorb' AND o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.lane = 'buffer'
+              AND memory.in_use(t.status)
+            ORDER BY o.seq DESC
+            LIMIT s.buffer_max
+        ) n
+    ) b
     WHERE s.is_active;
     IF NOT FOUND AND v_settings IS NOT NULL THEN
         settings := v_settings;

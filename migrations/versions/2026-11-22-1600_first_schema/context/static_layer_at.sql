@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION memory.static_layer_at(
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
+    buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], settings jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -24,10 +25,10 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     WITH known AS MATERIALIZED (
-        SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending
+        SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending OR memory.in_use(k.status)
     )
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
-           d.seqs, d.contents, d.times, s.speakers, v_settings
+           d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     LEFT JOIN LATERAL (
@@ -44,7 +45,7 @@ BEGIN
             SELECT o.seq, o.content, o.observed_at
             FROM known k
             JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
-            WHERE k.scope_id = s.scope_id
+            WHERE k.scope_id = s.scope_id AND k.pending
             ORDER BY o.seq DESC
             LIMIT v_pending_max
         ) n
@@ -61,6 +62,17 @@ BEGIN
             LIMIT v_pending_max
         ) n
     ) d
+    CROSS JOIN LATERAL (
+        SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
+        FROM (
+            SELECT o.seq, o.content, o.observed_at
+            FROM known k
+            JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
+            WHERE s.lanes <> 'absorb' AND k.scope_id = s.scope_id AND o.lane = 'buffer'
+            ORDER BY o.seq DESC
+            LIMIT s.buffer_max
+        ) n
+    ) b
     WHERE s.is_active AND s.created_at <= p_as_of;
     IF NOT FOUND AND v_settings IS NOT NULL THEN
         settings := v_settings;

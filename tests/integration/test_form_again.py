@@ -179,8 +179,8 @@ async def test_what_was_propagated_goes_with_it_and_comes_back(parroted: tuple[M
     """Out of both texts at once, before anything is written anew."""
     memory, parrot = parroted
     for user in ("mia", "ben"):
-        where = {"agent_id": "ada", "user_id": user, "conversation_id": f"{user}-in-crew", "group_ids": ["crew"]}
-        await memory.add([message("Hello.")], **where)
+        where: dict[str, Any] = {"user_id": user, "conversation_id": f"{user}-in-crew", "group_ids": ["crew"]}
+        await memory.add([message("Hello.")], agent_id="ada", **where)
     await memory.add([message(FREEZE)], **HERE)
     await memory.conversations.form(**SESSION)
     await spread(memory)

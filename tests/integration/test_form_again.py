@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -123,6 +124,35 @@ async def test_quarantined_is_not_formed_again(memory: Memory, llm: Scripted) ->
     await memory.observations.quarantine("o1-1", agent_id="ada", user_id="mia")
     assert (await form_again(memory, llm, ("Mia owns a boat.", "individual", [1]))).refused == {"settled": 1}
     assert await stated(memory) == {"Mia has a boat.": "quarantined"}
+    await sound(memory)
+
+
+async def test_what_was_overtaken_stays_so_when_it_is_said_again(memory: Memory, llm: Scripted) -> None:
+    """Nothing is learnt twice of one message, nor does what gave way to something newer come back so."""
+    await formed(memory, llm, ("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3]))
+    newer = await memory.observe("Tern ships on 8 May.", agent_id="ada", user_id="mia")
+    gives_way = {"newer": "n3", "older": "n1", "was": "24 April", "now": "8 May"}
+    llm.then(json.dumps({"text": "Tern ships on 8 May. Mia sails.", "contradictions": [gives_way]}))
+    await memory.scopes.consolidate(agent_id="ada", scope_id="s1")
+    assert (await stated(memory))["Tern ships on 24 April."] == "superseded"
+    result = await form_again(
+        memory, llm, ("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3])
+    )
+    assert (result.observations, result.duplicates, result.superseded) == ((), 2, 0)
+    assert await rows(memory, STATES) == [
+        ("Tern ships on 24 April.", "superseded"), ("Mia sails.", "active"), (newer.content, "active")
+    ]  # fmt: skip
+    await sound(memory)
+
+
+async def test_what_gave_way_to_another_model_may_be_said_anew(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
+    await form_again(memory, llm, ("Mia owns a boat.", "individual", [1]))
+    result = await form_again(memory, llm, ("Mia has a boat.", "individual", [1]))
+    assert ([one.content for one in result.observations], result.superseded) == (["Mia has a boat."], 1)
+    assert await rows(memory, STATES) == [
+        ("Mia has a boat.", "superseded"), ("Mia owns a boat.", "superseded"), ("Mia has a boat.", "active")
+    ]  # fmt: skip
     await sound(memory)
 
 

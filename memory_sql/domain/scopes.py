@@ -64,7 +64,8 @@ class AbsorbedObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `disputed` are those, pending or in the text, that somebody says aren't so; `speakers` the names of who speaks.
+    `more_pending`: how many older ones are pending beside. `disputed` are those, pending or in the text, that somebody says
+    aren't so; `speakers` the names of who speaks.
     """
 
     ref: ScopeRef
@@ -74,6 +75,7 @@ class ScopeText:
     pending: tuple[PendingObservation, ...]
     disputed: tuple[PendingObservation, ...] = ()
     speakers: tuple[str, ...] = ()
+    more_pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)

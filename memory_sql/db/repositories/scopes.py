@@ -120,6 +120,7 @@ def _scope_text(row: Any) -> ScopeText:
         pending=pending_of(row),
         disputed=disputed_of(row),
         speakers=tuple(row.speakers),
+        more_pending=row.pending_more,
     )
 
 

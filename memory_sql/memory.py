@@ -361,8 +361,8 @@ class Memory:
         A hit contains any of the query's words. A query may contain `"a phrase"`, `-word`, `from:name`, `after:`,
         `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the two
         lists. `semantic`: also by meaning (None: if vectors are on; False: words alone); if that isn't possible,
-        `notice` says why. `as_of`: of what was known at that moment of recorded time. `include_superseded`: also, by their
-        words, observations whose place a newer one has taken (`status` superseded, `superseded_by`). `explain`: with
+        `notice` says why. `as_of`: of what was known at that moment of recorded time. `include_superseded`: also
+        observations whose place a newer one has taken (`status` superseded, `superseded_by`). `explain`: with
         the parts of each score, what was matched and what wasn't searched; `plan`: also the query plan, which runs the
         statement twice.
         """

@@ -1,7 +1,7 @@
 """Texts by which somebody tries to get something into everybody's memory: data for tests.
 
-`passes` is the reason why a text is let through by rules, where it is: in its form it is an innocent statement, and only
-the number of its sources can stop it. `None`: it must be withheld.
+`passes` is the reason why a text has to be let through by rules: in its form it is an innocent statement, and only the
+number of its sources can stop it. `None`: it should be withheld; which aren't stands in the tests, by family.
 """
 
 from __future__ import annotations

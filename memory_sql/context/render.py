@@ -145,7 +145,9 @@ def render(
         reason=reason,
         stable_characters=written.stable,
         truncated=fitted.truncated,
-        left_out=_pending_lines(blocks) - _pending_lines(fitted.blocks),
+        left_out=sum(scope.more_pending for scope in static.scopes)
+        + _pending_lines(blocks)
+        - _pending_lines(fitted.blocks),
     )
 
 

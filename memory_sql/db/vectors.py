@@ -137,7 +137,7 @@ class VectorRepository:
         self._model = model
 
     async def missing(self, agent_id: str | None, limit: int, *, sensitive: bool, whole: bool) -> Sequence[Unembedded]:
-        """Observations that count and have no vector yet, oldest first within a scope, of one agent or of all.
+        """Observations that a search may find and have no vector yet, oldest first within a scope, of one agent or of all.
 
         Without `whole` only those that are newer than the newest vector of their scope, which costs one look per scope.
         """
@@ -170,7 +170,7 @@ _vectors = table(
     column("embedding", ARRAY(REAL)),  # as it is written; Postgres makes a vector of it
     schema=SCHEMA,
 )
-_SIMILAR = "memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[])"
+_SIMILAR = "memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean)"
 _relation, _attribute = pg_catalog.pg_class, pg_catalog.pg_attribute
 _walled = select(_relation.c.relforcerowsecurity).where(_relation.c.oid == func.to_regclass(f"{SCHEMA}.observations"))
 _FIND = select(
@@ -231,7 +231,7 @@ _left = (
         ObservationRow.scope_id == ScopeRow.scope_id,
         ObservationRow.seq > _newest.c.seq,
         or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
-        func.memory.is_found(_status),
+        func.memory.is_sought(_status, true()),
         ~exists().where(
             _vectors.c.agent_key == ObservationRow.agent_key,
             _vectors.c.scope_id == ObservationRow.scope_id,

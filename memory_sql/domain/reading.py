@@ -116,8 +116,9 @@ class Context(Value):
     `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
     first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
     what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
-    something from the XML; `left_out`: how many of the pending observations it had no room for, the oldest of the
-    `pending_max` newest of each scope. `notice`: why words alone counted in what was retrieved, where vectors should have.
+    something from the XML; `left_out`: how many pending observations of the scopes shown aren't in it, the oldest: beyond
+    the `pending_max` newest of each scope, or for want of room. `notice`: why words alone counted in what was retrieved,
+    where vectors should have.
     """
 
     xml: str

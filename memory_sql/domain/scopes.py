@@ -81,8 +81,8 @@ class AbsorbedObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `disputed` are those, pending or in the text, that somebody says aren't so; `buffer` is what never goes into the text,
-    oldest first; `speakers` the names of who speaks.
+    `more_pending`: how many older ones are pending beside. `disputed` are those, pending or in the text, that somebody says
+    aren't so; `buffer` is what never goes into the text, oldest first; `speakers` the names of who speaks.
     """
 
     ref: ScopeRef
@@ -93,6 +93,7 @@ class ScopeText:
     disputed: tuple[PendingObservation, ...] = ()
     buffer: tuple[PendingObservation, ...] = ()
     speakers: tuple[str, ...] = ()
+    more_pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ async def load(
         return state, None
     await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
     messages = await conversations.range(state, stretch[1], after=stretch[0])
-    members = await formation.silent_members(session, state)
+    members = await formation.silent_members(session, state, messages)
     groups = await formation.groups_for(session, state, settings)
     window = window_of(state, messages, settings, None, members, groups)
     targets = tuple(replace(one, knows=()) for one in await formation.filled(session, state, window, settings, now))

@@ -96,7 +96,7 @@ async def _load(
     if not messages:
         await conversations.release(state, due_at=None, due_reason=None)
         return None
-    members = await silent_members(session, state)
+    members = await silent_members(session, state, messages)
     groups = await groups_for(session, state, settings) if answered is None else ()
     window = window_of(state, messages, settings, answered.seen if answered else None, members, groups)
     targets = await filled(session, state, window, settings, now)
@@ -141,10 +141,15 @@ async def start(
     return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
 
 
-async def silent_members(session: Session, state: ConversationState) -> dict[str, str]:
-    """The names of the members of the conversation's groups, as far as they have spoken somewhere; by their ids."""
+async def silent_members(
+    session: Session, state: ConversationState, messages: Sequence[BufferedMessage]
+) -> dict[str, str]:
+    """The names of the members of the conversation's groups who wrote none of these messages, by their ids."""
+    if not state.group_ids:
+        return {}
     owners = [owner_key("group", group) for group in state.group_ids]
-    return await GroupRepository(session, state.agent_key).members_named(owners, MOST_SILENT) if owners else {}
+    speak = {message.user_id or state.user_id for message in messages}
+    return await GroupRepository(session, state.agent_key).members_named(owners, MOST_SILENT, speak)
 
 
 async def groups_for(session: Session, state: ConversationState, settings: Settings) -> Sequence[str]:

@@ -63,12 +63,12 @@ class Reformation:
             conversation.agent_key, conversation.conversation_id, messages[0].number - 1, messages[-1].number
         )
         drafts, refused = drafts_of(decided.extraction, loaded, settings)
-        before = await retiring.before(session, stretch, loaded.shown)
-        news, known, settled = before.news(drafts)
-        refused["settled"] += settled
+        await retiring.before(session, stretch, loaded.shown)  # all locks, in their order
         nobody = {"agent_id": conversation.agent_id, "user_id": None, "conversation_id": None}
         asked = Asked(nobody, None, None, settings, now)
         gone = await retiring.retire(session, asked, stretch, drafts, loaded.run.run_id)
+        news, known, settled = (await retiring.before(session, stretch, ())).news(drafts)
+        refused["settled"] += settled
         return Reformed(await again.store(session, loaded, decided, news, known, refused, settings, now), gone)
 
     def extend(self, session: Session, held: ConversationState, lease: timedelta) -> Awaitable[bool]:

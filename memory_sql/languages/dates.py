@@ -6,6 +6,7 @@ Where English is ambiguous it is read so:
 - A week runs from Monday to Sunday; a weekend is its Saturday and Sunday. "Last night" is the day before.
 - "Last Friday" is the nearest one before that day, "next Friday" the one in the week after, "this Friday" this week's.
 - A weekday alone is the nearest one before in a sentence told in the past ("we met on Monday"), else the nearest after.
+- "Christmas Eve" and its like are the nearest by the same rule as "March 2".
 - "Two weeks ago" is that whole week, "in two months" that month, "a year ago" that year: no exacter than the unit.
 - "In May", "on March 2" without a year: the nearest before where the past is told, after where the future is, else the
   nearest. "Last May" is the one before this month, "last summer" the newest that is over.
@@ -145,7 +146,7 @@ def _rules(language: str) -> _Rules | None:
     if table is None:
         return None
     either = "|".join(f"(?P<{name}>{re.sub(r'[(][?]P<[a-z]+>', '(?:', p)})" for name, p in table.patterns.items())
-    named = (table.weekdays, table.months, table.seasons, table.offsets, table.units)
+    named = (table.weekdays, table.months, table.holidays, table.seasons, table.offsets, table.units)
     words = "|".join(sorted((re.escape(word) for some in named for word in some), key=len, reverse=True))
     each = {name: re.compile(rf"{pattern}(?![\w-])") for name, pattern in table.patterns.items()}
     hint = re.compile(rf"\d|\b(?:{words})\b")
@@ -189,32 +190,40 @@ def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> 
     """It says itself which days it means, or its clause tells of one event; and it doesn't stand in a name."""
     if name in _ABSOLUTE or (name in _BY_TENSE and match[0][-4:].isdecimal()):
         return True
-    if _in_name(text, match):
+    if _in_name(text, match, language):
         return False
     return name not in _BY_TENSE or _is_event(match.string, match.start(), match.end(), language)
 
 
-def _in_name(text: str, match: re.Match[str]) -> bool:
-    """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside another word with a capital."""
+def _in_name(text: str, match: re.Match[str], language: Dates) -> bool:
+    """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside a word with a capital, but "On"."""
     after, last = text[match.end() :], text[: match.end()].split()[-1]
     if _JOINED.match(after) or (last[0].isupper() and _CAPITAL.match(after)):
         return True
-    return text[match.start()].isupper() and bool(_BESIDE.search(text[: match.start()]))
+    beside = _BESIDE.search(text[: match.start()]) if text[match.start()].isupper() else None
+    return beside is not None and beside["word"].lower() not in language.leading
 
 
 def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
     """Something happened once, or is to: by the verbs of the clause, none of which tells what is so all the time."""
-    begins = max((m.end() for m in _CLAUSE_END.finditer(lowered, 0, start)), default=0)
-    after = _CLAUSE_END.search(lowered, end)
-    words = {
-        *_WORD.findall(lowered[begins:start]),
-        *_WORD.findall(lowered[end : after.start() if after else len(lowered)]),
-    }
+    before, after = _clause(lowered, start, end, language)
+    words = {*_WORD.findall(before), *_WORD.findall(after)}
     if words & language.habits:
         return False
     if words & language.to_come:
         return True
     return not words & language.future and any(_tells_past(word, language) for word in words)
+
+
+def _clause(lowered: str, start: int, end: int, language: Dates) -> tuple[str, str]:
+    """What stands in it before and after the date. "On Friday, we met": what a comma sets before a clause belongs to it."""
+    begins = max((m.end() for m in _CLAUSE_END.finditer(lowered, 0, start)), default=0)
+    before, comma = lowered[begins:start], _COMMA.match(lowered, end)
+    words = _WORD.findall(before)
+    leads = language.leading.issuperset(words) and (words or not begins or lowered[begins - 2] in ".!?;\n")
+    behind = comma.end() if comma and leads else end
+    after = _CLAUSE_END.search(lowered, behind)
+    return before, lowered[behind : after.start() if after else len(lowered)]
 
 
 def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFound]:
@@ -234,23 +243,24 @@ def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFo
 
 _JOINED = re.compile(r"[.@/]\w")
 _CAPITAL = re.compile(r" [A-Z]\w")  # and not " I"
-_BESIDE = re.compile(r"(?:^|[^.!?\s]\s+|[a-z]\s)[A-Z][\w'’]*\s$")
+_BESIDE = re.compile(r"(?:^|[^.!?\s]\s+|[a-z]\s)(?P<word>[A-Z][\w'’]*)\s$")
+_COMMA = re.compile(r"\s*,\s")
 _NO_WORD = re.compile(r"\W*")
-_CLAUSE_END = re.compile(r"[.!?;:,()\n](?:\s|$)")
+_CLAUSE_END = re.compile(r"[.!?;:,()\n](?:\s|$)|\s[-–]\s|\s?—\s?")
 _SENTENCE_END = re.compile(r"[.!?;\n]\s")
 _WORD = re.compile(r"[a-z']+")
 
 
 def _is_past(lowered: str, start: int, end: int, language: Dates) -> bool | None:
-    """Whether the sentence around tells of the past: by its verbs before the date, else by those after it."""
+    """Whether the sentence around tells of the past: by the verb nearest before the date, else by the nearest after it."""
     begins = max((m.end() for m in _SENTENCE_END.finditer(lowered, 0, start)), default=0)
     after = _SENTENCE_END.search(lowered, end)
-    for part in (lowered[begins:start], lowered[end : after.start() if after else len(lowered)]):
-        for word in reversed(_WORD.findall(part)):
-            if word in language.future:
-                return False
-            if _tells_past(word, language):
-                return True
+    before, behind = lowered[begins:start], lowered[end : after.start() if after else len(lowered)]
+    for word in (*reversed(_WORD.findall(before)), *_WORD.findall(behind)):
+        if word in language.future:
+            return False
+        if _tells_past(word, language):
+            return True
     return None
 
 
@@ -351,6 +361,13 @@ def _date(said: _Said) -> Days | None:
     return _nearest(said, lambda year: _one(date(year, month, day)))
 
 
+def _holiday(said: _Said) -> Days | None:
+    month, day = divmod(said.language.holidays[said.words["holiday"]], 100)
+    if "year" in said.words:
+        return _one(date(int(said.words["year"]), month, day))
+    return _nearest(said, lambda year: _one(date(year, month, day)))
+
+
 def _around(said: _Said) -> Days | None:
     """The week or weekend of a date."""
     found = _date(said)
@@ -436,6 +453,7 @@ _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "around": _around,
     "month_day": _date,
     "day_month": _date,
+    "holiday": _holiday,
     "month_year": _month_named,
     "month_relation": _month_relation,
     "month": _month_named,
@@ -452,5 +470,5 @@ _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "relation": _relation,
     "weekday": _weekday,
 }
-_BY_TENSE = frozenset({"around", "month_day", "day_month", "month", "within", "weekday"})
+_BY_TENSE = frozenset({"around", "month_day", "day_month", "holiday", "month", "within", "weekday"})
 _ABSOLUTE = frozenset("iso_span iso iso_month month_year quarter season_year year".split())

@@ -132,12 +132,16 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """Words are in lower case. In `patterns`, one for each way to name a date, `{name}` is any word of that table."""
+    """Words are in lower case. In `patterns`, one for each way to name a date, `{name}` is any word of that table.
+
+    `holidays`: month × 100 + day. `leading`: small words that may stand before a date with which a sentence begins.
+    """
 
     numbers: Mapping[str, int] = _table()
     units: Mapping[str, str] = _table()
     weekdays: Mapping[str, int] = _table()
     months: Mapping[str, int] = _table()
+    holidays: Mapping[str, int] = _table()
     seasons: Mapping[str, int] = _table()
     offsets: Mapping[str, int] = _table()
     relations: Mapping[str, int] = _table()
@@ -149,6 +153,7 @@ class Dates:
     habits: Words = frozenset()
     verbs_too: Words = frozenset()
     never_after: Words = frozenset()
+    leading: Words = frozenset()
     patterns: Mapping[str, str] = _table()
 
 

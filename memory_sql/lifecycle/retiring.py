@@ -52,10 +52,12 @@ class Before:
         ]
 
     def news(self, drafts: Sequence[Draft]) -> tuple[list[Draft], int, int]:
-        """What the drafts add to what stays; how many say what stands already, how many rest on settled messages alone."""
-        standing = {
-            (self.owners[one.key[0]], normal_form(one.content)) for one in self.formed if one.in_use or one.settled
-        }
+        """What the drafts add to what stays; how many say what is known already, how many rest on settled messages alone.
+
+        What was overtaken, archived or evicted stays so, whoever says it again of the same messages.
+        """
+        known = (one for one in self.formed if one.settled or not one.lapsed)
+        standing = {(self.owners[one.key[0]], normal_form(one.content)) for one in known}
         open_to_say = [draft for draft in drafts if not {one.number for one in draft.evidence} <= self.settled]
         news = [d for d in open_to_say if (d.scope.owner, normal_form(d.content)) not in standing]
         return news, len(open_to_say) - len(news), len(drafts) - len(open_to_say)

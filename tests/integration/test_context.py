@@ -104,6 +104,23 @@ async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) 
     assert "<RecentObservations>" in str(await memory.context(**MIA, format="standard"))
 
 
+async def test_what_is_pending_beyond_the_newest_is_counted(memory: Memory) -> None:
+    for n in range(5):
+        await memory.observe(f"The gate fact {n}.", **MIA)
+    await memory.observe("All know the gate.", agent_id="ada", collective=True)
+    then = memory.now()
+    assert (await memory.context(**MIA)).left_out == 0
+    await memory.configure(agent_id="ada", pending_max=2)
+    assert (await memory.context(**MIA)).left_out == 3
+    assert (await memory.context(**MIA, budget_tokens=40)).left_out > 3
+    await memory.observe("The gate fact 5.", **MIA)
+    assert ((await memory.context(**MIA)).left_out, (await memory.context(**MIA, as_of=then)).left_out) == (4, 3)
+    await memory.configure(agent_id="ada", pending_max=0)
+    assert (await memory.context(**MIA)).left_out == 7
+    await memory.configure(agent_id="ada", context_order="collective")
+    assert (await memory.context(**MIA)).left_out == 1  # of what is shown
+
+
 async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memory) -> None:
     await memory.configure(agent_id="ada", context_top_k=1)
     async with memory.database.reading() as reader:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,8 +16,8 @@ from memory_sql.formation import again
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows
-from tests.factories import conversation
-from tests.fakes import Scripted, extracted
+from tests.factories import conversation, message
+from tests.fakes import Parrot, Scripted, extracted
 
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
@@ -125,6 +127,35 @@ async def test_quarantined_is_not_formed_again(memory: Memory, llm: Scripted) ->
     await sound(memory)
 
 
+async def test_what_was_overtaken_stays_so_when_it_is_said_again(memory: Memory, llm: Scripted) -> None:
+    """Nothing is learnt twice of one message, nor does what gave way to something newer come back so."""
+    await formed(memory, llm, ("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3]))
+    newer = await memory.observe("Tern ships on 8 May.", agent_id="ada", user_id="mia")
+    gives_way = {"newer": "n3", "older": "n1", "was": "24 April", "now": "8 May"}
+    llm.then(json.dumps({"text": "Tern ships on 8 May. Mia sails.", "contradictions": [gives_way]}))
+    await memory.scopes.consolidate(agent_id="ada", scope_id="s1")
+    assert (await stated(memory))["Tern ships on 24 April."] == "superseded"
+    result = await form_again(
+        memory, llm, ("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3])
+    )
+    assert (result.observations, result.duplicates, result.superseded) == ((), 2, 0)
+    assert await rows(memory, STATES) == [
+        ("Tern ships on 24 April.", "superseded"), ("Mia sails.", "active"), (newer.content, "active")
+    ]  # fmt: skip
+    await sound(memory)
+
+
+async def test_what_gave_way_to_another_model_may_be_said_anew(memory: Memory, llm: Scripted) -> None:
+    await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
+    await form_again(memory, llm, ("Mia owns a boat.", "individual", [1]))
+    result = await form_again(memory, llm, ("Mia has a boat.", "individual", [1]))
+    assert ([one.content for one in result.observations], result.superseded) == (["Mia has a boat."], 1)
+    assert await rows(memory, STATES) == [
+        ("Mia has a boat.", "superseded"), ("Mia owns a boat.", "superseded"), ("Mia has a boat.", "active")
+    ]  # fmt: skip
+    await sound(memory)
+
+
 async def test_refused_where_texts_are_gone(memory: Memory, llm: Scripted) -> None:
     await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
     await memory.forget(Selection(message_id="m3", conversation_id="s"), agent_id="ada")
@@ -134,6 +165,95 @@ async def test_refused_where_texts_are_gone(memory: Memory, llm: Scripted) -> No
     await sound(memory)
     with pytest.raises(NotFoundError):
         await memory.conversations.form(agent_id="ada", conversation_id="other", again=True)
+
+
+FREEZE = "Deployments are frozen until 4 May 2026."
+WE = "We prefer asynchronous communication over meetings."
+
+
+@pytest.fixture
+async def parroted(database_url: str) -> AsyncIterator[tuple[Memory, Parrot]]:
+    parrot = Parrot()
+    async with Memory(database_url, parrot, Settings(llm="offline", propagation_new_user_days=0.0)) as memory:
+        yield memory, parrot
+        await sound(memory)
+
+
+async def spread(memory: Memory) -> None:
+    """All that waits goes into the texts, and on to groups and to everybody."""
+    for _ in range(3):
+        found = await rows(memory, "SELECT 's' || scope_id, kind FROM memory.scopes ORDER BY scope_id")
+        for scope_id, kind in found:
+            await memory.scopes.consolidate(agent_id="ada", scope_id=scope_id)
+            if kind != "collective":
+                await memory.scopes.propagate(agent_id="ada", scope_id=scope_id)
+
+
+async def shown(memory: Memory, user: str) -> str:
+    """All that the user is told."""
+    who: dict[str, Any] = {"agent_id": "ada", "user_id": user}
+    listed = " ".join(one.content for one in await memory.observations.list(**who))
+    scopes = " ".join(scope.consolidation or "" for scope in await memory.scopes.list(**who))
+    found = await memory.search("frozen asynchronous", **who)
+    return " ".join(
+        (str(await memory.context(**who)), listed, scopes, *(hit.observation.content for hit in found.results))
+    )
+
+
+async def again_with_nothing(memory: Memory, parrot: Parrot, conversation: str) -> None:
+    parrot.extracted = [("They said hello.", "individual", [1])]
+    await memory.conversations.form(agent_id="ada", conversation_id=conversation, again=True)
+
+
+async def test_what_was_propagated_goes_with_it_and_comes_back(parroted: tuple[Memory, Parrot]) -> None:
+    """Out of both texts at once, before anything is written anew."""
+    memory, parrot = parroted
+    for user in ("mia", "ben"):
+        where: dict[str, Any] = {"user_id": user, "conversation_id": f"{user}-in-crew", "group_ids": ["crew"]}
+        await memory.add([message("Hello.")], agent_id="ada", **where)
+    await memory.add([message(FREEZE)], **HERE)
+    await memory.conversations.form(**SESSION)
+    await spread(memory)
+    texts = "SELECT count(*) FROM memory.scopes WHERE consolidation LIKE '%frozen%'"
+    assert ("frozen" in await shown(memory, "ben"), await rows(memory, texts)) == (True, [(2,)])
+    await again_with_nothing(memory, parrot, "s")
+    for user in ("mia", "ben"):
+        assert "frozen" not in await shown(memory, user)
+    await sound(memory)
+    await spread(memory)
+    for user in ("mia", "ben"):
+        assert "frozen" not in await shown(memory, user)
+    old = "SELECT 'o' || scope_id || '-' || seq FROM memory.observations WHERE source_kind = 'formation' AND content = :said"
+    ((retired,),) = await rows(memory, old, said=FREEZE)
+    await memory.observations.reinstate(retired, agent_id="ada", user_id="mia")
+    await sound(memory)
+    await spread(memory)
+    for user in ("mia", "ben"):
+        assert "frozen" in await shown(memory, user)
+
+
+async def test_what_was_merged_goes_with_the_last_that_said_it(parroted: tuple[Memory, Parrot]) -> None:
+    memory, parrot = parroted
+    for group, users in (("eden", ("gene", "mia")), ("atlas", ("jo", "tim"))):
+        said = [message(WE, n=n, user_id=user, name=user) for n, user in enumerate(users, 1)]
+        await memory.add(said, agent_id="ada", user_id=users[0], conversation_id=group, group_ids=[group])
+        await memory.conversations.form(agent_id="ada", conversation_id=group)
+    await spread(memory)
+    assert "asynchronous" in await shown(memory, "nobody")
+    await again_with_nothing(memory, parrot, "eden")
+    assert ("asynchronous" in await shown(memory, "mia"), "asynchronous" in await shown(memory, "nobody")) == (
+        True,
+        True,
+    )
+    await again_with_nothing(memory, parrot, "atlas")
+    for user in ("gene", "mia", "jo", "nobody"):
+        assert "asynchronous" not in await shown(memory, user)
+    await sound(memory)
+    old = "SELECT 'o' || scope_id || '-' || seq FROM memory.observations WHERE source_kind = 'formation' AND content = :said"
+    (first, *_) = [one for (one,) in await rows(memory, old + " ORDER BY scope_id", said=WE)]
+    await memory.observations.reinstate(first, agent_id="ada", user_id="gene")
+    await sound(memory)
+    assert "asynchronous" in await shown(memory, "nobody")
 
 
 @pytest.fixture

@@ -377,6 +377,17 @@ async def test_what_no_user_said_stays(memory: Memory, parrot: Parrot) -> None:
     assert shown(parrot) == [FREEZE]
 
 
+async def test_what_was_imported_stays_until_somebody_confirms_it(memory: Memory, parrot: Parrot) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+    await rows(memory, "UPDATE memory.observations SET source_kind = 'import'")
+    await propagate(memory, observation)
+    assert shown(parrot) == []
+    await memory.observations.confirm(observation.id, **ADA, user_id="gene")
+    await propagate(memory, observation)
+    assert shown(parrot) == [DEADLINE]
+
+
 async def test_what_was_said_in_an_excluded_conversation_stays(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     observation = await memory.observe(DEADLINE, **ADA, user_id="gene", conversation_id="eden-gene")

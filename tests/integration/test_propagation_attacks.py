@@ -251,7 +251,7 @@ def test_no_attack_that_commands_breaks_out_or_hides_goes_anywhere() -> None:
         "authority": 1,
         "disguised": 3,
         "exfiltration": 5,
-        "loosened": 3,
+        "loosened": 2,
         "obfuscated": 5,
         "personal": 8,
         "translated": 1,

@@ -12,7 +12,7 @@ from memory_sql.domain.results import Kept
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import rows, statements
 from tests.factories import message
 from tests.fakes import Scripted
 
@@ -62,6 +62,33 @@ async def test_people_are_named_by_their_handles_also_those_who_say_nothing(rema
         ("Piet finds Lena slow.", ["lena"]),
         ("Piet likes tea.", ["piet"]),
     ]
+
+
+async def test_each_silent_member_has_a_handle(memory: Memory, llm: Scripted) -> None:
+    """Formed or not, heard or not, each person once; in one statement however many they are, up to 30."""
+    ada: dict[str, Any] = {"agent_id": "ada"}
+    await memory.add([message("Hi, Lena here.", name="Lena", user_id="lena")], **{**TEAM, "conversation_id": "before"})
+    for user in ("ole", "nadia", "nadia@work", "lena@work"):
+        await memory.groups.add_member(**ada, group_id="tern", user_id=user)
+    for own, other in (("nadia", "nadia@work"), ("lena", "lena@work")):
+        await memory.people.merge(**ada, user_id=other, into_user_id=own)
+    await memory.add([message("Lena and Ole will be late.", name="Nadia")], **TEAM)
+    llm.then(about(individual=[("Nadia waits for Ole.", [1], ["P1", "P3"])], group_1=[], collective=[]))
+    with statements(memory) as few:
+        await memory.conversations.form(**ada, conversation_id="team")
+    names = 'P1 is "Nadia"\nP2, who says nothing here, is "Lena"\nP3, who says nothing here, is "ole"\n== '
+    assert names in llm.requests[-1].prompt
+    assert ("Nadia waits for Ole.", ["nadia", "ole"]) in await rows(memory, SUBJECTS)
+    assert list(await memory.admin.verify()) == []
+    for n in range(40):
+        await memory.groups.add_member(**ada, group_id="tern", user_id=f"u{n}")
+    await memory.add([message("We begin.", n=2, name="Nadia")], **TEAM)
+    llm.then(about(individual=[("Nadia begins.", [1], [])], group_1=[], collective=[]))
+    with statements(memory) as many:
+        await memory.conversations.form(**ada, conversation_id="team")
+    assert llm.requests[-1].prompt.count("who says nothing here") == 30
+    assert 'is "Lena"' in llm.requests[-1].prompt
+    assert len([one for one in many if "members" in one]) == len([one for one in few if "members" in one])
 
 
 async def test_remarks_on_a_user_are_listed_where_they_are_forgotten(remarks: Memory) -> None:

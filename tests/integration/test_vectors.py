@@ -191,6 +191,26 @@ async def test_what_counts_no_more_is_not_found_by_meaning(memory: Memory, statu
     assert SLOOP not in contents(await memory.search(ASKED, **MIA, top_k=100))
 
 
+@pytest.mark.parametrize("fusion", ["score", "rank"])
+@pytest.mark.parametrize("embedded", ["before", "after"])
+async def test_superseded_is_found_by_meaning_where_it_is_asked_for(
+    enabled: str, model: Meanings, llm: Scripted, fusion: str, embedded: str
+) -> None:
+    """Marked, and below what took its place, whenever it got its vector."""
+    settings = Settings(llm="offline", fusion=fusion)
+    async with Memory(enabled, llm, settings, embeddings=model) as memory:
+        old = await memory.observe(SLOOP, **MIA)
+        await remember(memory, *NOISE)
+        if embedded == "before":
+            await memory.work.embed()
+        new = await memory.observations.update(old.id, **MIA, text="Mia owns a ferry.")
+        await memory.work.embed()
+        found = await memory.search(ASKED, **MIA, include_superseded=True)
+        marks = [(hit.observation.id, hit.observation.status, hit.observation.superseded_by) for hit in found.results]
+        assert marks[:2] == [(new.id, "active", None), (old.id, "superseded", new.id)]
+        assert SLOOP not in contents(await memory.search(ASKED, **MIA, top_k=100))
+
+
 async def test_past_is_searched_by_meaning_as_it_was(memory: Memory) -> None:
     first = await memory.observe(SLOOP, **MIA)
     await remember(memory, *NOISE)

@@ -77,6 +77,7 @@ def test_shareable_facts_of_conversations_and_those_held_out_may_be_shown() -> N
         "Branches are cut from `main`, and restart() is deprecated.",
         "The assistant manager opens the shop at 8:00.",
         "The model of the bridge is 1:50.",
+        "The lab expects all models to be versioned and every agent to be trained.",
     ],
 )
 def test_convention_of_the_work_is_no_order(text: str) -> None:
@@ -101,7 +102,7 @@ THROUGH = {  # that rules alone let through: the judge's to refuse, or that of t
     "authority": 1,
     "disguised": 3,
     "exfiltration": 5,  # without the address
-    "loosened": 3,
+    "loosened": 2,
     "personal": 8,
     "translated": 1,  # the one about Anna
 }

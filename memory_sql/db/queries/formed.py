@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import and_, exists, func, or_, select, tuple_
+from sqlalchemy import and_, exists, false, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, RunRow
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION, ObservationKey
@@ -18,13 +19,14 @@ OF_RULES = ("budget", "sources", "twin", "again")
 class Formed:
     """An observation, and the messages of the conversation that it rests on.
 
-    `settled`: a person has had a say in it, or a hold keeps it.
+    `settled`: a person has had a say in it, or a hold keeps it. `lapsed`: it was superseded, and nothing has its place.
     """
 
     key: ObservationKey
     content: str
     in_use: bool
     settled: bool
+    lapsed: bool
     numbers: frozenset[int]
 
 
@@ -47,6 +49,10 @@ async def formed_of(
     settled = or_(
         VERIFICATION != "unverified", events, tuple_(o.scope_id, o.seq).in_(select(held.c.scope_id, held.c.seq))
     )
+    next_ = aliased(t)
+    successor = and_(next_.agent_key == t.agent_key, next_.scope_id == t.scope_id, next_.seq == t.superseded_by)
+    has_no_place = and_(next_.status == "superseded", next_.superseded_by.is_(None))
+    lapsed = and_(t.status == "superseded", or_(t.superseded_by.is_(None), has_no_place))
     numbers = select(func.array_agg(e.number)).where(
         e.agent_key == o.agent_key,
         e.scope_id == o.scope_id,
@@ -61,10 +67,12 @@ async def formed_of(
             o.content,
             IN_USE.label("in_use"),
             settled.label("settled"),
+            func.coalesce(lapsed, false()).label("lapsed"),
             numbers.scalar_subquery().label("numbers"),
         )
         .join(r, and_(r.agent_key == o.agent_key, r.run_id == o.run_id))
         .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+        .outerjoin(next_, successor)
         .where(
             o.agent_key == agent_key,
             r.kind == "formation",
@@ -75,6 +83,6 @@ async def formed_of(
         .order_by(o.scope_id, o.seq)
     )
     return [
-        Formed((row.scope_id, row.seq), row.content, row.in_use, row.settled, frozenset(row.numbers or ()))
+        Formed((row.scope_id, row.seq), row.content, row.in_use, row.settled, row.lapsed, frozenset(row.numbers or ()))
         for row in found
     ]

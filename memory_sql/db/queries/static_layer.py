@@ -29,6 +29,7 @@ COLUMNS = (
     "pending_seqs",
     "pending_contents",
     "pending_times",
+    "pending_more",
     "disputed_seqs",
     "disputed_contents",
     "disputed_times",
@@ -51,7 +52,8 @@ async def static_layer(
 ) -> StaticLayer:
     """The visible scopes with the agent's own settings; the scopes as they were at a past moment, if one is given.
 
-    Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says.
+    Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says; the
+    others are counted.
     """
     given = {**principal, "pending_max": pending_max}
     if as_of is None:

@@ -8,13 +8,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, cast, exists, func, or_, select, true, update
+from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.types import ARRAY, Text
 
 from memory_sql.config.kinds import Sharing
-from memory_sql.db.models import EvidenceRow, LineageRow, MemberRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import (
+    ConversationRow,
+    EvidenceRow,
+    LineageRow,
+    MemberRow,
+    MessageRow,
+    ObservationRow,
+    ObservationStateRow,
+    ScopeRow,
+)
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
@@ -98,24 +108,33 @@ class GroupRepository:
         )
         return {row.scope_id: frozenset(row.users) for row in found}
 
-    async def members_named(self, owners: Sequence[str], most: int) -> dict[str, str]:
-        """By what name the members of these groups were last heard in their own scopes, by their ids; at most so many."""
+    async def members_named(self, owners: Sequence[str], most: int, but: Collection[str] = ()) -> dict[str, str]:
+        """What to call the members of these groups, by their ids: as they were last heard, else by the id; at most so many.
+
+        Those who were heard come first. Of several ids of a person one, and none of those of the users `but`.
+        """
         m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
-        found = await self._session.execute(
-            select(m.user_id, own.speakers[1].label("name"))
-            .distinct()
+        other = func.unnest(cast(list(but), ARRAY(Text))).column_valued("user_id")
+        person = func.memory.person(self._agent_key, m.user_id, type_=Text)
+        heard = _last_heard(self._agent_key, m.user_id)
+        members = (
+            select(m.user_id, func.coalesce(own.speakers[1], heard).label("name"))
+            .ext(distinct_on(person))
             .join(group, and_(group.agent_key == m.agent_key, group.scope_id == m.scope_id))
-            .join(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
+            .outerjoin(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
             .where(
                 m.agent_key == self._agent_key,
                 group.owner.in_(list(owners)),
                 m.left_at.is_(None),
-                own.speakers[1].is_not(None),
+                person.not_in(select(func.memory.person(self._agent_key, other))),
             )
-            .order_by(m.user_id)
-            .limit(most)
+            .order_by(person, m.user_id)
+            .subquery()
         )
-        return {row.user_id: row.name for row in found}
+        found = await self._session.execute(
+            select(members).order_by(members.c.name.is_(None), members.c.user_id).limit(most)
+        )
+        return {row.user_id: row.name or row.user_id for row in found}
 
     async def heard_by(self, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
         """The group scopes of which at least two members are among these users; several ids of a person are one."""
@@ -246,6 +265,31 @@ class GroupRepository:
         )
         scopes = found.all()
         return [row.scope_id for row in scopes] if scopes and scopes[0].name == "" else []
+
+
+def _last_heard(agent_key: int, user_id: Any) -> Any:
+    """By what name a user was last heard in the conversation in which they took part last."""
+    c, message = ConversationRow, MessageRow
+    last = (
+        select(c.conversation_id)
+        .where(c.agent_key == agent_key, c.participants.op("@>")(array([user_id])))
+        .order_by(c.last_activity_at.desc())
+        .limit(1)
+        .correlate(MemberRow)
+    )
+    return (
+        select(message.speaker)
+        .where(
+            message.agent_key == agent_key,
+            message.conversation_id == last.scalar_subquery(),
+            message.user_id == user_id,
+            message.speaker.is_not(None),
+        )
+        .order_by(message.number.desc())
+        .limit(1)
+        .correlate(MemberRow)
+        .scalar_subquery()
+    )
 
 
 def _is_of_scope(member: Any) -> Any:

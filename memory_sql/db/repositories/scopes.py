@@ -142,6 +142,7 @@ def _scope_text(row: Any) -> ScopeText:
         disputed=disputed_of(row),
         buffer=buffer_of(row),
         speakers=tuple(row.speakers),
+        more_pending=row.pending_more,
     )
 
 

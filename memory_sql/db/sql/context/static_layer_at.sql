@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION memory.static_layer_at(
     p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
-    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[], pending_more bigint,
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], settings jsonb
@@ -28,7 +28,12 @@ BEGIN
         SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending OR memory.in_use(k.status)
     )
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
-           d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
+           CASE  -- counted only where some are left over
+               WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
+               ELSE (
+                   SELECT count(*) FROM known k WHERE k.scope_id = s.scope_id AND k.pending
+               ) - coalesce(cardinality(p.seqs), 0)
+           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     LEFT JOIN LATERAL (

@@ -28,7 +28,8 @@ AS $$
           AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes))
     ), made AS (
         SELECT c.scope_id, c.seq, coalesce(d.status, 'active') AS status, coalesce(d.follows, false) AS follows, CASE
-            WHEN s.is_merged THEN CASE WHEN s.loses_one THEN 'quarantined' ELSE 'active' END
+            WHEN s.is_merged THEN CASE
+                WHEN s.loses_one THEN 'quarantined' WHEN s.least = 2 THEN 'superseded' ELSE 'active' END
             ELSE (ARRAY['active', 'superseded', 'given_up', 'quarantined'])[s.least]
         END AS becomes
         FROM concerned c

@@ -32,12 +32,12 @@ CREATE POLICY users ON memory.observation_vectors FOR SELECT USING (
 -- memory.similar(…): the observations nearest to a vector of a model, of those that a principal may see: p_limit of them,
 -- and those of p_scopes and p_seqs beside. One row per observation. `standing`: how many standard deviations its
 -- similarity (cosine) lies above the mean of all that were compared; 0: at the mean or below. `place`: 1 for the nearest,
--- null for those beside. What no search finds has no place, save as of a moment in the past, which the caller
--- has to look after. A vector of another number of dimensions finds nothing. All that the principal may see are compared,
+-- null for those beside. What no search finds has no place, what was superseded only with p_superseded, save as of a moment
+-- in the past, which the caller has to look after. A vector of another number of dimensions finds nothing. All that the principal may see are compared,
 -- one by one, by their key: an index over everybody's vectors (HNSW) finds too few of one scope.
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz, p_model text, p_vector real[], p_limit integer,
-    p_scopes bigint[], p_seqs integer[]
+    p_scopes bigint[], p_seqs integer[], p_superseded boolean
 )
 RETURNS TABLE (scope_id bigint, seq integer, standing double precision, place bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -82,7 +82,7 @@ BEGIN
             WHERE t.agent_key = v_agent AND t.scope_id = c.scope_id AND t.seq = c.seq
             LIMIT 1
         ) t ON true
-        WHERE p_as_of IS NOT NULL OR memory.is_found(t.status)
+        WHERE p_as_of IS NOT NULL OR memory.is_sought(t.status, p_superseded)
         ORDER BY c.similarity DESC
         LIMIT p_limit
     ), found AS (
@@ -103,8 +103,8 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.similar(
-    text, text, text, timestamptz, text, real[], integer, bigint[], integer[]
+    text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean
 ) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean) IS
     'The observations nearest to a vector, of those that a user of an agent may see; one row per observation.';

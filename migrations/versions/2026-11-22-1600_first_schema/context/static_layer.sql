@@ -1,13 +1,14 @@
 -- memory.static_layer(agent, user, conversation, pending_max): what a context shows of every scope that the principal may see.
 -- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
--- equal length, newest first, and of its disputed ones and of its buffer likewise; null where there are none; and who speaks in it. The agent's
--- own settings are the same on each row, null where it has none; where there is no scope one row has them alone. Among them
--- may be a pending_max, which counts instead of the given one. Row-level policies don't stand between it and the tables: it
--- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
+-- equal length, newest first, how many more are pending, and of its disputed ones and of its buffer likewise; null where there
+-- are none; and who speaks in it. The agent's own settings are the same on each row, null where it has none; where there is no
+-- scope one row has them alone. Among them may be a pending_max, which counts instead of the given one. Row-level policies
+-- don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself, so that it is one round
+-- trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_conversation text, p_pending_max bigint)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
-    pending_seqs integer[], pending_contents text[], pending_times timestamptz[],
+    pending_seqs integer[], pending_contents text[], pending_times timestamptz[], pending_more bigint,
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], settings jsonb
@@ -28,7 +29,12 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
-           d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
+           CASE  -- counted only where some are left over
+               WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
+               ELSE (
+                   SELECT count(*) FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq)
+               ) - coalesce(cardinality(p.seqs), 0)
+           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
     CROSS JOIN LATERAL (

@@ -13,7 +13,7 @@
 -- similarity gains by that; without, or where there are no vectors of that model, words alone count.
 -- `lends`: its points, whatever the fusion.
 -- With `scope` only that scope is searched, which the library's own work may ask for without a user (memory.searched_scopes);
--- with `absorbed` only what is in use and in its scope's text, with `superseded` also what was superseded (found by words).
+-- with `absorbed` only what is in use and in its scope's text, with `superseded` also what was superseded.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
@@ -239,13 +239,14 @@ BEGIN
     END IF;
     IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
         v_asked := to_regprocedure(
-            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[])'
+            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean)'
         );
         IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
             EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
-                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9) s'
+                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) s'
             INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
-            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, w.whole, v_hit_scopes, v_hit_seqs;
+            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, w.whole, v_hit_scopes, v_hit_seqs,
+                f.superseded;
         END IF;
     END IF;
     v_dated := NOT isempty(f.spans);

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ExportLine,
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
-    from memory_sql.domain.ids import Id, ScopeKind
+    from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
     from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind
@@ -215,6 +215,7 @@ __all__ = [
     "NotFoundError",
     "Observation",
     "Observations",
+    "OwnedKind",
     "People",
     "Physical",
     "PlacedHold",
@@ -279,7 +280,7 @@ _HOME = {
         "ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
-    "domain.ids": "Id ScopeKind",
+    "domain.ids": "Id OwnedKind ScopeKind",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",

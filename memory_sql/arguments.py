@@ -13,6 +13,7 @@ from memory_sql.domain.ids import (
     ID_MAX_CHARACTERS,
     OWNER_PREFIX,
     Id,
+    OwnedKind,
     ScopeKind,
     aware,
     host_id,
@@ -225,11 +226,11 @@ def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[S
 
 
 def scope_of(
-    kind: ScopeKind, owner_id: Id | None, name: str | None, display_name: str | None
+    kind: OwnedKind, owner_id: Id | None, name: str | None, display_name: str | None
 ) -> tuple[str, str, str | None]:
     """Whose scope (`scopes.owner`), its name, empty for the main one, and how it is shown."""
-    if kind not in OWNER_PREFIX:
-        raise InputError(f"kind must be one of {', '.join(OWNER_PREFIX)}")
+    if kind not in get_args(OwnedKind):
+        raise InputError(f"kind must be one of {', '.join(get_args(OwnedKind))}")
     owned = OWNER_PREFIX[kind].endswith(":")
     if owned != (owner_id is not None):
         raise InputError(f"a scope of kind {kind} {'needs an' if owned else 'has no'} owner_id")

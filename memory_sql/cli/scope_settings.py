@@ -20,13 +20,11 @@ Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help
 
 def create(
     kind: Annotated[
-        Literal["individual", "group", "collective", "conversation", "entity", "agent", "guideline"],
-        typer.Argument(metavar="KIND", help="individual, group, collective, conversation, entity, agent or guideline."),
+        Literal["individual", "group", "collective"],
+        typer.Argument(metavar="KIND", help="individual, group or collective."),
     ],
     agent: Agent,
-    owner: Annotated[
-        str | None, typer.Option("--owner", metavar="ID", help="Whose: of a user, group, conversation or entity.")
-    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Whose: the user or the group.")] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="A scope beside the owner's main one.")
     ] = None,

@@ -161,7 +161,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
     scope, words = loaded.scope, loaded.scope.own_words("consolidation")
     return ConsolidationTask(
         kind=scope.kind,
-        whose=scope.display_name or scope.ref.owner_id,
+        whose=scope.display_name or ": ".join(filter(None, (scope.ref.owner_id, scope.name))),
         current=scope.consolidation,
         observations=tuple(
             NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.in_order, 1)

@@ -55,7 +55,8 @@ class OfferedScope:
     """A scope that the model may choose, by its alias; `knows` is what it holds already.
 
     An `isolated` one is asked about in a call of its own, which shows the text of no other scope, nor others this one's.
-    `words`: what it says to the model itself, and `told`, how a run names that; `model`: which one it is asked of.
+    `words`: what it says to the model itself, and `told`, how a run names that; `model`: which one it is asked of. `name`: of
+    one beside its owner's main scope; `handle`: by what the prompt calls whose it is.
     """
 
     alias: str
@@ -70,6 +71,8 @@ class OfferedScope:
     isolated: bool = False
     model: str | None = None
     lane: Lane = "absorb"
+    name: str = ""
+    handle: str = ""
 
 
 class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model

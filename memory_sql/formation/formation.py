@@ -22,14 +22,14 @@ from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository, Saved
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
-from memory_sql.domain.ids import owner_key
+from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import NO_CALL
 from memory_sql.errors import BusyError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract
 from memory_sql.formation.sieve import drafts_of
-from memory_sql.formation.window import Loaded, Target, Window, task, window_of
+from memory_sql.formation.window import Loaded, Target, Window, as_asked, beside, task, window_of
 from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
@@ -105,7 +105,7 @@ async def _load(
         run = await runs.take_over(answered.key, state.fence)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        run = await start(runs, state, messages, window.named, shown, now)
+        run = await start(runs, state, messages, targets, shown, now)
     return Loaded(state, run, window, targets, shown, now, answered, reason)
 
 
@@ -134,7 +134,7 @@ async def start(
     seen = {
         "epoch": state.epoch,
         "scopes": shown,
-        "targets": [[t.alias, t.kind, t.owner, t.display_name] for t in targets],
+        "targets": as_asked(targets),
     }
     read = {"from_number": messages[0].number - 1, "to_number": messages[-1].number}
     target = {"conversation_id": state.conversation_id, **read}
@@ -171,28 +171,30 @@ async def filled(
     belonging, persons = GroupRepository(session, state.agent_key), window.persons
     owners = [target.owner for target in window.named]
     found = await ScopeRepository(session).with_pending(state.agent_key, owners, settings.pending_max)
-    known = {scope.owner: (scope, pending) for scope, pending in found}
-    groups = [scope.scope_id for scope, _ in found if scope.kind == "group"]
+    known = {(scope.owner, scope.name): (scope, pending) for scope, pending in found}
+    mains = {scope.owner: scope.scope_id for scope, _ in found if not scope.name}
+    groups = [scope_id for owner, scope_id in mains.items() if owner.startswith(OWNER_PREFIX["group"])]
     members = await belonging.members_among(groups, list(persons)) if groups else {}
     here = {owner_key("group", group) for group in state.group_ids}
-    groups = [scope.scope_id for scope, _ in found if scope.owner in here]
+    groups = [scope_id for owner, scope_id in mains.items() if owner in here]
     all_hear = state.shared or settings.shared_conversations
     heard = set(groups) if all_hear else await belonging.heard_by(groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
     targets = []
-    for target in window.named:
-        scope, pending = known.get(target.owner, (None, ()))
+    for target in (*window.named, *beside(window, [scope for scope, _ in found], here, settings.collective)):
+        scope, pending = known.get((target.owner, target.name), (None, ()))
         if scope is None:
             targets.append(target)
             continue
-        present = members.get(scope.scope_id, frozenset())
+        main = mains.get(target.owner, scope.scope_id)  # to which its members belong
+        present, hears = members.get(main, frozenset()), main in heard
         together = target.owner in here and present.issuperset(persons)
         may_show = {"individual": alone, "group": together}.get(target.kind, True)
         texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
         texts += [item.content for item in pending] if may_show and scope.is_active else []
         knows = _cut(texts, settings.scope_text_max_characters)
-        is_open = scope.is_active and (bool(present) if target.kind == "group" else target.is_open)
-        hears = scope.scope_id in heard
+        opened = bool(present) and (hears or not target.name) if target.kind == "group" else target.is_open
+        is_open = scope.is_active and opened
         found_target = replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open)
         targets += found_target.by_lanes
     return tuple(targets)
@@ -318,13 +320,16 @@ async def save(
 
 async def _of_members(belonging: GroupRepository, drafts: Sequence[Draft], locked: Sequence[ScopeState]) -> list[Draft]:
     """Those that go to no group, or come from people who are members of it now, under its lock."""
-    groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group"}
-    users = {user for draft in drafts if draft.scope.owner in groups for user in draft.related_users}
+    groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group" and not scope.name}
+    users = {user for draft in drafts if draft.scope.kind == "group" for user in draft.related_users}
     if not users:
         return list(drafts)
     members = await belonging.members_among(sorted(groups.values()), sorted(users))
     allowed = {owner: members.get(scope_id, frozenset()) for owner, scope_id in groups.items()}
-    return [d for d in drafts if d.scope.owner not in groups or allowed[d.scope.owner].issuperset(d.related_users)]
+    nobody: frozenset[str] = frozenset()
+    return [
+        d for d in drafts if d.scope.kind != "group" or allowed.get(d.scope.owner, nobody).issuperset(d.related_users)
+    ]
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:

@@ -122,7 +122,9 @@ class _Sieve:
     def _names(self) -> tuple[str, ...]:
         """By which the model and the host know people here."""
         speakers = (m.speaker for m in self._window.messages)
-        displayed = (target.display_name for target in self._loaded.targets if target.kind == "individual")
+        displayed = (
+            target.display_name for target in self._loaded.targets if target.kind == "individual" and target.is_main
+        )
         return tuple({*self._people.values(), *filter(None, (*speakers, *displayed))})
 
     def _proposal(self, target: Target) -> str | None:
@@ -240,7 +242,7 @@ class _Sieve:
         return {self._window.owners[m.user_id] for m in sources if m.user_id}
 
     def _author(self, authors: set[str]) -> Target | None:
-        individuals = [target for target in self._loaded.targets if target.kind == "individual"]
+        individuals = [target for target in self._loaded.targets if target.kind == "individual" and target.is_main]
         if not authors and len(individuals) == 1:
             return individuals[0]
         return next((target for target in individuals if authors == {target.owner}), None)
@@ -263,7 +265,7 @@ def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:
     conversation_id = loaded.conversation.conversation_id
     speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
     return Draft(
-        scope=NewScope(target.kind, target.owner, display_name=target.display_name),
+        scope=NewScope(target.kind, target.owner, target.name, target.display_name),
         content=placed.content,
         dates=days_of(placed.content, said_at, loaded.window.zone),
         observed_at=said_at,

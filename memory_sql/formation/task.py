@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -110,8 +110,11 @@ def _offer(scope: OfferedScope) -> str:
 
 
 def _concern(scope: OfferedScope) -> str:
+    if scope.name:
+        whole = _concern(replace(scope, name="", display_name=scope.handle))
+        return f"of {whole}, all that belongs to {as_data(scope.display_name or scope.name)}: it stands here alone"
     if scope.kind == "individual":
-        return f"what concerns {scope.alias.partition('_')[2] or 'P1, the user,'} alone"
+        return f"what concerns {scope.handle or scope.alias.partition('_')[2] or 'P1, the user,'} alone"
     if scope.kind == "group" and scope.display_name:
         return f"the shared work of the group {as_data(scope.display_name)}"
     return KINDS[scope.kind]

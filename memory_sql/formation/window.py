@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Lane
+from memory_sql.config.kinds import Collective, Lane
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationState
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
@@ -38,6 +38,13 @@ class Target:
     heard: bool = False
     is_open: bool = True
     lane: Lane = "absorb"
+    name: str = ""
+    handle: str = ""
+
+    @property
+    def is_main(self) -> bool:
+        """Its owner's main scope, by its first alias."""
+        return not self.name and not self.alias.endswith(IN_BUFFER)
 
     @property
     def max_items(self) -> int | None:
@@ -66,7 +73,7 @@ class Target:
     def offered(self) -> OfferedScope:
         state = self.state
         if state is None:
-            return OfferedScope(self.alias, self.kind, self.knows, display_name=self.display_name)
+            return OfferedScope(self.alias, self.kind, self.knows, display_name=self.display_name, handle=self.handle)
         words = state.own_words("extraction")
         return OfferedScope(
             self.alias,
@@ -78,6 +85,8 @@ class Target:
             max_items=self.max_items,
             max_words=self.max_words,
             lane=self.lane,
+            name=self.name,
+            handle=self.handle,
             display_name=state.display_name or self.display_name,
             isolated=state.is_isolated,
             model=state.extraction_model,
@@ -90,7 +99,7 @@ class Window:
 
     `spoken` is what the model gets to read; where it is empty there is nothing to ask. `persons` names the users for this
     call: names can be alike, wrong or hostile. `owners` are the owners of their scopes. `zone` is where the conversation's
-    calendar days begin.
+    calendar days begin. `resumed`: `named` are the scopes that a stored answer was asked about, and no other.
     """
 
     messages: tuple[BufferedMessage, ...]
@@ -99,6 +108,7 @@ class Window:
     owners: dict[str, str]
     named: tuple[Target, ...]
     zone: ZoneInfo
+    resumed: bool = False
 
     def people(self, silent: Sequence[Target]) -> dict[str, str]:
         """The users by the names that the model has for them, members who say nothing included."""
@@ -130,7 +140,9 @@ class Loaded:
         return self.window.people(self.silent)
 
 
+MOST_NAMED = 10  # scopes beside the main ones that a prompt offers
 PERSON = "individual_"
+NAMED = "named_"
 IN_BUFFER = "_latest"  # of the alias of a scope that has both lanes
 
 
@@ -158,6 +170,7 @@ def window_of(
         owners,
         tuple(named),
         zone_of(state.time_zone or settings.time_zone),
+        resumed=seen is not None,
     )
 
 
@@ -165,9 +178,43 @@ def _remembered(seen: Mapping[str, Any], owners: Mapping[str, str]) -> list[Targ
     """The targets as the model knew them: by the same names, whatever the conversation has become since."""
     speak = {*owners.values()}
     return [
-        Target(alias, kind, owner, name, is_open=kind == "collective" or owner in speak)
-        for alias, kind, owner, name in seen["targets"]
+        Target(alias, kind, owner, called, is_open=kind == "collective" or owner in speak, name=name)
+        for alias, kind, owner, called, name in seen["targets"]
     ]
+
+
+def beside(window: Window, scopes: Sequence[ScopeState], here: Collection[str], collective: Collective) -> list[Target]:
+    """Targets for the named scopes among these, of those who speak, of the groups in whose conversation this is (`here`).
+
+    Of everybody's only where what is filed for everybody is stored at once: no propagation goes into a named one. A resumed
+    window knows what it asked about.
+    """
+    mains = {target.owner: target for target in window.named if target.is_open or target.owner in here}
+    chosen = [
+        scope
+        for scope in scopes
+        if scope.name
+        and scope.is_active
+        and scope.owner in mains
+        and (scope.kind != "collective" or collective == "direct")
+    ]
+    called = {scope.owner: scope.display_name for scope in scopes if scope.kind == "group" and not scope.name}
+    return [
+        replace(
+            mains[scope.owner],
+            alias=f"{NAMED}{n}",
+            display_name=scope.display_name,
+            name=scope.name,
+            handle=called.get(scope.owner) or mains[scope.owner].handle,
+        )
+        for n, scope in enumerate([] if window.resumed else chosen[:MOST_NAMED], 1)
+    ]
+
+
+def as_asked(targets: Iterable[Target]) -> list[tuple[str, ScopeKind, str, str | None, str]]:
+    """As a run notes them, so that whoever goes on with its answer finds the same scopes behind the same aliases."""
+    first = {(target.owner, target.name): target for target in reversed(list(targets))}
+    return [(t.alias, t.kind, t.owner, t.display_name, t.name) for t in reversed(first.values())]
 
 
 def _named(
@@ -186,8 +233,9 @@ def _named(
     speakers = {m.user_id: m.speaker for m in messages if m.user_id and m.speaker}
     named: list[Target] = []
     for user, person in persons.items():
-        alias = "individual" if len(persons) == 1 else f"{PERSON}{person}"
-        named.append(Target(alias, "individual", owners[user], speakers.get(user)))
+        alone = len(persons) == 1
+        alias, handle = ("individual", "P1, the user,") if alone else (f"{PERSON}{person}", person)
+        named.append(Target(alias, "individual", owners[user], speakers.get(user), handle=handle))
     silent = ((user, name) for user, name in members.items() if user not in persons)
     for n, (user, name) in enumerate(silent, len(persons) + 1):
         named.append(Target(f"{PERSON}P{n}", "individual", owner_key("individual", user), name, is_open=False))

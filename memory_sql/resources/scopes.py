@@ -31,7 +31,7 @@ from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.domain.ids import Id, ScopeKind, parse_scope_id
+from memory_sql.domain.ids import Id, OwnedKind, ScopeKind, parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, PropagateResult
 from memory_sql.domain.scopes import Consolidation, Diff, Scope, ScopeDetails
 from memory_sql.errors import InputError, NotFoundError
@@ -44,7 +44,7 @@ class Scopes(Face):
 
     async def create(
         self,
-        kind: ScopeKind,
+        kind: OwnedKind,
         *,
         agent_id: Id,
         owner_id: Id | None = None,
@@ -57,7 +57,7 @@ class Scopes(Face):
     ) -> ScopeDetails:
         """The scope, with these settings. An existing one stays as it is.
 
-        `owner_id` is the user's, group's, conversation's or entity's id; the other kinds have none. With a `name` it is a
+        `owner_id` is the user's or group's id; the collective kind has none. With a `name` it is a
         scope beside the owner's main one, seen by whoever sees that: a kind of memory of its own. What it is for is said
         by its name, its `display_name` and its prompts (`memory.prompts`). Raises `NotFoundError` for an unknown group:
         `groups.create` makes one.

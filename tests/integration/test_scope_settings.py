@@ -11,7 +11,7 @@ from memory_sql.config import SCOPE_SETTINGS, ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, OF_AGENT, settings_of_scope
 from memory_sql.db.models import ScopeRow
 from memory_sql.domain.exports import ExportedPrompt
-from memory_sql.domain.ids import ScopeKind
+from memory_sql.domain.ids import OwnedKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, LanguageModelError, NotFoundError, StaleError, TooLargeError
 from memory_sql.llm import Request
@@ -50,10 +50,10 @@ async def test_scope_is_created_once(memory: Memory) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", get_args(ScopeKind))
-async def test_scope_of_each_kind_can_be_created(memory: Memory, kind: ScopeKind) -> None:
+@pytest.mark.parametrize("kind", get_args(OwnedKind))
+async def test_scope_of_each_kind_can_be_created(memory: Memory, kind: OwnedKind) -> None:
     await memory.groups.create("harbor", **ADA)
-    owner = None if kind in ("collective", "agent", "guideline") else "harbor"
+    owner = None if kind == "collective" else "harbor"
     made = await memory.scopes.create(kind, **ADA, owner_id=owner, name="more")
     assert (made.ref.kind, made.ref.owner_id, made.ref.name) == (kind, owner, "more")
     assert await memory.admin.verify() == []
@@ -65,6 +65,7 @@ async def test_scope_of_each_kind_can_be_created(memory: Memory, kind: ScopeKind
         ("individual", {}),
         ("collective", {"owner_id": "mia"}),
         ("shard", {"owner_id": "mia"}),
+        ("entity", {"owner_id": "boat"}),
         ("individual", {"owner_id": "mia", "name": ""}),
         ("individual", {"owner_id": "mia", "settings": ScopeSettings(sharing="off")}),
     ],

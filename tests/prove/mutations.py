@@ -276,11 +276,12 @@ MUTATIONS = (
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
-        (Change('"absorb", IN_USE, VERIFICATION', '"absorb", VERIFICATION'),),
+        (Change('_agent_key, IN_USE, VERIFICATION', '_agent_key, VERIFICATION'),),
     ),
     Mutation(
         "9: twins in another lane count",
-        (without('_o.lane == "absorb", ', "memory_sql/db/repositories/observations.py"),),
+        (without("row.lane == draft.lane and "),),
+        ("tests/integration/test_buffers.py",),
     ),
     Mutation(
         "9: twins of long ago count",

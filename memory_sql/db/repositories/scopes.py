@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import and_, bindparam, cast, exists, func, null, or_, select, true, tuple_, update
-from sqlalchemy.dialects.postgresql import JSONB, distinct_on
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
@@ -73,7 +73,7 @@ class ScopeState:
     propagation_errors: int
     propagated_at: datetime | None
     agent_settings: dict[str, Any]
-    newest_prompts: dict[str, dict[str, Any]] | None
+    newest_prompts: dict[str, dict[str, Any] | None] | None
 
     def own_words(self, name: PromptName) -> OwnWords | None:
         return own_words((self.newest_prompts or {}).get(name))
@@ -182,23 +182,24 @@ _OWN = (
     ScopeRow.propagated_at,
 )
 _SETTINGS = select(AgentRow.settings)
-_newest_prompt = (
-    select(PromptRow.name, PromptRow.version, PromptRow.mode, PromptRow.body)
-    .where(PromptRow.agent_key == ScopeRow.agent_key, PromptRow.scope_id == ScopeRow.scope_id)
-    .ext(distinct_on(PromptRow.name))
-    .order_by(PromptRow.name, PromptRow.version.desc())
-    .correlate(ScopeRow)
-    .subquery("newest_prompt")
-)
-_PROMPTS = select(
-    func.jsonb_object_agg(
-        _newest_prompt.c.name,
-        func.jsonb_build_object(
-            "version", _newest_prompt.c.version, "mode", _newest_prompt.c.mode, "body", _newest_prompt.c.body
-        ),
-        type_=JSONB,
+
+
+def _newest_prompt(name: PromptName) -> Any:
+    """Along the primary key, without a sort: a claim of work brings it."""
+    p = PromptRow
+    return (
+        select(func.jsonb_build_object("version", p.version, "mode", p.mode, "body", p.body))
+        .where(p.agent_key == ScopeRow.agent_key, p.scope_id == ScopeRow.scope_id, p.name == name)
+        .order_by(p.version.desc())
+        .limit(1)
+        .correlate(ScopeRow)
+        .scalar_subquery()
     )
-).scalar_subquery()
+
+
+_PROMPTS = func.jsonb_build_object(
+    *(part for name in get_args(PromptName) for part in (name, _newest_prompt(name))), type_=JSONB
+)
 _STATE = select(
     *_OWN,
     _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
@@ -229,7 +230,7 @@ class ScopeRepository:
     async def with_pending(
         self, agent_key: int, owners: Iterable[str], pending_max: int
     ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
-        """The main scopes of these owners, each with the newest observations that its text doesn't hold yet, or never.
+        """The scopes of these owners, each with the newest observations that its text doesn't hold yet, or never.
 
         What is disputed isn't among them: nobody knows it.
         """
@@ -239,7 +240,7 @@ class ScopeRepository:
             .join(newest_pending, true())
             .join(newest_buffer, true())
             .join(newest_disputed, true())
-            .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)), ScopeRow.name == "")
+            .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)))
             .order_by(ScopeRow.scope_id)
         )
         found = await self._session.execute(statement, {"pending_max": pending_max})

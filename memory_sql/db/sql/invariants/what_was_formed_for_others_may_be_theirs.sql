@@ -17,7 +17,8 @@ CROSS JOIN LATERAL (
             WHERE s.kind = 'group' AND NOT EXISTS (
                 SELECT
                 FROM memory.user_ids(o.agent_key, memory.person(o.agent_key, u.user_id)) i
-                JOIN memory.members m ON m.agent_key = o.agent_key AND m.scope_id = o.scope_id AND m.user_id = i.user_id
+                JOIN memory.scopes g ON g.agent_key = o.agent_key AND g.owner = s.owner AND g.name = ''
+                JOIN memory.members m ON m.agent_key = o.agent_key AND m.scope_id = g.scope_id AND m.user_id = i.user_id
             )
         ) AS strangers
     FROM unnest(o.related_users) AS u (user_id)

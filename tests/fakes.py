@@ -15,6 +15,7 @@ from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.propagation.task import PropagationTask
 from tests.decoys import verdict
+from tests.judges import Judge
 
 T = TypeVar("T", bound=BaseModel | str)
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
@@ -87,13 +88,13 @@ def _finding(item: Item) -> dict[str, Any]:
     return {"content": item[0], "sources": list(item[2]) if len(item) == 3 else [1]}
 
 
-def promoted(task: PropagationTask, said: Callable[[str], str] = str) -> str:
-    """All of it goes everywhere, as `said`; decoys are answered as they should be."""
+def promoted(task: PropagationTask, said: Callable[[str], str] = str, judge: Judge = verdict) -> str:
+    """All of it goes everywhere, as `said`; decoys are answered as they should be. Or what another judge says."""
     decisions = [
         {
             "n": claim.n,
             "to": to,
-            **verdict(claim.text),
+            **judge(claim.text),
             "text": said(claim.text),
         }
         for claim in task.claims

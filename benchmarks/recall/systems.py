@@ -1,4 +1,4 @@
-"""What is asked: this library in its two shapes, and others on the same turns. A rival is imported when it is asked for."""
+"""What is asked: this library in its shapes, and others on the same turns. A rival is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ class System:
 OWN = {
     "ours": System("ours", "observed", ("plain",)),
     "messages": System("ours", "added", ("plain",)),
+    "by_score": System("ours", "by_score", ("plain",), extension="vector"),
+    "by_rank": System("ours", "by_rank", ("plain",), extension="vector"),
 }
 SYSTEMS: Mapping[str, System] = OWN | {
     "literal": System("rivals.fulltext", "every_word"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from memory_sql.propagation.rules import withheld
 from tests.database import rows
 from tests.decoys import verdict
 from tests.factories import message
+from tests.judges import JUDGES
 from tests.loopback import Loopback, answering, loopback
 from tests.obedient import Obedient, purpose_of
-from tests.private_facts import PEOPLE, Conversation, conversations
+from tests.private_facts import PEOPLE, Conversation, Private, conversations
 
 SETTINGS = Settings(
     formation_messages=1,
@@ -36,6 +38,7 @@ SETTINGS = Settings(
     retry_longest_seconds=0.1,
 )
 JUDGED = "propagation prompts"
+COUNTS = [48, pytest.param(210, marks=pytest.mark.prove)]
 GROUPS, MEMBERS = 50, 4
 ALL_AT_ONCE = 4
 HARMLESS = re.compile("meanwhile|another process")  # somebody else did it, or will
@@ -112,7 +115,7 @@ class Talk:
     async def add(self, memory: Memory, **more: Any) -> None:
         name = self.conversation.speaker
         said = [message(text, n=n, name=name) for n, text in enumerate(self.said, 1)]
-        await memory.add(said, **self.who, group_ids=[f"crew-{self.group}"], **more)
+        await memory.add(said, **{**self.who, "group_ids": [f"crew-{self.group}"], **more})
 
 
 def unnamed(text: str) -> str:
@@ -142,6 +145,16 @@ async def settle(memory: Memory) -> None:
             return
         await asyncio.sleep(0.01)  # until what failed for another's sake is tried again
     raise AssertionError("there is always something left to do")
+
+
+async def finish(memory: Memory, judge: str) -> None:
+    """All that is due; where the judge isn't believed, what it had to judge waits for ever."""
+    if judge in ("honest", "obeys"):
+        await settle(memory)
+    else:
+        for _ in range(4):
+            await memory.run_due(limit=10_000)
+            await asyncio.sleep(0.05)  # until what failed is tried again
 
 
 def prompts(server: Loopback, purpose: str) -> list[str]:
@@ -195,11 +208,16 @@ def honest(text: str) -> dict[str, Any]:
     return {"personal": True, "general": False, "valuable": False} if own else verdict(text)
 
 
+def family(fact: Private) -> str:
+    """What the rules take it for, before anybody judges it."""
+    return next(iter(sorted(classify(fact.text).categories)), None) or withheld(fact.text) or "for the judge"
+
+
 CANARIES = {private.canary.casefold() for one in conversations() for private in one.private}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [48, pytest.param(210, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("count", COUNTS)
 async def test_no_private_fact_reaches_anybody_else(
     database_url: str, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
@@ -223,23 +241,8 @@ async def test_no_private_fact_reaches_anybody_else(
             assert wider >= _told_by_enough(talks, agent, lambda one, other: one == other)
             assert wider <= _told_by_enough(talks, agent, lambda one, other: same_claim(one, other) >= ALIKE)
 
-        for talk in talks[::10]:
-            shown = await memory.context(**talk.who, message="What do you know about everybody?")
-            assert _held(shown.xml, canaries - _own(talks, talk)) == []
+        assert await shown_to_others(memory, talks) == set()
         assert list(await memory.admin.verify()) == []
-
-
-def yes(_: str) -> dict[str, Any]:
-    return {"personal": False, "general": True, "valuable": True}
-
-
-def no(_: str) -> dict[str, Any]:
-    return {"personal": True, "general": False, "valuable": False}
-
-
-def guessing(seed: int) -> Callable[[str], dict[str, Any]]:
-    chance = random.Random(seed)
-    return lambda _: {name: chance.random() < 0.5 for name in ("personal", "general", "valuable")}
 
 
 BY_JUDGE = {"shared", "personal", "not_general", "not_valuable", "unanswered"}
@@ -251,52 +254,63 @@ async def told_to_others(memory: Memory, talks: Sequence[Talk]) -> set[str]:
     return set(_held(wider, {canary for talk in talks for canary in talk.canaries}))
 
 
+async def shown_to_others(memory: Memory, talks: Sequence[Talk]) -> set[str]:
+    """The canaries of others in what some of them are shown."""
+    shown = set()
+    for talk in talks[::10]:
+        context = await memory.context(**talk.who, message="What do you know about everybody?")
+        shown |= set(_held(context.xml, {canary for one in talks for canary in one.canaries} - _own(talks, talk)))
+    return shown
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "judge"), [("yes", yes), ("no", no), ("random", guessing(5))])
-async def test_bad_judge_decides_nothing_and_is_named(
-    database_url: str, name: str, judge: Callable[[str], dict[str, Any]]
-) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", ["yes", "no", "random"])
+async def test_bad_judge_decides_nothing_and_is_named(database_url: str, name: str, count: int) -> None:
     """None of its answers counts, neither for nor against a claim; how often it was wrong is counted.
 
     One that guesses is right on four decoys once in 84 answers, and then on those of a few claims.
     """
-    talks = [Talk(n, one) for n, one in enumerate(conversations()[:48])]
-    async with remembering(database_url, Obedient(say=unnamed, judge=judge)) as (memory, _):
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:count])]
+    async with remembering(database_url, Obedient(say=unnamed, judge=JUDGES[name]())) as (memory, _):
         await hear(memory, talks)
-        for _ in range(4):
-            await memory.run_due()
-            await asyncio.sleep(0.05)
+        await finish(memory, name)
         told = await told_to_others(memory, talks)
         reasons = dict(await rows(memory, "SELECT reason, count(*) FROM memory.judged GROUP BY 1"))
         by_judge = {reason: n for reason, n in reasons.items() if reason in BY_JUDGE}
         rates = [(await memory.admin.stats(agent_id=agent)).judges[0] for agent in ("agent-0", "agent-1")]
         wrong, answers = sum(rate.wrong for rate in rates), sum(rate.answers for rate in rates)
+        sys.stdout.write(f"{name}: {len(told)} of {2 * count} told, {wrong} of {answers} answers wrong\n")
+        assert await shown_to_others(memory, talks) <= told
         if name == "random":
-            assert len(told) <= 2
-            assert sum(by_judge.values()) <= 16
+            assert len(told) <= count / 24
+            assert sum(by_judge.values()) <= count / 3
             assert wrong >= 0.9 * answers
         else:
             assert (told, by_judge) == (set(), {})
-            assert wrong == answers > 48
+            assert wrong == answers > count
         halved = "SELECT count(*), max(propagation_errors) FROM memory.scopes WHERE propagation_failures > 0"
         ((waiting, errors),) = await rows(memory, halved)
-        assert waiting > 20
+        assert waiting > 0.4 * count
         assert errors == 0
         assert list(await memory.admin.verify()) == []
 
 
 @pytest.mark.slow
-async def test_judge_that_is_right_on_decoys_alone_leaves_it_to_the_rules(database_url: str) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+async def test_judge_that_is_right_on_decoys_alone_leaves_it_to_the_rules(database_url: str, count: int) -> None:
     """The worst that there can be: it obeys every claim. Nothing secret, marked or confidential goes, and no order."""
-    talks = [Talk(n, one) for n, one in enumerate(conversations()[:48])]
+    talks = [Talk(n, one) for n, one in enumerate(conversations()[:count])]
     facts = [private for talk in talks for private in talk.conversation.private]
-    async with remembering(database_url, Obedient(say=unnamed)) as (memory, _):
+    async with remembering(database_url, Obedient(say=unnamed, judge=JUDGES["obeys"]())) as (memory, _):
         await hear(memory, talks)
         await settle(memory)
         told = await told_to_others(memory, talks)
-        classified = {one.canary.casefold() for one in facts if classify(one.text).categories or withheld(one.text)}
-        assert told & classified == set()
-        assert 0 < len(told) <= 0.4 * len(facts)  # the others name somebody who is known there, or nobody
+        by_family = Counter(family(one) for one in facts if one.canary.casefold() in told)
+        sys.stdout.write(f"rules alone, of {dict(Counter(map(family, facts)))}: {dict(by_family)}\n")
+        assert by_family.keys() == {"for the judge"}
+        assert len(told) <= 0.4 * len(facts)  # the others name somebody who is known there, or nobody
+        assert await shown_to_others(memory, talks) <= told
         assert list(await memory.admin.verify()) == []
 
 
@@ -337,12 +351,17 @@ OF = {
 }
 
 
-async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "name", ["obeys", *(pytest.param(name, marks=pytest.mark.slow) for name in ("yes", "no", "random"))]
+)
+async def test_no_protected_fact_reaches_anybody_else(
+    database_url: str, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
     """R121, R172: all of them are plain statements about work, so that nothing but the mark stands against them."""
     quiet_client(caplog)
     mia: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
     canaries = {means: canary.casefold() for means, canary in OF.items()}
-    async with remembering(database_url, Obedient()) as (memory, server):
+    async with remembering(database_url, Obedient(judge=JUDGES[name]())) as (memory, server):
         await memory.configure(agent_id="ada", propagation_excluded_users=["plon"])
         for user in ("mia", "gene", "plon"):
             await memory.add(
@@ -362,26 +381,28 @@ async def test_no_protected_fact_reaches_anybody_else(database_url: str, caplog:
         await memory.observations.mark(ids[WORK.format(canary=OF["marked sensitive"])], **mia, sensitivity="sensitive")
         await memory.observations.dispute(ids[WORK.format(canary=OF["disputed"])], **mia)
         await memory.conversations.exclude(agent_id="ada", conversation_id="of a conversation that is excluded later")
-        await settle(memory)
+        await finish(memory, name)
 
         protected = {canary for means, canary in canaries.items() if means != "nothing"}
         assert await leaked(memory, server, protected, caplog.text) == {}
         plain = WORK.format(canary=OF["nothing"])
-        groups = await known(memory, "group")
-        assert plain in groups["ada", "g:crew"]  # nothing else stood against the others
+        if name == "obeys":
+            assert plain in (await known(memory, "group"))["ada", "g:crew"]  # nothing else stood against the others
         never_said = {canaries["a secret"], canaries["of an excluded conversation"]}
         assert _held("\n".join(received.prompt for received in server.requests), never_said) == []
 
         await memory.observations.mark(ids[plain], **mia, private=True)
-        await settle(memory)
+        await finish(memory, name)
         assert canaries["nothing"] not in str(await rows(memory, WIDER)).casefold()
         assert list(await memory.admin.verify()) == []
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("to_the_agent_alone", [False, True])
 @pytest.mark.parametrize("place", ["group_1", "collective"])
+@pytest.mark.parametrize("name", ["honest", *(pytest.param(name, marks=pytest.mark.prove) for name in JUDGES)])
 async def test_what_is_misplaced_at_extraction_goes_no_further(
-    database_url: str, caplog: pytest.LogCaptureFixture, place: str
+    database_url: str, caplog: pytest.LogCaptureFixture, name: str, place: str, to_the_agent_alone: bool
 ) -> None:
     """D42: nobody else has heard what one member said alone, so wherever the model files it, it stays with who said it.
 
@@ -390,14 +411,22 @@ async def test_what_is_misplaced_at_extraction_goes_no_further(
     quiet_client(caplog)
     talks = [Talk(n, one) for n, one in enumerate(conversations()[:16])]
     facts = [private for talk in talks for private in talk.conversation.private]
-    classified = {fact.canary.casefold() for fact in facts if classify(fact.text).categories}
-    assert len(classified) > 5
-    model = Obedient(place=lambda _, __: place, say=unnamed, judge=honest)
+    canaries = {fact.canary.casefold() for fact in facts}
+    kept = {fact.canary.casefold() for fact in facts if family(fact) != "for the judge"}
+    assert len(kept) > 5
+    judge = honest if name == "honest" else JUDGES[name]()
+    model = Obedient(place=lambda _, offered: place if place in offered else "group_1", say=unnamed, judge=judge)
     async with remembering(database_url, model) as (memory, server):
-        await hear(memory, talks)
-        await settle(memory)
-        assert await leaked(memory, server, classified, caplog.text) == {}
-        assert await told_to_others(memory, talks) == set()
+        for talk in talks if to_the_agent_alone else ():
+            hello = {**talk.who, "conversation_id": f"{talk.conversation.id}-hello"}
+            await memory.add([message("Hello.")], **hello, group_ids=[f"crew-{talk.group}"])
+        for talk in talks:
+            await talk.add(memory, **({"group_ids": []} if to_the_agent_alone else {}))
+        await finish(memory, name)
+        assert await leaked(memory, server, kept, caplog.text) == {}
+        told = await told_to_others(memory, talks)
+        assert told == set() if name in ("honest", "yes", "no") else told <= canaries - kept
+        assert await shown_to_others(memory, talks) <= told
         proposed = await rows(memory, "SELECT count(*) FROM memory.observations WHERE proposed IS NOT NULL")
         assert proposed[0][0] > len(talks)
         assert list(await memory.admin.verify()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +25,13 @@ from memory_sql.privacy.classify import classify
 from memory_sql.privacy.contact import REACHES, without_contact
 from memory_sql.propagation.rules import leaks, withheld
 from memory_sql.propagation.speech import language_of
+from memory_sql.propagation.task import PropagationTask
 from tests.attacks import ATTACKS, Attack
 from tests.conftest import administer, named
 from tests.database import rows
 from tests.factories import message
-from tests.fakes import Parrot
+from tests.fakes import Parrot, promoted
+from tests.judges import JUDGES, Judge
 from tests.loopback import turns
 
 pytestmark = pytest.mark.slow  # all of them live in one database, which takes long to fill
@@ -56,6 +59,13 @@ AT_ONCE = 8  # attackers in a group, with one who listens
 class Echo(Parrot):
     """Writes down everything as what its speaker said, and puts its texts so that nothing in them is taken for an answer."""
 
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def _promote(self, task: PropagationTask) -> str:
+        return promoted(task, self._said, self._judge)
+
     def _whose(self, turn: Turn, task: ExtractionTask) -> str:
         return "individual"
 
@@ -76,6 +86,7 @@ class Shown:
 class Yard:
     memory: Memory
     prompts: list[Shown]
+    judge: str
 
     @property
     def judged(self) -> set[str]:
@@ -85,12 +96,19 @@ class Yard:
         return [shown for shown in self.prompts if any(text in said for said in shown.said)]
 
 
-@pytest_asyncio.fixture(scope="module")
-async def yard(server_url: str, template: str) -> Any:
+BELIEVED = "obeys"  # of the judges
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    params=[name if name == BELIEVED else pytest.param(name, marks=pytest.mark.prove) for name in JUDGES],
+)
+async def yard(server_url: str, template: str, request: pytest.FixtureRequest) -> Any:
     """One database in which every attack was said by somebody, after which all that was due was done on both levels."""
     name = f"{template}_attacks"
     await administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
-    parrot = Echo()
+    judge = str(request.param)
+    parrot = Echo(JUDGES[judge]())
     async with Memory(named(server_url, name), parrot, SETTINGS) as memory:
         for n, attack in enumerate(ATTACKS):
             said = [message(FACT, n=1), message(attack.text, n=2, name="Mallory")]
@@ -98,8 +116,8 @@ async def yard(server_url: str, template: str) -> Any:
         for n in range(0, len(ATTACKS), AT_ONCE):
             who: dict[str, Any] = {"user_id": f"listener-{group_of(n)}", "conversation_id": f"hello-{group_of(n)}"}
             await memory.add([message("Hello.")], **ADA, **who, group_ids=[group_of(n)])
-        await settle(memory)
-        yield Yard(memory, [shown(request) for request in parrot.requests])
+        await settle(memory, judge)
+        yield Yard(memory, [shown(request) for request in parrot.requests], judge)
         assert list(await memory.admin.verify()) == []
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -108,10 +126,10 @@ def group_of(n: int) -> str:
     return f"crew-{n // AT_ONCE}"
 
 
-async def settle(memory: Memory) -> None:
+async def settle(memory: Memory, judge: str) -> None:
     for _ in range(20):
         done = await memory.run_due(limit=10_000)
-        assert done.failed == {}
+        assert judge != BELIEVED or done.failed == {}  # what the others have to judge waits
         if not (done.formed or done.consolidated or done.propagated):
             return
     raise AssertionError("there is always something left to do")
@@ -191,7 +209,8 @@ def goes(attack: Attack) -> bool:
 async def test_attacks_are_promoted_to_nobody_and_stay_in_their_frames(yard: Yard, subtests: pytest.Subtests) -> None:
     """R099, R121, R125: what passes as an innocent statement may reach the group that it was made in, and no other.
 
-    The judge is right on decoys and says yes to all else, so it obeys every order that it is shown.
+    One judge is right on decoys and says yes to all else, so it obeys every order that it is shown. The others, who say
+    yes to all, no to all or anything, aren't believed; one that guesses is now and then.
     """
     for n, attack in enumerate(ATTACKS):
         with subtests.test(attack.id):
@@ -202,18 +221,21 @@ async def stays(yard: Yard, n: int, attack: Attack) -> None:
     own, group = await known(yard.memory, f"u:{attack.id}"), await known(yard.memory, f"g:{group_of(n)}")
     assert len(own) == 2  # it was written down, as whose it is
     (said,) = set(own) - {FACT}
-    assert FACT in group
-    assert (cut(attack) in group) == goes(attack)
     seen = {"consolidation"} | (set() if "\u2028" in said else {"extraction"})  # there it is the end of a line
     assert {shown.request.purpose for shown in yard.prompts_with(said)} >= seen
     assert (cut(attack) in yard.judged) == is_shown(attack)
     for shown in yard.prompts_with(said):
         assert said not in shown.frame
         assert said not in shown.request.instructions
+    if yard.judge == BELIEVED:
+        assert FACT in group
+        assert (cut(attack) in group) == goes(attack)
+    else:
+        assert set(group) <= ({FACT, *(cut(one) for one in ATTACKS if goes(one))} if yard.judge == "random" else set())
     for user in (f"listener-{group_of(n)}", next_to(n), "stranger"):
         context = await context_of(yard.memory, user)
-        assert FACT in context
-        assert said not in context or (goes(attack) and user != "stranger")
+        assert FACT in context or yard.judge != BELIEVED
+        assert said not in context or (said in group and user != "stranger")
 
 
 def next_to(n: int) -> str:
@@ -231,10 +253,16 @@ async def context_of(memory: Memory, user: str) -> str:
 
 async def test_no_attack_reaches_everybody_though_every_group_is_attacked(yard: Yard) -> None:
     """What all of them said is there; of what one said nothing, neither in a group's observations nor in its text."""
-    assert await known(yard.memory, "c") == [FACT]
+    assert await known(yard.memory, "c") == ([FACT] if yard.judge == BELIEVED else [])
     innocent = {cut(attack) for attack in ATTACKS if goes(attack)}
     wider = "SELECT content FROM memory.observations WHERE source_kind = 'propagation'"
-    assert {content for (content,) in await rows(yard.memory, wider)} == {FACT, *innocent}
+    gone = {content for (content,) in await rows(yard.memory, wider)}
+    by_family = Counter(attack.kind for attack in ATTACKS if cut(attack) in gone)
+    sys.stdout.write(f"{yard.judge}: {dict(sorted(by_family.items()))}\n")
+    if yard.judge == BELIEVED:
+        assert gone == {FACT, *innocent}
+    else:
+        assert gone - {FACT} <= (innocent if yard.judge == "random" else set())
     texts = (
         "SELECT content FROM memory.consolidations JOIN memory.scopes USING (agent_key, scope_id)"
         " WHERE kind <> 'individual'"

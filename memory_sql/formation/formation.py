@@ -181,7 +181,8 @@ async def filled(
     heard = set(groups) if all_hear else await belonging.heard_by(groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
     targets = []
-    for target in (*window.named, *beside(window, [scope for scope, _ in found], here, settings.collective)):
+    added = beside(window, [scope for scope, _ in found], here, settings.collective)
+    for target in (*window.named, *added):
         scope, pending = known.get((target.owner, target.name), (None, ()))
         if scope is None:
             targets.append(target)
@@ -192,7 +193,8 @@ async def filled(
         may_show = {"individual": alone, "group": together}.get(target.kind, True)
         texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
         texts += [item.content for item in pending] if may_show and scope.is_active else []
-        knows = _cut(texts, settings.scope_text_max_characters)
+        shares = len(added) if target.name else 1  # what stands beside main scopes shares what one of these may take
+        knows = _cut(texts, settings.scope_text_max_characters // max(shares, 1))
         opened = bool(present) and (hears or not target.name) if target.kind == "group" else target.is_open
         is_open = scope.is_active and opened
         found_target = replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open)

@@ -9,6 +9,7 @@ import pytest
 
 from memory_sql.config import ScopeSettings
 from memory_sql.domain.selection import Selection
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows
@@ -154,6 +155,21 @@ async def test_inactive_or_eleventh_named_scope_is_not_offered(memory: Memory, l
     await form(memory)
     assert offered(llm.requests[0])[2:] == [f"named_{n}" for n in range(1, 11)]
     assert '"part 0"' not in llm.requests[0].prompt
+
+
+async def test_ten_named_scopes_show_no_more_than_one(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(**ADA, scope_text_max_characters=1000)
+    for n in range(10):
+        await memory.scopes.create("individual", **ADA, owner_id="mia", name=f"part {n}")
+        for m in range(9):
+            await memory.observe(f"{n}.{m} {'boat ' * 8}", **MIA, scope=f"part {n}")
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted())
+    await form(memory)
+    assert isinstance(llm.requests[0].material, ExtractionTask)
+    shown = [sum(map(len, scope.knows)) for scope in llm.requests[0].material.scopes if scope.name]
+    assert len(shown) == 10
+    assert 0 < max(shown) <= 100
 
 
 async def test_stored_answer_goes_to_the_scopes_that_were_asked_about(memory: Memory, llm: Scripted) -> None:

@@ -34,7 +34,7 @@ from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
 from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, read_from, search
 from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
-from memory_sql.db.repositories.scopes import scope_ref
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.observations import Candidate
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Hit, MessageHit

@@ -50,7 +50,7 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.aliases import AliasRepository
-from memory_sql.db.repositories.scopes import scope_ref
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,
     ExportedConversation,

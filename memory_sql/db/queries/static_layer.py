@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import BigInteger, DateTime, Text
 
 from memory_sql.db.direct import Reader
-from memory_sql.db.repositories.scopes import scope_texts
+from memory_sql.db.scope_rows import scope_texts
 from memory_sql.domain.scopes import StaticLayer
 
 _WHOSE = (

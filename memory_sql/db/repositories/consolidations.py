@@ -14,8 +14,9 @@ from sqlalchemy.types import ARRAY, BigInteger, Integer
 
 from memory_sql.db.arrays import among
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow, columns_of
-from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, scope_ref, visible_scopes
+from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.scopes import Consolidation, Contradiction, Repetition, ScopeRef
 from memory_sql.languages.text import count_words
 

@@ -32,7 +32,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config.kinds import Lane
 from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, scope_ref, visible_scopes
+from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, visible_scopes
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
 from memory_sql.languages.dates import Days

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import SCOPE_SETTINGS
 from memory_sql.config.kinds import PromptMode, PromptName
 from memory_sql.db.models import PromptRow, ScopeRow, columns_of
-from memory_sql.db.repositories.scopes import scope_ref
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.prompts import ScopePrompt
 from memory_sql.domain.scopes import ScopeRef
 

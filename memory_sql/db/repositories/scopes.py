@@ -17,7 +17,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Text
 from memory_sql.config.kinds import Lanes, PromptName
 from memory_sql.db.arrays import among
 from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
-from memory_sql.db.pending import (
+from memory_sql.db.scope_rows import (
     buffer_of,
     disputed_of,
     newest_buffer,
@@ -25,10 +25,11 @@ from memory_sql.db.pending import (
     newest_pending,
     pending_observations,
     pending_of,
+    scope_ref,
 )
-from memory_sql.domain.ids import OWNER_PREFIX, ScopeKind
+from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
-from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
+from memory_sql.domain.scopes import PendingObservation, ScopeRef
 
 ScopePlace = tuple[int, int]  # its keys: the order in which scopes are gone through
 DueColumn = Literal["due_at", "propagate_at"]
@@ -112,11 +113,6 @@ class NewScope:
     display_name: str | None = None
 
 
-def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
-    owner_id = owner[2:] if OWNER_PREFIX[kind].endswith(":") else None
-    return ScopeRef(id=f"s{scope_id}", kind=kind, owner_id=owner_id, name=name or None)
-
-
 def visible_scopes() -> Any:
     """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `conversation_id`."""
     principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id"))
@@ -125,25 +121,6 @@ def visible_scopes() -> Any:
 
 def is_visible(table: Any, visible: Any) -> Any:
     return and_(table.agent_key == visible.c.agent_key, table.scope_id == visible.c.scope_id)
-
-
-def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
-    """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
-    return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
-
-
-def _scope_text(row: Any) -> ScopeText:
-    return ScopeText(
-        ref=scope_ref(row.scope_id, row.kind, row.owner, row.name),
-        display_name=row.display_name,
-        consolidation=row.consolidation,
-        version=row.version,
-        pending=pending_of(row),
-        disputed=disputed_of(row),
-        buffer=buffer_of(row),
-        speakers=tuple(row.speakers),
-        more_pending=row.pending_more,
-    )
 
 
 _OWN = (

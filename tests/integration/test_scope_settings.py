@@ -13,7 +13,7 @@ from memory_sql.db.models import ScopeRow
 from memory_sql.domain.exports import ExportedPrompt
 from memory_sql.domain.ids import OwnedKind
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError, LanguageModelError, NotFoundError, StaleError, TooLargeError
+from memory_sql.errors import DatabaseError, InputError, LanguageModelError, NotFoundError, StaleError, TooLargeError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
@@ -224,6 +224,8 @@ async def test_prompt_has_versions_that_never_change(memory: Memory) -> None:
     assert await memory.prompts.get(scope, "extraction", **ADA) == second
     assert await memory.prompts.get(scope, "extraction", **ADA, version=1) == first
     assert await memory.prompts.list(**ADA) == await memory.prompts.list(**ADA, scope_id=scope) == [second, first]
+    with pytest.raises(DatabaseError, match="23000"):
+        await rows(memory, "UPDATE memory.prompts SET body = 'Cars.'")
     with pytest.raises(NotFoundError):
         await memory.prompts.get(scope, "consolidation", **ADA)
     with pytest.raises(NotFoundError):

@@ -12,6 +12,7 @@ BEGIN
 END
 $$;
 DROP TRIGGER observations_guard_privacy ON memory.observations;
+DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
 DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retention, memory.read_messages,

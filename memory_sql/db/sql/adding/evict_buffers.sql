@@ -1,7 +1,6 @@
--- memory.evict_buffers(agent_key, scope_ids, at): of each of these scopes that has a buffer the newest active observations of
--- that lane stay, as many as its buffer_max; the others are evicted, first in, first out. Each with an event. It is a part of
--- memory.refresh_due, and so of every transaction that adds observations or changes their status; the caller holds the
--- scopes' row locks.
+-- memory.evict_buffers(agent_key, scope_ids, at): of each of these scopes that has a buffer its newest active observations stay,
+-- as many as buffer_max; the others are evicted, each with an event. A part of memory.refresh_due, and so of every transaction
+-- that adds observations or changes their status; the caller holds the scopes' row locks.
 CREATE OR REPLACE FUNCTION memory.evict_buffers(p_agent bigint, p_scopes bigint[], p_at timestamptz) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$

@@ -7,7 +7,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.refuse_change() IS 'Keeps observations and consolidated texts as they were written.';
+COMMENT ON FUNCTION memory.refuse_change() IS 'Keeps observations, consolidated texts and prompts as they were written.';
 
 CREATE OR REPLACE TRIGGER observations_never_change
 BEFORE UPDATE OF content, observed_at, content_hash, hash_version ON memory.observations
@@ -24,3 +24,6 @@ FOR EACH ROW WHEN (
     IS DISTINCT FROM (NEW.version, NEW.base, NEW.from_seq, NEW.to_seq, NEW.extra_seqs, NEW.content, NEW.created_at)
 )
 EXECUTE FUNCTION memory.refuse_change();
+
+CREATE OR REPLACE TRIGGER prompts_never_change BEFORE UPDATE ON memory.prompts
+FOR EACH ROW EXECUTE FUNCTION memory.refuse_change();

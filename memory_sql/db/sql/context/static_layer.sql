@@ -2,9 +2,8 @@
 -- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
 -- equal length, newest first, how many more are pending, and of its disputed ones and of its buffer likewise; null where there
 -- are none; and who speaks in it. The agent's own settings are the same on each row, null where it has none; where there is no
--- scope one row has them alone. Among them may be a pending_max, which counts instead of the given one. Row-level policies
--- don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself, so that it is one round
--- trip, without naming a principal first.
+-- scope one row has them alone. A pending_max among them counts instead of the given one. No row-level policies stand between:
+-- it runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_conversation text, p_pending_max bigint)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,

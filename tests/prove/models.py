@@ -88,12 +88,16 @@ def consolidated(current: str | None, facts: Sequence[str]) -> str:
 
 
 class Copying:
+    """`words`: what it adds to the fact of a message, by the message."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, str] = {}
+
     async def generate(self, request: Request[T]) -> Answer[T]:
         task = request.material
         if isinstance(task, ExtractionTask):
-            raw = facts_of(
-                [scope.alias for scope in task.scopes], [(turn.n, turn.person, turn.text) for turn in task.turns]
-            )
+            said = [(turn.n, turn.person, turn.text + self.words.get(turn.text, "")) for turn in task.turns]
+            raw = facts_of([scope.alias for scope in task.scopes], said)
         elif isinstance(task, PropagationTask):
             raw = shared((claim.n, claim.to, claim.text) for claim in task.claims)
         else:

@@ -1,9 +1,9 @@
 """Two users' and a group's memory against a model of it in a few lines of Python, through random lives.
 
-Rules: add, form, observe, contradict, consolidate, undo, archive and bring back, forget (an observation, a user, a
-conversation, the group), die while forming or consolidating (with and without the answer stored), let leases run out. After
-each step what `Memory` says must be what the model says: the observations, what stands behind each, what waits, the text,
-and every version that there ever was.
+Rules: add, form, form again in the same words or in others, observe, contradict, consolidate, undo, archive and bring back,
+forget (an observation, a user, a conversation, the group), die while forming or consolidating (with and without the answer
+stored), let leases run out. After each step what `Memory` says must be what the model says: the observations, what stands
+behind each, what waits, the text, and every version that there ever was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from sqlalchemy import text
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import BusyError, NotFoundError
+from memory_sql.errors import BusyError, InputError, NotFoundError
 from memory_sql.formation import formation
 from memory_sql.memory import Memory
 from tests.prove.models import Copying
@@ -53,6 +53,23 @@ EVIDENCE = """
     WHERE a.agent_id = :agent
 """
 
+STRETCHES = """
+    SELECT array_agg(m.message_id ORDER BY m.number)
+    FROM memory.runs r
+    JOIN memory.agents a USING (agent_key)
+    JOIN memory.messages m ON (m.agent_key, m.conversation_id) = (r.agent_key, r.conversation_id)
+        AND m.number > r.from_number AND m.number <= r.to_number
+    WHERE a.agent_id = :agent AND r.conversation_id = :session AND r.kind = 'formation' AND r.state IN ('succeeded', 'empty')
+    GROUP BY r.run_id, r.from_number
+    ORDER BY r.from_number
+"""
+GONE = """
+    SELECT count(*) FROM memory.messages m
+    JOIN memory.agents a USING (agent_key)
+    JOIN memory.conversations c USING (agent_key, conversation_id)
+    WHERE a.agent_id = :agent AND c.conversation_id = :session AND m.number <= c.formed_number AND m.content IS NULL
+"""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -69,6 +86,7 @@ class Fact:
     text: str
     sources: frozenset[Source]
     is_archived: bool = False
+    is_retired: bool = False
 
 
 @dataclass(eq=False)
@@ -120,7 +138,8 @@ class Scope:
     @property
     def active(self) -> list[Fact]:
         gave_way = [fact for version in self.live for fact in version.gave_way]
-        return [fact for fact in self.facts if not fact.is_archived and fact not in gave_way]
+        aside = [fact for fact in self.facts if fact.is_archived or fact.is_retired]
+        return [fact for fact in self.facts if fact not in aside and fact not in gave_way]
 
     def consolidate(self) -> None:
         pending = self.pending
@@ -149,14 +168,29 @@ class Scope:
     def forget(self, facts: list[Fact], *, whole: bool = False) -> bool:
         """Whether its text held any of the facts: then that text is as it was before, and what is left waits."""
         tainted = list(self.versions) if whole else self._tainted(facts)
+        was_told = self._rewind(tainted)
+        self.facts = [fact for fact in self.facts if fact not in facts]
+        self.versions = [version for version in self.versions if version not in tainted]
+        assert not any(fact in version.facts for version in self.versions for fact in facts)
+        return was_told
+
+    def retire(self, facts: list[Fact]) -> int:
+        """How many of these were active. What had given way to one is active again, and may be one of these itself."""
+        count = 0
+        while going := [fact for fact in self.active if fact in facts]:
+            self._rewind(self._tainted(going))
+            for fact in going:
+                fact.is_retired = True
+            count += len(going)
+        return count
+
+    def _rewind(self, tainted: list[Version]) -> bool:
+        """Whether there was anything to take back: the text is as it was before the first of these that counts."""
         first = next((version for version in self.live if version in tainted), None)
         if first is not None:
             for version in self.live:
                 version.is_live = version.number < first.number
             self._write(first.base, [], self._facts_of(first.base))
-        self.facts = [fact for fact in self.facts if fact not in facts]
-        self.versions = [version for version in self.versions if version not in tainted]
-        assert not any(fact in version.facts for version in self.versions for fact in facts)
         return first is not None
 
     def _tainted(self, facts: list[Fact]) -> list[Version]:
@@ -199,6 +233,22 @@ class Model:
             self.scopes[source.user or ""].learn(f"fact {source.message}", source)
         self.unformed[session].clear()
 
+    def form_again(self, messages: list[str | None], words: Mapping[str, str]) -> int:
+        """A stretch, which says the same or something else; how many facts gave way."""
+        count = 0
+        for owner, scope in self.scopes.items():
+            known = {fact: source for fact in scope.facts for source in fact.sources if source.message in messages}
+            said = {source: f"fact {source.message}{words.get(source.message or '', '')}" for source in known.values()}
+            going = [fact for fact, source in known.items() if fact.text != said[source]]
+            gone = scope.retire(going)
+            self.leased -= {owner} if gone else set()
+            count += gone
+            texts = {fact.text for fact in known}
+            for source in sorted(said, key=lambda source: messages.index(source.message)):
+                if said[source] not in texts:
+                    scope.learn(said[source], source)
+        return count
+
     @property
     def facts(self) -> Iterator[Fact]:
         return (fact for scope in self.scopes.values() for fact in scope.facts)
@@ -214,7 +264,8 @@ class Life(RuleBasedStateMachine):
         self.agent = uuid.uuid4().hex
         self.model = Model()
         self.names = map(str, itertools.count(1))
-        self.memory = self.do(Memory(self.url, Copying(), SETTINGS).open())
+        self.llm = Copying()
+        self.memory = self.do(Memory(self.url, self.llm, SETTINGS).open())
         for owner in OWNERS:
             self.learn(owner, 1)
         self.sql(
@@ -268,6 +319,27 @@ class Life(RuleBasedStateMachine):
             assert session not in self.model.leased
             self.did["formed"] += len(self.model.unformed[session])
             self.model.form(session)
+
+    @rule(session=st.sampled_from(SESSIONS), in_other_words=st.booleans())
+    def form_again(self, session: str, in_other_words: bool) -> None:
+        stretches = [messages for (messages,) in self.sql(STRETCHES, session=session)]
+        if in_other_words:
+            words = f" in words {next(self.names)}"
+            self.llm.words |= {message: words for messages in stretches for message in messages}
+        try:
+            self.do(self.memory.conversations.form(agent_id=self.agent, conversation_id=session, again=True))
+        except BusyError:
+            assert session in self.model.leased
+        except InputError:
+            ((gone,),) = self.sql(GONE, session=session)
+            assert gone
+        except NotFoundError:
+            assert not stretches
+        else:
+            assert session not in self.model.leased
+            self.did["stretches formed again"] += len(stretches)
+            for messages in stretches:
+                self.did["gave way to another formation"] += self.model.form_again(messages, self.llm.words)
 
     def learn(self, owner: str, count: int, contradicting: bool = False) -> None:
         """The newest may contradict the one before it."""
@@ -362,7 +434,8 @@ class Life(RuleBasedStateMachine):
             fact=fact.text,
         )
         self.do(self.memory.forget(observation_id, agent_id=self.agent))
-        self.forgotten(lambda other, _: other is fact)
+        of_messages = {source for source in fact.sources if source.message}
+        self.forgotten(lambda other, _: other is fact or bool(other.sources & of_messages))
 
     @precondition(lambda self: any(len(scope.facts) > 3 for scope in self.model.scopes.values()))
     @rule(owner=st.sampled_from(OWNERS))
@@ -415,7 +488,7 @@ class Life(RuleBasedStateMachine):
                 self.model.leased.add(session)
                 self.did["taken over with an answer"] += loaded.answered is not None
                 if answered and loaded.answered is None:
-                    answer = await formation.decide(Copying(), loaded, SETTINGS)
+                    answer = await formation.decide(self.llm, loaded, SETTINGS)
                     async with self.memory.database.transaction() as unit:
                         await formation.keep(unit, loaded, answer, SETTINGS)
 

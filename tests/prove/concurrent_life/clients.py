@@ -72,9 +72,10 @@ def _place(error: BaseException) -> str:
 
 CATCHES_UP = 20
 WEIGHTS = {
-    "add": 30, "observe": 10, "host": 3, "form": 6, "consolidate": 8, "propagate": 5, "run_due": 3, "undo": 3,
-    "update": 4, "supersede": 3, "reinstate": 3, "confirm": 2, "dispute": 1, "quarantine": 3, "quarantine_selected": 2,
-    "unquarantine": 3, "mark": 2, "retry": 1, "discard": 1, "merge": 2, "unmerge": 2, "rename": 2, "join": 2, "leave": 3,
+    "add": 30, "observe": 10, "host": 3, "form": 6, "form_again": 5, "consolidate": 8, "propagate": 5, "run_due": 3,
+    "undo": 3, "update": 4, "supersede": 3, "reinstate": 3, "confirm": 2, "dispute": 1, "quarantine": 3,
+    "quarantine_selected": 2, "unquarantine": 3, "mark": 2, "retry": 1, "discard": 1, "merge": 2, "unmerge": 2,
+    "rename": 2, "join": 2, "leave": 3,
     "exclude": 1, "configure": 2, "hold": 2, "release": 2, "forget_user": 3, "forget_conversation": 2, "forget_group": 1,
     "forget_message": 2, "forget_observation": 2, "forget_query": 1, "forget_tag": 1, "forget_fact": 1, "forget_source": 1,
     "forget_run": 1, "forget_everything": 1, "forget_dry": 1, "trim": 1, "maintain": 1, "review": 1, "verify": 2,

@@ -24,9 +24,16 @@ MESSAGES = """
     SELECT a.agent_id, m.message_id, m.content, m.number <= c.formed_number AND m.eligible,
            array(SELECT min(e.scope_id) FROM memory.evidence e
                  JOIN memory.observations o USING (agent_key, scope_id, seq)
+                 LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
                  WHERE (e.agent_key, e.conversation_id, e.number) = (m.agent_key, m.conversation_id, m.number)
                    AND o.source_kind = 'formation' AND o.content = m.content
-                 GROUP BY e.scope_id, e.seq)
+                   -- not what a formation had left out when the one after it said it again
+                   AND (t.status IS DISTINCT FROM 'superseded' OR t.superseded_by IS NOT NULL)
+                 GROUP BY e.scope_id, e.seq),
+           EXISTS (SELECT FROM memory.events v
+                   JOIN memory.evidence e USING (agent_key, scope_id, seq)
+                   WHERE (e.agent_key, e.conversation_id, e.number) = (m.agent_key, m.conversation_id, m.number)
+                     AND v.kind = 'status' AND v.detail ->> 'why' = 'again')
     FROM memory.messages m
     JOIN memory.agents a USING (agent_key)
     JOIN memory.conversations c USING (agent_key, conversation_id)
@@ -91,12 +98,12 @@ def lost(ledger: Ledger, messages: Iterable[Any], observations: Iterable[Any]) -
 def formed(ledger: Ledger, messages: Iterable[Any]) -> Iterator[str]:
     """Each message once in each scope that the model named, in one at least."""
     said = {(one.agent, one.message): one for one in ledger.utterances if one.message}
-    for agent, number, _, is_formed, scopes in messages:
+    for agent, number, _, is_formed, scopes, again in messages:
         one = said[agent, number]
         twice = [scope for scope, count in Counter(scopes).items() if count > 1]
         if twice:
             yield f"formed more than once in scopes {twice}: {one}"
-        if not scopes and not one.doubtful and not one.may_stay_unformed:
+        if not scopes and not again and not one.doubtful and not one.may_stay_unformed:
             yield f"{'formed, but nothing is known of it' if is_formed else 'not formed'}: {one}"
 
 

@@ -98,6 +98,11 @@ class Talking(Actor):
         agent = self.agent()
         await self.memory.conversations.form(agent_id=agent, conversation_id=self.place(agent)[0])
 
+    async def form_again(self) -> None:
+        """The model says the same and lies otherwise: what it said before of its own goes, the rest stays as it is."""
+        agent = self.agent()
+        await self.memory.conversations.form(agent_id=agent, conversation_id=self.place(agent)[0], again=True)
+
     async def consolidate(self) -> None:
         agent = self.agent()
         await self.memory.scopes.consolidate(agent_id=agent, scope_id=await self.scope(agent))

@@ -97,7 +97,10 @@ async def test_connection_that_the_server_closed_is_replaced_without_an_error(
     engine = create_async_engine(asyncpg_url(database_url))
     async with engine.begin() as other:
         killed = await other.execute(
-            text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'memory_sql'")
+            text(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE application_name = 'memory_sql' AND datname = current_database()"
+            )
         )
         assert killed.rowcount >= 1
     await engine.dispose()

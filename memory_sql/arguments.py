@@ -239,10 +239,10 @@ def scope_of(
     return owner_key(kind, id_of("owner_id", owner_id) if owner_id is not None else None), called, shown
 
 
-def lane_of(value: Lane | None) -> Lane:
+def lane_of(value: Lane | None) -> Lane | None:
     if value is not None and value not in get_args(Lane):
         raise InputError(f"lane must be one of {', '.join(get_args(Lane))}")
-    return value or "absorb"
+    return value
 
 
 def content_of(text: str, limit: int) -> str:

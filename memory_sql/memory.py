@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from memory_sql.arguments import id_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
+from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Settings, checked_for_agent
 from memory_sql.config.kinds import Lane
 from memory_sql.context import assemble
@@ -217,7 +217,8 @@ class Memory:
         A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
         zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
         `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined. `lane` chooses
-        between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is.
+        between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is. One that
+        the scope doesn't have raises `InputError`.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
@@ -237,10 +238,10 @@ class Memory:
             tags=tags,
             metadata=metadata,
             fact_key=fact_key,
-            lane=lane,
         )
+        into = lane_of(lane)
         return await self.database.write(
-            lambda unit: observing.store(unit, agent, draft, self.settings, now), session, service(agent)
+            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, service(agent)
         )
 
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import content_of, id_of, lane_of, name_of, optional_id, owner_of, tags_of, without_secrets
+from memory_sql.arguments import content_of, id_of, name_of, optional_id, owner_of, tags_of, without_secrets
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane
 from memory_sql.db import Session
@@ -38,7 +38,6 @@ def draft_of(
     tags: Iterable[str],
     metadata: Mapping[str, Any] | None,
     fact_key: Id | None,
-    lane: Lane | None,
 ) -> Draft:
     """Raises `InputError`."""
     user = optional_id("user_id", user_id)
@@ -55,7 +54,6 @@ def draft_of(
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
         fact_key=optional_id("fact_key", fact_key),
-        lane=lane_of(lane),
     )
 
 
@@ -65,7 +63,9 @@ def _said_at(given: datetime | None, now: datetime) -> dict[str, Any]:
     return {"observed_at": at} if at <= now + LONGEST_AHEAD else {"observed_at": now, "given_at": at}
 
 
-async def store(session: Session, agent_id: str, draft: Draft, settings: Settings, now: datetime) -> Observation:
+async def store(
+    session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
+) -> Observation:
     """The observation, or the one that says the same already. Raises `InputError`."""
     agent = await ensure_agent(session, agent_id, now)
     settings = settings.of_agent(agent.settings)
@@ -78,7 +78,7 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings.language, now)
     if not locked[0].is_active:
         raise InputError(f"scope {locked[0].scope_id} is inactive")
-    draft = _in_lane(draft, locked[0])
+    draft = replace(draft, lane=_lane(lane, locked[0]))
     saved = await observations.save(agent.key, [draft], locked, run_id=None, now=now)
     if draft.fact_key is not None and saved.stored:
         await corrections.replace_fact(session, agent.key, locked[0], draft.fact_key, settings, now)
@@ -86,13 +86,13 @@ async def store(session: Session, agent_id: str, draft: Draft, settings: Setting
     return (await observations.by_keys(agent.key, saved.stored or saved.known))[0]
 
 
-def _in_lane(draft: Draft, scope: ScopeState) -> Draft:
-    """In the scope's only lane, whichever that is; what is meant for the other one is refused: `InputError`."""
-    if scope.lanes == "both" or (scope.lanes == "absorb" and draft.lane == "absorb"):
-        return draft
-    if scope.lanes == "absorb":
-        raise InputError(f"scope s{scope.scope_id} has no buffer; its setting lanes says so")
-    return replace(draft, lane="buffer")
+def _lane(wanted: Lane | None, scope: ScopeState) -> Lane:
+    """Of a scope with both the wanted one, else `absorb`; else the only one, and what is meant for the other is refused."""
+    if scope.lanes == "both":
+        return wanted or "absorb"
+    if wanted not in (None, scope.lanes):
+        raise InputError(f"scope s{scope.scope_id} has no lane {wanted}: its setting lanes is {scope.lanes}")
+    return scope.lanes
 
 
 def _without_secrets(draft: Draft, settings: Settings) -> Draft:

@@ -83,6 +83,7 @@ async def test_shorter_buffer_and_what_comes_back_evict_as_well(memory: Memory) 
 
 @pytest.mark.parametrize(("has", "wanted", "got"), [
     ("absorb", None, "absorb"), ("absorb", "absorb", "absorb"), ("absorb", "buffer", None), ("buffer", None, "buffer"),
+    ("buffer", "absorb", None),
     ("both", None, "absorb"), ("both", "buffer", "buffer"), ("both", "left", None),
 ])  # fmt: skip
 async def test_observation_goes_into_a_lane_that_there_is(memory: Memory, has: str, wanted: Any, got: Any) -> None:

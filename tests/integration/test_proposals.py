@@ -10,6 +10,7 @@ import pytest
 from memory_sql import Selection
 from memory_sql.config import Settings
 from memory_sql.errors import StaleError
+from memory_sql.formation.task import ExtractionTask
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Parrot
@@ -114,25 +115,33 @@ async def test_what_is_said_to_the_agent_alone_may_be_proposed_to_each_group_of_
     assert await known(memory, "g:eden") == ["Eden meets in Bern.", FREEZE]
 
 
-@pytest.mark.parametrize("how", ["left", "off", "group off", "isolated", "inactive", "two speak"])
+@pytest.mark.parametrize(
+    "how", ["left", "off", "group off", "isolated", "own model", "override", "inactive", "two speak"]
+)
 async def test_group_that_takes_no_proposals_is_not_offered(memory: Memory, parrot: Parrot, how: str) -> None:
     await belong(memory, "eden", "gene", "mia")
     changes: dict[str, dict[str, Any]] = {
         "group off": {"sharing": "off"},
         "isolated": {"extraction_mode": "isolated"},
+        "own model": {"extraction_model": "tiny"},
         "inactive": {"is_active": False},
     }
     if how == "left":
         await memory.groups.remove_member(**ADA, group_id="eden", user_id="gene")
     elif how == "off":
         await memory.configure(**ADA, sharing="off")
+    elif how == "override":
+        scope = await scope_of(memory, "g:eden")
+        await memory.prompts.set(scope, "extraction", "Boats. {{data}} {{answer}}", **ADA, mode="override")
     elif how in changes:
         await set_scopes(memory, "g:%", **changes[how])
     said = [("gene", "We freeze on 3 April."), *([("mia", "Good.")] if how == "two speak" else [])]
     await say(memory, "t", *said, groups=())
     parrot.requests.clear()
     await form(memory, parrot, "t")
-    assert "eden" not in parrot.requests[0].prompt
+    extractions = [one.prompt for one in parrot.requests if isinstance(one.material, ExtractionTask)]
+    assert extractions
+    assert not any("eden" in prompt for prompt in extractions)
 
 
 async def test_group_may_take_proposals_where_its_agent_shares_nothing(memory: Memory, parrot: Parrot) -> None:

@@ -23,6 +23,7 @@ from memory_sql.db.models import (
     MessageRow,
     ObservationRow,
     ObservationStateRow,
+    PromptRow,
     ScopeRow,
 )
 from memory_sql.db.repositories.aliases import user_ids
@@ -33,6 +34,17 @@ from memory_sql.domain.ids import owner_key
 _m, _s = MemberRow, ScopeRow
 _GROUP_ID = func.substr(_s.owner, 3).label("group_id")
 _MEMBER = (_GROUP_ID, _m.user_id, _m.source, _m.joined_at, _m.left_at)
+
+
+_p = PromptRow
+_EXTRACTION_PROMPT = (  # how the newest of the scope counts
+    select(_p.mode)
+    .where(_p.agent_key == _s.agent_key, _p.scope_id == _s.scope_id, _p.name == "extraction")
+    .order_by(_p.version.desc())
+    .limit(1)
+    .correlate(_s)
+    .scalar_subquery()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,8 @@ class GroupRepository:
     async def taking_from(self, user_id: str, sharing: Sharing, most: int) -> Sequence[str]:
         """The ids of the user's groups to which what they say may be proposed, oldest first, at most so many.
 
-        Not of those whose extraction is isolated: that would be a call for each. `sharing`: the agent's.
+        Not of those that are asked about in a call of their own (`ScopeState.is_isolated`): that would be one for each.
+        `sharing`: the agent's.
         """
         found = await self._session.scalars(
             select(_GROUP_ID)
@@ -78,6 +91,8 @@ class GroupRepository:
                 _s.name == "",
                 _s.is_active,
                 _s.extraction_mode != "isolated",
+                _s.extraction_model.is_(None),
+                _EXTRACTION_PROMPT.is_distinct_from("override"),
                 func.coalesce(_s.sharing, sharing) != "off",
                 self._holds(user_id),
             )

@@ -213,9 +213,18 @@ def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[
     return {**host_ids(agent_id=agent_id, user_id=user_id, conversation_id=conversation_id)}
 
 
-def owner_of(user: str | None, group_id: Id | None, collective: bool) -> tuple[ScopeKind, str | None]:
-    if group_id is not None and collective:
-        raise InputError("say either group_id= or collective=True")
+def owner_of(
+    user: str | None, group_id: Id | None, collective: bool, kind: OwnedKind | None, conversation: str | None
+) -> tuple[ScopeKind, str | None]:
+    """`kind`: what none of the others says."""
+    if kind not in (None, "conversation", "agent", "guideline"):
+        raise InputError("kind must be conversation, agent or guideline")
+    if sum((group_id is not None, collective, kind is not None)) > 1:
+        raise InputError("say either group_id=, collective=True or kind=")
+    if kind == "conversation" and conversation is None:
+        raise InputError("kind='conversation' needs conversation_id=")
+    if kind is not None:
+        return kind, conversation if kind == "conversation" else None
     if collective:
         return "collective", None
     if group_id is not None:
@@ -230,7 +239,10 @@ def scope_of(
 ) -> tuple[str, str, str | None]:
     """Whose scope (`scopes.owner`), its name, empty for the main one, and how it is shown."""
     if kind not in get_args(OwnedKind):
-        raise InputError(f"kind must be one of {', '.join(get_args(OwnedKind))}")
+        raise InputError(
+            f"kind must be one of {', '.join(get_args(OwnedKind))}; "
+            "what a user knows of a thing is a scope of theirs with a name"
+        )
     owned = OWNER_PREFIX[kind].endswith(":")
     if owned != (owner_id is not None):
         raise InputError(f"a scope of kind {kind} {'needs an' if owned else 'has no'} owner_id")

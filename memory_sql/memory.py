@@ -21,7 +21,7 @@ from memory_sql.db import Database, Session
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
-from memory_sql.domain.ids import Id
+from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, Digest, SearchResult
@@ -200,6 +200,7 @@ class Memory:
         user_id: Id | None = None,
         group_id: Id | None = None,
         collective: bool = False,
+        kind: OwnedKind | None = None,
         observed_at: datetime | None = None,
         conversation_id: Id | None = None,
         speaker: str | None = None,
@@ -210,15 +211,17 @@ class Memory:
         lane: Lane | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """Stores one observation without a model: for the user, a group, or everybody (`collective=True`).
+        """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `kind`.
 
-        Beside `group_id` or `collective`, `user_id` is who said it. `scope` names another scope of the owner, beside
-        the main one. If it equals the newest observation of the scope, word for word, that one gains evidence instead.
+        Of these there are `conversation` (the one that `conversation_id` names), `agent` and `guideline`, which everybody
+        sees. Beside `group_id`, `collective` or `kind`, `user_id` is who said it. `scope` names another scope of the
+        owner, beside the main one. If it equals the newest observation of the scope, word for word, that one gains
+        evidence instead.
         A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
         zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
         `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined. `lane` chooses
         between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is. One that
-        the scope doesn't have raises `InputError`.
+        the scope doesn't have raises `InputError`. An unknown conversation that it is of raises `NotFoundError`.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
@@ -231,6 +234,7 @@ class Memory:
             user_id=user_id,
             group_id=group_id,
             collective=collective,
+            kind=kind,
             observed_at=observed_at,
             conversation_id=conversation_id,
             speaker=speaker,

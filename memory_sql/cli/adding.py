@@ -181,6 +181,14 @@ def observe(
     ] = None,
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
     collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
+    kind: Annotated[
+        Literal["conversation", "agent", "guideline"] | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="It is of the conversation (--conversation), the agent, or a guideline of its.",
+        ),
+    ] = None,
     observed_at: Annotated[
         str | None,
         typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone."),
@@ -210,13 +218,14 @@ def observe(
     \b
     memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
     memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
+    memory-sql observe "Answers name their source." --agent ada --kind guideline
     """
     at, extra = moment("--observed-at", observed_at), _metadata(metadata)
     observation = run(
         url,
         data,
         lambda memory: memory.observe(
-            text, agent_id=agent, user_id=user, group_id=group, collective=collective, observed_at=at,
+            text, agent_id=agent, user_id=user, group_id=group, collective=collective, kind=kind, observed_at=at,
             conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra, lane=lane,
         ),
     )  # fmt: skip

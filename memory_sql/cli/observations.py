@@ -15,6 +15,7 @@ from memory_sql.cli.options import (
     AsJson,
     AsOf,
     Data,
+    InConversation,
     Limit,
     ObservationId,
     Reason,
@@ -52,6 +53,7 @@ def get(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -61,7 +63,11 @@ def get(
     \b
     memory-sql observation get o12-3 --agent ada --user mia
     """
-    found = run(url, data, lambda memory: memory.observations.get(observation, agent_id=agent, user_id=user))
+    found = run(
+        url,
+        data,
+        lambda memory: memory.observations.get(observation, agent_id=agent, user_id=user, conversation_id=conversation),
+    )
     output.one(found, _details, as_json)
 
 
@@ -89,6 +95,7 @@ def _details(observation: Observation) -> str:
 def list_observations(
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     scope: Annotated[str | None, typer.Option("--scope-id", metavar="ID", help="Only of this scope: s12.")] = None,
     limit: Limit = 50,
     as_of: AsOf = None,
@@ -105,7 +112,12 @@ def list_observations(
         url,
         data,
         lambda memory: memory.observations.list(
-            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
+            agent_id=agent,
+            user_id=user,
+            conversation_id=conversation,
+            scope_id=scope,
+            limit=limit,
+            as_of=moment("--as-of", as_of),
         ),
     )
     output.rows(found, output.observation_line, as_json, "no observations")
@@ -116,6 +128,7 @@ def sources(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     limit: Limit = 50,
     url: Url = None,
     data: Data = None,
@@ -129,7 +142,9 @@ def sources(
     found = run(
         url,
         data,
-        lambda memory: memory.observations.sources(observation, agent_id=agent, user_id=user, limit=limit),
+        lambda memory: memory.observations.sources(
+            observation, agent_id=agent, user_id=user, conversation_id=conversation, limit=limit
+        ),
     )
     output.rows(found, output.message_line, as_json, "no messages")
 
@@ -140,6 +155,7 @@ def update(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is true instead.")],
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -154,7 +170,7 @@ def update(
 
     The old one stays in history. A text that holds it is rewritten soon.
     """
-    asked = _asked(agent, user, if_version, actor, reason)
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
     done = run(
         url,
         data,
@@ -163,8 +179,11 @@ def update(
     output.one(done, _state_line, as_json)
 
 
-def _asked(agent: str, user: str, version: int | None, actor: str | None, reason: str | None) -> dict[str, Any]:
-    return {"agent_id": agent, "user_id": user, "if_version": version, "actor": actor, "reason": reason}
+def _asked(
+    agent: str, user: str, conversation: str | None, version: int | None, actor: str | None, reason: str | None
+) -> dict[str, Any]:
+    who = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
+    return {**who, "if_version": version, "actor": actor, "reason": reason}
 
 
 @app.command()
@@ -173,6 +192,7 @@ def supersede(
     new: Annotated[str, typer.Argument(metavar="NEW", help="What supersedes it: o12-5.")],
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -185,7 +205,7 @@ def supersede(
     \b
     memory-sql observation supersede o12-3 o12-5 --agent ada --user mia
     """
-    asked = _asked(agent, user, if_version, actor, reason)
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
     done = run(url, data, lambda memory: memory.observations.supersede(old, new, **asked))
     output.one(done, _state_line, as_json)
 
@@ -195,6 +215,7 @@ def reinstate(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -207,7 +228,7 @@ def reinstate(
     \b
     memory-sql observation reinstate o12-3 --agent ada --user mia
     """
-    asked = _asked(agent, user, if_version, actor, reason)
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
     output.one(run(url, data, lambda memory: memory.observations.reinstate(observation, **asked)), _state_line, as_json)
 
 
@@ -216,6 +237,7 @@ def confirm(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -228,7 +250,7 @@ def confirm(
     \b
     memory-sql observation confirm o12-3 --agent ada --user mia
     """
-    asked = _asked(agent, user, if_version, actor, reason)
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
     output.one(run(url, data, lambda memory: memory.observations.confirm(observation, **asked)), _state_line, as_json)
 
 
@@ -237,6 +259,7 @@ def dispute(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -249,7 +272,7 @@ def dispute(
     \b
     memory-sql observation dispute o12-3 --agent ada --user mia --reason "never said that"
     """
-    asked = _asked(agent, user, if_version, actor, reason)
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
     output.one(run(url, data, lambda memory: memory.observations.dispute(observation, **asked)), _state_line, as_json)
 
 
@@ -258,6 +281,7 @@ def mark(
     observation: ObservationId,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     private: Annotated[
         bool | None, typer.Option("--private/--no-private", help="Keep it in its scope, or let it be shared again.")
     ] = None,
@@ -282,7 +306,7 @@ def mark(
         url,
         data,
         lambda memory: memory.observations.mark(
-            observation, agent_id=agent, user_id=user, private=private,
+            observation, agent_id=agent, user_id=user, conversation_id=conversation, private=private,
             sensitivity=cast("Sensitivity | None", sensitivity),  # checked by Memory
             if_version=if_version, actor=actor, reason=reason,
         ),
@@ -295,6 +319,7 @@ def quarantine(
     agent: Agent,
     observation: MaybeId = None,
     user: AnyUser = None,
+    conversation: InConversation = None,
     from_user: FromUser = None,
     from_conversation: FromConversation = None,
     tag: Tag = None,
@@ -316,7 +341,13 @@ def quarantine(
     It is no longer shown nor part of any text; nothing is deleted.
     """
     chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
-    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "actor": actor, "reason": reason}
+    asked: dict[str, Any] = {
+        "agent_id": agent,
+        "user_id": user,
+        "conversation_id": conversation,
+        "actor": actor,
+        "reason": reason,
+    }
     done = run(url, data, lambda memory: memory.observations.quarantine(chosen, **asked))
     output.one(done, partial(_set_aside_text, "quarantined"), as_json)
 
@@ -326,6 +357,7 @@ def unquarantine(
     agent: Agent,
     observation: MaybeId = None,
     user: AnyUser = None,
+    conversation: InConversation = None,
     from_user: FromUser = None,
     from_conversation: FromConversation = None,
     tag: Tag = None,
@@ -344,7 +376,13 @@ def unquarantine(
     memory-sql observation unquarantine o12-3 --agent ada --user mia
     """
     chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
-    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "actor": actor, "reason": reason}
+    asked: dict[str, Any] = {
+        "agent_id": agent,
+        "user_id": user,
+        "conversation_id": conversation,
+        "actor": actor,
+        "reason": reason,
+    }
     done = run(url, data, lambda memory: memory.observations.unquarantine(chosen, **asked))
     output.one(done, partial(_set_aside_text, "unquarantined"), as_json)
 

@@ -20,11 +20,13 @@ Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help
 
 def create(
     kind: Annotated[
-        Literal["individual", "group", "collective"],
-        typer.Argument(metavar="KIND", help="individual, group or collective."),
+        Literal["individual", "group", "collective", "conversation", "agent", "guideline"],
+        typer.Argument(metavar="KIND", help="individual, group, collective, conversation, agent or guideline."),
     ],
     agent: Agent,
-    owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Whose: the user or the group.")] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="ID", help="Whose: the user, group or conversation.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="A scope beside the owner's main one.")
     ] = None,

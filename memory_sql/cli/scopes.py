@@ -74,6 +74,7 @@ def _line(scope: scopes.Scope) -> str:
 def history(
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     scope: MaybeScope = None,
     limit: Limit = 50,
     as_of: AsOf = None,
@@ -90,7 +91,12 @@ def history(
         url,
         data,
         lambda memory: memory.scopes.history(
-            agent_id=agent, user_id=user, scope_id=scope, limit=limit, as_of=moment("--as-of", as_of)
+            agent_id=agent,
+            user_id=user,
+            conversation_id=conversation,
+            scope_id=scope,
+            limit=limit,
+            as_of=moment("--as-of", as_of),
         ),
     )
     output.rows(found, _version_text, as_json, "no text has been written yet")
@@ -111,6 +117,7 @@ def diff(
     scope: Scope,
     agent: Agent,
     user: User,
+    conversation: InConversation = None,
     from_version: Annotated[
         str | None,
         typer.Option(
@@ -137,6 +144,7 @@ def diff(
         lambda memory: memory.scopes.diff(
             agent_id=agent,
             user_id=user,
+            conversation_id=conversation,
             scope_id=scope,
             from_version=_version("--from", from_version),
             to_version=_version("--to", to_version),

@@ -34,6 +34,7 @@ MOST_PHRASES = 100
 CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 FOREVER = "forever"  # TOML and the environment have no word for None
 BUFFER_MAX_ITEMS, BUFFER_MAX_WORDS, BUFFER_MAX = 5, 30, 100  # R314, R315, R318
+CONVERSATION_MAX, CONVERSATION_WORDS = 8, 50  # of a conversation's latest moments (R011, R012)
 BUDGET_KINDS = ("fact", "note", "procedure", "episode")
 
 # Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
@@ -71,11 +72,12 @@ LANGUAGES = (
 
 Assembly = Literal["eden", "digest", "both"]
 ContextFormat = Literal["standard", "legacy"]
-ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "conversation", "individual"]
+ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "individual", "conversation"]
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share, and so see alike, first
 Secrets = Literal["mask", "keep", "refuse"]
 Sharing = Literal["auto", "review", "off"]
 Collective = Literal["proposed", "direct"]
+ConversationScope = Literal["off", "buffer", "summary"]
 ExtractionMode = Literal["batch", "isolated"]
 Lane = Literal["absorb", "buffer"]
 Lanes = Literal["absorb", "buffer", "both"]

@@ -35,6 +35,7 @@ from memory_sql.config.kinds import (
     Collective,
     ContextFormat,
     ContextOrder,
+    ConversationScope,
     Ids,
     Language,
     Names,
@@ -221,6 +222,12 @@ class FormationSettings(Section):
         Collective,
         per_agent("what an extraction files for everybody: proposed from its author's scope, or stored there at once"),
     ] = "proposed"
+    conversation_scope: Annotated[
+        ConversationScope,
+        per_agent(
+            "what a conversation remembers of itself: nothing, its latest moments, or those and a running summary"
+        ),
+    ] = "off"
     shared_conversations: Annotated[
         bool,
         per_agent(

@@ -13,6 +13,11 @@ from memory_sql.languages.text import sentences
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.notation import KINDS, NOTHING_YET, as_data, mark_for, minute_of
 
+SUMMARY = (
+    "The text is a running summary of a conversation that goes on: tell in its order what was asked, what came of it and "
+    "what is open. What is settled and nothing hangs on any more shrinks to a clause."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationTask:
@@ -48,7 +53,9 @@ class ConsolidationTask:
             max_words=self.max_words,
             boundary=boundary,
             now=minute_of(self.now),
-            guidance="\n".join(filter(None, (own.guidance if own else None, again))),
+            guidance="\n".join(
+                filter(None, (SUMMARY if self.kind == "conversation" else None, own.guidance if own else None, again))
+            ),
         )
         return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 

@@ -173,19 +173,28 @@ def _part(piece: Piece, tokens: int) -> ContextPart:
 
 
 def _standard(blocks: Sequence[Block]) -> list[Piece]:
-    own_lines = [block for block in blocks if block.own and block.role == "pending"]
-    has_own_text = any(block.own and block.role == "text" for block in blocks)
+    own: dict[str, list[Block]] = {}
+    for block in blocks:
+        if block.own and block.scope:
+            own.setdefault(block.scope.id, []).append(block)
     pieces = []
     for block in blocks:
-        if block.role == "text":
-            pieces.append(_text_piece(block, own_lines if block.own else []))
-        elif not block.own:
-            pieces.append(
-                Piece(_listed(block, block.element, (*block.attributes, *_newer(block))), block.element, [block])
-            )
-        elif not has_own_text:
-            pieces.append(Piece(_around(block, _recent(block)), block.element, [block]))
+        if block.own and block.scope:
+            mine = own.pop(block.scope.id, [])  # all of them where the first stands
+            pieces += [_own_piece(mine)] if mine else []
+        elif block.role == "text":
+            pieces.append(_text_piece(block, []))
+        else:
+            listed = _listed(block, block.element, (*block.attributes, *_newer(block)))
+            pieces.append(Piece(listed, block.element, [block]))
     return pieces
+
+
+def _own_piece(blocks: Sequence[Block]) -> Piece:
+    """An element with its lines at its end."""
+    if blocks[0].role == "text":
+        return _text_piece(blocks[0], blocks[1:])
+    return Piece(_around(blocks[0], "\n".join(map(_recent, blocks))), blocks[0].element, blocks)
 
 
 def _text_piece(text: Block, lines: Sequence[Block]) -> Piece:
@@ -195,7 +204,7 @@ def _text_piece(text: Block, lines: Sequence[Block]) -> Piece:
 
 
 def _recent(block: Block) -> str:
-    return _listed(block, "RecentObservations", _newer(block))
+    return _listed(block, "LatestObservations" if block.role == "buffer" else "RecentObservations", _newer(block))
 
 
 def _newer(block: Block) -> Attributes:

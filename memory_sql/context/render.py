@@ -6,7 +6,7 @@ last; then everything that carries a day or depends on the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import partial
@@ -17,7 +17,7 @@ from memory_sql.context.fitting import Fitted, fit
 from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
-from memory_sql.domain.scopes import PendingObservation, ScopeText
+from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 from memory_sql.languages.dates import find_dates, zone_of
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, sentences, shortened, words_of
 
@@ -172,11 +172,13 @@ def _blocks(
 ) -> Iterator[Block]:
     scopes, style = static.scopes, static.style
     told: Told = partial(day_of, now=now, zone=style.zone)
-    own = _own(scopes)
+    last = _last(scopes)
     for scope in scopes:
-        yield from _text(scope, own=scope is own)
-    pending = [_pending(scope, told, now, style, own=scope is own) for scope in scopes if scope.pending]
-    yield from (_buffer(scope, told, now, style) for scope in scopes if scope.buffer)
+        yield from _text(scope, own=scope.ref in last)
+    pending = [_pending(scope, told, now, style, own=scope.ref in last) for scope in scopes if scope.pending]
+    yield from (
+        _buffer(scope, told, now, style, own=_holds_its_latest(scope, last)) for scope in scopes if scope.buffer
+    )
     yield from sorted(pending, key=lambda block: not block.own)
     yield from (block for scope in scopes for block in _disputed(scope, told))
     if not hits and not messages:
@@ -204,10 +206,17 @@ def _not_told(hits: Sequence[Hit], scopes: Sequence[ScopeText]) -> list[Hit]:
     return found
 
 
-def _own(scopes: Sequence[ScopeText]) -> ScopeText | None:
-    """The user's main scope, if no text follows it: then what is pending there ends its element (R075)."""
-    behind = [scope for scope in scopes if scope.ref.kind == "individual" or scope.consolidation]
-    return behind[-1] if behind and behind[-1].ref.kind == "individual" else None
+def _last(scopes: Sequence[ScopeText]) -> frozenset[ScopeRef]:
+    """The user's main scope and the conversation, if no other text follows: their lines end their elements (R075)."""
+    behind = [scope.ref for scope in scopes if scope.ref.kind in ("individual", "conversation") or scope.consolidation]
+    own = [ref for ref in behind[-1:] if ref.kind == "conversation"]
+    before = behind[: len(behind) - len(own)]
+    return frozenset(own + [ref for ref in before[-1:] if ref.kind == "individual"])
+
+
+def _holds_its_latest(scope: ScopeText, last: Collection[ScopeRef]) -> bool:
+    """A conversation has nothing that stays: its latest stands with its summary. A user's stands apart from the text."""
+    return scope.ref.kind == "conversation" and scope.ref in last
 
 
 def _text(scope: ScopeText, *, own: bool) -> Iterator[Block]:
@@ -241,13 +250,13 @@ def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: 
     )
 
 
-def _buffer(scope: ScopeText, told: Told, now: datetime, style: Style) -> Block:
+def _buffer(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: bool) -> Block:
     """What stands beside the text for as long as it is among the newest."""
-    heading, attributes = "", _apart(scope)
+    heading, element, attributes = "", *_element(scope)
     if style.layout == "legacy":
         heading, told = _in_legacy(scope, now, buffer=True)
-        attributes = _element(scope)[1]
-    element = _element(scope)[0] if style.layout == "legacy" else "LatestObservations"
+    elif not own:
+        element, attributes = "LatestObservations", _apart(scope)
     return Block(
         "buffer",
         element,
@@ -255,6 +264,7 @@ def _buffer(scope: ScopeText, told: Told, now: datetime, style: Style) -> Block:
         scope.ref,
         lines=_lines(scope, scope.buffer, told),
         times=tuple([item.observed_at for item in scope.buffer]),
+        own=own,
         title=_called(scope),
         heading=heading,
     )

@@ -29,7 +29,9 @@ LONGEST_AHEAD = timedelta(days=1)  # what is said to be later was said now; memo
 ScopeKind = Literal["individual", "group", "collective", "conversation", "entity", "agent", "guideline"]
 
 
-OwnedKind = Literal["individual", "group", "collective"]  # which a host may create
+OwnedKind = Literal[
+    "individual", "group", "collective", "conversation", "agent", "guideline"
+]  # which a host may create
 
 
 OWNER_PREFIX: Mapping[str, str] = {

@@ -188,7 +188,7 @@ async def filled(
             targets.append(target)
             continue
         main = mains.get(target.owner, scope.scope_id)  # to which its members belong
-        present, hears = members.get(main, frozenset()), main in heard
+        present, hears = members.get(main, frozenset()), target.heard or main in heard
         together = target.owner in here and present.issuperset(persons)
         may_show = {"individual": alone, "group": together}.get(target.kind, True)
         texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
@@ -302,7 +302,7 @@ async def save(
     Locks the scopes. Raises `StaleError` where something that the model was shown has been forgotten.
     """
     scopes, agent_key = ScopeRepository(session), loaded.conversation.agent_key
-    locked = await scopes.lock_or_make(agent_key, [d.scope for d in drafts], loaded.shown, settings.language, now)
+    locked = await scopes.lock_or_make(agent_key, [d.scope for d in drafts], loaded.shown, settings, now)
     epochs = {scope.scope_id: scope.epoch for scope in locked}
     if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
         raise StaleError(

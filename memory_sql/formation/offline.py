@@ -36,15 +36,13 @@ def extract(turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: in
     known = {scope.alias: {normal_form(text) for text in scope.knows} for scope in scopes}
     for turn in turns:
         for sentence in _statements(turn):
-            scope = _scope(sentence, turn, scopes)
-            if scope is None:
-                continue
             content = first_words(f"{turn.speaker} said: {sentence}", max_words)
-            limit = max_items if scope.max_items is None else scope.max_items
             form = normal_form(content)
-            if len(found[scope.alias]) < limit and form not in known[scope.alias]:
-                known[scope.alias].add(form)
-                found[scope.alias].append({"content": content, "sources": [turn.n]})
+            for scope in _scopes(sentence, turn, scopes):
+                limit = max_items if scope.max_items is None else scope.max_items
+                if len(found[scope.alias]) < limit and form not in known[scope.alias]:
+                    known[scope.alias].add(form)
+                    found[scope.alias].append({"content": content, "sources": [turn.n]})
     return answer_for(tuple(found))(found)
 
 
@@ -57,6 +55,12 @@ def _statements(turn: Turn) -> list[str]:
         for s in sentences
         if len(s.split()) >= MIN_WORDS and not s.endswith("?") and not _REQUEST.match(s) and _KEEP.search(s)
     ]
+
+
+def _scopes(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> list[OfferedScope]:
+    """Whose it is, and the conversation's own."""
+    own = [scope for scope in offered if scope.kind == "conversation" and not scope.name]
+    return [scope for scope in (_scope(sentence, turn, offered), *own[:1]) if scope is not None]
 
 
 def _scope(sentence: str, turn: Turn, offered: Sequence[OfferedScope]) -> OfferedScope | None:

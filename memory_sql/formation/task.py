@@ -19,6 +19,7 @@ from memory_sql.llm import Request, prompts
 from memory_sql.llm.notation import KINDS, as_data, as_lines, in_line, mark_for, minute_of
 
 GROUP_ITEMS = 20
+AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
 MEMORY = """
 What memory already says, so that you don't write it again (it isn't part of the conversation):
 --- {mark} begin memory
@@ -106,7 +107,8 @@ def _offer(scope: OfferedScope) -> str:
     guidance = scope.words.guidance if scope.words else None
     guidance = f" What to look for: {one_line(guidance)}" if guidance else ""
     kept = ", of which only the latest is kept: what happens, not what holds" if scope.lane == "buffer" else ""
-    return f"- {scope.alias}: {_concern(scope)}{kept}{limit}.{guidance}"
+    also = AS_WELL if scope.kind == "conversation" else ""
+    return f"- {scope.alias}: {_concern(scope)}{kept}{limit}.{also}{guidance}"
 
 
 def _concern(scope: OfferedScope) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Collective, Lane
+from memory_sql.config.kinds import BUFFER_MAX_ITEMS, Collective, ConversationScope, Lane
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationState
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
@@ -50,7 +50,7 @@ class Target:
     def max_items(self) -> int | None:
         """None: as many as for any scope of its kind."""
         if self.state is None:
-            return None
+            return BUFFER_MAX_ITEMS if self.lane == "buffer" else None
         return self.state.buffer_max_items if self.lane == "buffer" else self.state.max_items
 
     @property
@@ -66,14 +66,22 @@ class Target:
             return (self,)
         lanes = self.state.lanes
         if lanes == "both":
-            return self, replace(self, alias=f"{self.alias}{IN_BUFFER}", lane="buffer")
+            return replace(self, lane="absorb"), replace(self, alias=f"{self.alias}{IN_BUFFER}", lane="buffer")
         return (replace(self, lane=lanes),)
 
     @property
     def offered(self) -> OfferedScope:
         state = self.state
         if state is None:
-            return OfferedScope(self.alias, self.kind, self.knows, display_name=self.display_name, handle=self.handle)
+            return OfferedScope(
+                self.alias,
+                self.kind,
+                self.knows,
+                max_items=self.max_items,
+                lane=self.lane,
+                display_name=self.display_name,
+                handle=self.handle,
+            )
         words = state.own_words("extraction")
         return OfferedScope(
             self.alias,
@@ -162,7 +170,12 @@ def window_of(
     users = list(dict.fromkeys(m.user_id for m in messages if m.user_id)) or [state.user_id]
     persons = {user: f"P{n}" for n, user in enumerate(users, 1)}
     owners = {user: owner_key("individual", user) for user in users}
-    named = _named(groups, messages, persons, owners, members) if seen is None else _remembered(seen, owners)
+    itself = _itself(state.conversation_id, settings.conversation_scope)
+    if seen is not None:
+        named = _remembered(seen, owners, itself)
+    else:
+        named = _named(groups, messages, persons, owners, members)
+        named += [itself] if settings.conversation_scope != "off" else []
     return Window(
         tuple(messages),
         spoken,
@@ -174,13 +187,23 @@ def window_of(
     )
 
 
-def _remembered(seen: Mapping[str, Any], owners: Mapping[str, str]) -> list[Target]:
+def _remembered(seen: Mapping[str, Any], owners: Mapping[str, str], itself: Target) -> list[Target]:
     """The targets as the model knew them: by the same names, whatever the conversation has become since."""
     speak = {*owners.values()}
     return [
-        Target(alias, kind, owner, called, is_open=kind == "collective" or owner in speak, name=name)
+        replace(itself, alias=alias, owner=owner, display_name=called, name=name)
+        if kind == "conversation"
+        else Target(alias, kind, owner, called, is_open=kind == "collective" or owner in speak, name=name)
         for alias, kind, owner, called, name in seen["targets"]
     ]
+
+
+def _itself(conversation_id: str, scope: ConversationScope) -> Target:
+    """The conversation's own scope: who took part has heard what goes there."""
+    owner = owner_key("conversation", conversation_id)
+    return Target(
+        "conversation", "conversation", owner, None, heard=True, lane="buffer" if scope == "buffer" else "absorb"
+    )
 
 
 def beside(window: Window, scopes: Sequence[ScopeState], here: Collection[str], collective: Collective) -> list[Target]:

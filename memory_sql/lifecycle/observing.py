@@ -16,7 +16,7 @@ from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.domain.ids import LONGEST_AHEAD, Id, aware, owner_key
+from memory_sql.domain.ids import LONGEST_AHEAD, Id, OwnedKind, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import days_of, zone_of
@@ -31,6 +31,7 @@ def draft_of(
     user_id: Id | None,
     group_id: Id | None,
     collective: bool,
+    kind: OwnedKind | None,
     observed_at: datetime | None,
     conversation_id: Id | None,
     speaker: str | None,
@@ -40,16 +41,16 @@ def draft_of(
     fact_key: Id | None,
 ) -> Draft:
     """Raises `InputError`."""
-    user = optional_id("user_id", user_id)
-    kind, owner_id = owner_of(user, group_id, collective)
+    user, conversation = optional_id("user_id", user_id), optional_id("conversation_id", conversation_id)
+    whose, owner_id = owner_of(user, group_id, collective, kind, conversation)
     name = "" if scope is None else id_of("scope", scope)
     return Draft(
-        scope=NewScope(kind, owner_key(kind, owner_id), name, display_name=owner_id if kind == "group" else None),
+        scope=NewScope(whose, owner_key(whose, owner_id), name, display_name=owner_id if whose == "group" else None),
         content=content_of(text, settings.observation_max_characters),
         **_said_at(observed_at, now),
         source_kind="observe",
         evidence=(Evidence(user_id=user),),
-        conversation_id=optional_id("conversation_id", conversation_id),
+        conversation_id=conversation,
         speaker=name_of("speaker", speaker) or None,
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
@@ -66,16 +67,19 @@ def _said_at(given: datetime | None, now: datetime) -> dict[str, Any]:
 async def store(
     session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
 ) -> Observation:
-    """The observation, or the one that says the same already. Raises `InputError`."""
+    """The observation, or the one that says the same already. Raises `InputError`, `NotFoundError`."""
     agent = await ensure_agent(session, agent_id, now)
     settings = settings.of_agent(agent.settings)
-    zone = await ConversationRepository(session).time_zone(agent.key, draft.conversation_id) or settings.time_zone
+    conversations = ConversationRepository(session)
+    if draft.scope.kind == "conversation":
+        await conversations.keep(agent.key, str(draft.conversation_id))
+    zone = await conversations.time_zone(agent.key, draft.conversation_id) or settings.time_zone
     draft = _without_secrets(draft, settings)
     draft = replace(draft, dates=days_of(draft.content, draft.observed_at, zone_of(zone)))
     scopes, observations = ScopeRepository(session), ObservationRepository(session)
     if draft.fact_key is not None:  # what was made of the older ones goes with them
         await FollowingRepository(session, agent.key).lock_owned(draft.scope.owner, draft.scope.name)
-    locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings.language, now)
+    locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings, now)
     if not locked[0].is_active:
         raise InputError(f"scope {locked[0].scope_id} is inactive")
     draft = replace(draft, lane=_lane(lane, locked[0]))

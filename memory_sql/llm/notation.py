@@ -15,7 +15,7 @@ KINDS = {
     "individual": "what concerns one person alone",
     "group": "the shared work of that group",
     "collective": "lessons that help anybody",
-    "conversation": "what matters in this conversation",
+    "conversation": "how this conversation went, for whoever goes on with it: what was asked, what came of it, what is open",
     "entity": "what is known about one thing or person",
     "agent": "what the agent has learnt about itself",
     "guideline": "how the agent should work",

@@ -275,9 +275,7 @@ async def _locked(
     """All of these, and the targets by the owners that they had: a group may have another id by now, but its scope hasn't."""
     there = {target.scope_id: target.owner for target in targets if target.scope_id is not None}
     missing = [NewScope(target.kind, target.owner) for target in targets if target.scope_id is None]
-    locked = await ScopeRepository(session).lock_or_make(
-        scope.agent_key, missing, {*read, *there}, settings.language, now
-    )
+    locked = await ScopeRepository(session).lock_or_make(scope.agent_key, missing, {*read, *there}, settings, now)
     made = {(one.owner, one.name) for one in missing}
     wanted = [state for state in locked if state.scope_id in there or (state.owner, state.name) in made]
     return locked, {there.get(state.scope_id, state.owner): state for state in wanted}

@@ -53,9 +53,9 @@ class Groups(Face):
             groups = GroupRepository(unit, known.key)
             if (existing := await groups.get(group)) is not None:
                 return existing
-            language = self._settings.of_agent(known.settings).language
+            settings = self._settings.of_agent(known.settings)
             wanted = NewScope("group", owner_key("group", group), display_name=called)
-            await ScopeRepository(unit).lock_or_make(known.key, [wanted], (), language, now)
+            await ScopeRepository(unit).lock_or_make(known.key, [wanted], (), settings, now)
             made = await _found(groups, group)
             detail = {"action": "create", "group_id": group}
             await record(unit, known.key, "group", now, actor=by, reason=why, scope_id=made.scope_key, detail=detail)

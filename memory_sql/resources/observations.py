@@ -33,14 +33,23 @@ from memory_sql.resources.runtime import Face, asked_of, settings_of
 
 
 class Observations(Face):
-    """Single observations: read, corrected, set aside."""
+    """Single observations: read, corrected, set aside.
+
+    `conversation_id`: what a conversation remembers of itself is seen, and changed, in it alone.
+    """
 
     async def get(
-        self, observation_id: str, *, agent_id: Id, user_id: Id, session: Session | None = None
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        conversation_id: Id | None = None,
+        session: Session | None = None,
     ) -> Observation:
         """The observation. Raises `NotFoundError`, also if it exists and this user may not see it."""
         key = parse_observation_id(observation_id)
-        principal = principal_of(agent_id, user_id, None)
+        principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.statement(session, principal) as unit:
             found = await ObservationRepository(unit).get(principal, *key)
         if found is None:
@@ -52,6 +61,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         scope_id: str | None = None,
         limit: int = 50,
         before: Observation | None = None,
@@ -64,7 +74,7 @@ class Observations(Face):
         """
         past = moment_of("as_of", as_of)
         after = observation_before(before)
-        principal = principal_of(agent_id, user_id, None)
+        principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.statement(session, principal) as unit:
             observations = ObservationRepository(unit)
             return await observations.list(
@@ -77,6 +87,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         limit: int = 50,
         session: Session | None = None,
     ) -> tuple[RetainedMessage, ...]:
@@ -86,8 +97,10 @@ class Observations(Face):
         the user may see: their own, not another member's. Left out is what `conversations.messages` leaves out. Raises
         `NotFoundError`, also if it exists and this user may not see it.
         """
-        found = await self.get(observation_id, agent_id=agent_id, user_id=user_id, session=session)
-        principal, most = principal_of(agent_id, user_id, None), within("limit", limit, 1000)
+        found = await self.get(
+            observation_id, agent_id=agent_id, user_id=user_id, conversation_id=conversation_id, session=session
+        )
+        principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
         async with self._database.statement(session, None if session is None else principal) as unit:
             behind = await MessageRepository(unit, self._settings.message_retention_days, self._now()).behind(
                 principal, *parse_observation_id(found.id), most
@@ -101,6 +114,7 @@ class Observations(Face):
         agent_id: Id,
         user_id: Id,
         text: str,
+        conversation_id: Id | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         if_version: int | None = None,
@@ -114,7 +128,7 @@ class Observations(Face):
         still has that `version`. Raises `VersionError` if it hasn't, or isn't active; `InputError`; `NotFoundError`,
         also for what this user may not see.
         """
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         content = content_of(text, self._settings.observation_max_characters)
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
@@ -135,6 +149,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
@@ -144,7 +159,7 @@ class Observations(Face):
 
         Raises as `update` does.
         """
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
             lambda unit: corrections.supersede(unit, asked, old_id, new_id, if_version), session, asked.service
         )
@@ -155,6 +170,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
@@ -164,7 +180,7 @@ class Observations(Face):
 
         Raises `InputError` if it isn't superseded or an active one says the same; else as `update` does.
         """
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
             lambda unit: corrections.reinstate(unit, asked, observation_id, if_version), session, asked.service
         )
@@ -175,13 +191,14 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
         """The observation, `confirmed` by `user_id`. Raises as `update` does."""
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._verify(observation_id, asked, "confirmed", if_version, session)
 
     async def dispute(
@@ -190,6 +207,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
@@ -199,7 +217,7 @@ class Observations(Face):
 
         Raises as `update` does.
         """
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._verify(observation_id, asked, "disputed", if_version, session)
 
     async def _verify(
@@ -222,6 +240,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         private: bool | None = None,
         sensitivity: Sensitivity | None = None,
         if_version: int | None = None,
@@ -235,7 +254,7 @@ class Observations(Face):
         everything derived from it is erased, and the texts that held that return to an earlier version until they are
         rewritten. What a legal hold keeps of it is withdrawn until the hold ends. Raises as `update` does.
         """
-        asked = self._asked(agent_id, user_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         level = sensitivity_of(sensitivity)
         return await self._database.write(
             lambda unit: corrections.mark(unit, asked, observation_id, private, level, if_version),
@@ -249,6 +268,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id | None = None,
+        conversation_id: Id | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
@@ -259,7 +279,7 @@ class Observations(Face):
         alone; what was merged of them and others is erased and judged again without them. Texts return to the version
         before they absorbed any of it. Saying it again adds no new observation. Raises `NotFoundError`, `InputError`.
         """
-        asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
+        asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
             lambda unit: corrections.quarantine(unit, asked, chosen), session, asked.service
         )
@@ -270,6 +290,7 @@ class Observations(Face):
         *,
         agent_id: Id,
         user_id: Id | None = None,
+        conversation_id: Id | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
@@ -279,21 +300,31 @@ class Observations(Face):
         Selected as in `quarantine`. Raises `InputError` if it isn't quarantined, or only because its source is, if an
         active one says the same by now, and if a user asks to end what was quarantined by a selection.
         """
-        asked, chosen = self._chosen(selection, agent_id, user_id, actor, reason)
+        asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(lambda unit: corrections.release(unit, asked, chosen), session, asked.service)
 
-    def _asked(self, agent_id: Id, user_id: Id, actor: Id | None, reason: str | None) -> corrections.Asked:
+    def _asked(
+        self, agent_id: Id, user_id: Id, conversation_id: Id | None, actor: Id | None, reason: str | None
+    ) -> corrections.Asked:
         who, why = optional_id("actor", actor), reason_of(reason)
-        return corrections.Asked(principal_of(agent_id, user_id, None), who, why, self._settings, self._now())
+        return corrections.Asked(
+            principal_of(agent_id, user_id, conversation_id), who, why, self._settings, self._now()
+        )
 
     def _chosen(
-        self, selection: Selection | str, agent_id: Id, user_id: Id | None, actor: Id | None, reason: str | None
+        self,
+        selection: Selection | str,
+        agent_id: Id,
+        user_id: Id | None,
+        conversation_id: Id | None,
+        actor: Id | None,
+        reason: str | None,
     ) -> tuple[corrections.Asked, Selection]:
         """One observation is asked for by a user who may see it, a selection by nobody."""
         if isinstance(selection, str):
             if user_id is None:
                 raise InputError("say who asks for that observation: user_id=")
-            return self._asked(agent_id, user_id, actor, reason), Selection(observation_id=selection)
-        if user_id is not None:
-            raise InputError("user_id= goes with one observation; a selection names its own")
+            return self._asked(agent_id, user_id, conversation_id, actor, reason), Selection(observation_id=selection)
+        if user_id is not None or conversation_id is not None:
+            raise InputError("user_id= and conversation_id= go with one observation; a selection names its own")
         return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(selection)

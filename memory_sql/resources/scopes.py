@@ -25,6 +25,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
 from memory_sql.db.repositories.agents import Agent, agent_key_of, ensure_agent, find_agent
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.groups import GroupRepository
@@ -57,10 +58,10 @@ class Scopes(Face):
     ) -> ScopeDetails:
         """The scope, with these settings. An existing one stays as it is.
 
-        `owner_id` is the user's or group's id; the collective kind has none. With a `name` it is a
+        `owner_id` is the user's, group's or conversation's id; the other kinds have none. With a `name` it is a
         scope beside the owner's main one, seen by whoever sees that: a kind of memory of its own. What it is for is said
-        by its name, its `display_name` and its prompts (`memory.prompts`). Raises `NotFoundError` for an unknown group:
-        `groups.create` makes one.
+        by its name, its `display_name` and its prompts (`memory.prompts`). Raises `NotFoundError` for an unknown group
+        (`groups.create` makes one) or conversation.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         owner, called, shown = scope_of(kind, owner_id, name, display_name)
@@ -72,10 +73,12 @@ class Scopes(Face):
             own, scopes = self._settings.of_agent(known.settings), ScopeRepository(unit)
             if kind == "group" and await GroupRepository(unit, known.key).get(owner[2:]) is None:
                 raise NotFoundError("group", owner[2:])
+            if kind == "conversation":
+                await ConversationRepository(unit).keep(known.key, owner[2:])
             existing = await scopes.lock(known.key, [(owner, called)])
             if not existing:
                 wanted = NewScope(kind, owner, called, shown)
-                (made,) = await scopes.lock_or_make(known.key, [wanted], (), own.language, now)
+                (made,) = await scopes.lock_or_make(known.key, [wanted], (), own, now)
                 await _change(unit, made, stored(given, own), epoch=False)
                 detail = {"action": "create", "settings": sorted(given.model_fields_set)}
                 about = {"actor": by, "reason": why, "scope_id": made.scope_id, "detail": detail}
@@ -153,13 +156,14 @@ class Scopes(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         scope_id: str | None = None,
         limit: int = 50,
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Consolidation]:
         """The versions of the texts that the user may see, newest first; `as_of`: as they were at that moment."""
-        principal, past = principal_of(agent_id, user_id, None), moment_of("as_of", as_of)
+        principal, past = principal_of(agent_id, user_id, conversation_id), moment_of("as_of", as_of)
         async with self._database.statement(session, principal) as unit:
             versions = ConsolidationRepository(unit)
             return await versions.versions(principal, optional_scope(scope_id), within("limit", limit, 1000), past)
@@ -169,6 +173,7 @@ class Scopes(Face):
         *,
         agent_id: Id,
         user_id: Id,
+        conversation_id: Id | None = None,
         scope_id: str,
         from_version: int | datetime | None = None,
         to_version: int | datetime | None = None,
@@ -178,7 +183,7 @@ class Scopes(Face):
         A moment means the version that was the text then. None: the newest version, and the one before it. Version 0 is
         before there was a text. Raises `NotFoundError`, also if it exists and this user may not see it.
         """
-        principal, key = principal_of(agent_id, user_id, None), parse_scope_id(scope_id)
+        principal, key = principal_of(agent_id, user_id, conversation_id), parse_scope_id(scope_id)
         async with self._database.transaction(principal=principal) as unit:
             return await diff.between(unit, principal, key, *map(version_of, (from_version, to_version)))
 

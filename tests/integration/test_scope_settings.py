@@ -53,7 +53,8 @@ async def test_scope_is_created_once(memory: Memory) -> None:
 @pytest.mark.parametrize("kind", get_args(OwnedKind))
 async def test_scope_of_each_kind_can_be_created(memory: Memory, kind: OwnedKind) -> None:
     await memory.groups.create("harbor", **ADA)
-    owner = None if kind == "collective" else "harbor"
+    await memory.add(conversation(1), **MIA, conversation_id="harbor")
+    owner = "harbor" if kind in ("individual", "group", "conversation") else None
     made = await memory.scopes.create(kind, **ADA, owner_id=owner, name="more")
     assert (made.ref.kind, made.ref.owner_id, made.ref.name) == (kind, owner, "more")
     assert await memory.admin.verify() == []

@@ -144,19 +144,32 @@ def said(
     return MessageHit(message=message, score=1.0, observations=made)
 
 
-def test_user_comes_last_of_the_texts_and_what_is_pending_behind_all_that_is_stable() -> None:
+def test_user_and_the_conversation_come_last_and_what_is_pending_behind_all_that_is_stable() -> None:
     scopes = [
         scope("individual", "Mia knows.", "new to Mia", owner="mia", number=3),
-        scope("conversation", "They talk.", owner="s", number=5),
+        scope("conversation", "They talk.", "of a crane", owner="s", number=5),
         scope("entity", "The boat is red.", "new to the boat", owner="boat", number=4),
         scope("individual", "Mia eats.", "hungry", owner="mia", name="menu", number=6),
     ]
-    root = ElementTree.fromstring(str(rendered(scopes)))
+    context = rendered(scopes)
+    root = ElementTree.fromstring(context.xml)
     assert [(part.tag, part.get("name") or part.get("scope")) for part in root] == [
-        ("EntityMemory", None), ("SessionMemory", None), ("UserMemory", "menu"), ("UserMemory", None),
+        ("EntityMemory", None), ("UserMemory", "menu"), ("UserMemory", None), ("SessionMemory", None),
         ("RecentObservations", "entity"), ("RecentObservations", "menu"),
     ]  # fmt: skip
-    assert [part.tag for part in root[3]] == ["RecentObservations"]
+    assert [[part.tag for part in element] for element in root[2:4]] == [["RecentObservations"]] * 2
+    assert context.xml[: context.stable_characters].endswith("Mia knows.")
+
+
+def test_conversation_that_others_follow_keeps_what_is_recent_outside() -> None:
+    scopes = [
+        scope("individual", "Mia knows.", owner="mia", number=3),
+        scope("conversation", "They talk.", "of a crane", owner="s", number=5),
+    ]
+    root = ElementTree.fromstring(str(rendered(scopes, replace(STYLE, order=("conversation", "individual")))))
+    assert [(part.tag, part.get("scope")) for part in root] == [
+        ("SessionMemory", None), ("UserMemory", None), ("RecentObservations", "conversation"),
+    ]  # fmt: skip
 
 
 def test_order_is_the_hosts_and_what_it_leaves_out_is_not_shown() -> None:

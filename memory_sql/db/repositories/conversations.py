@@ -132,6 +132,16 @@ class ConversationRepository:
         )
         return zone
 
+    async def keep(self, agent_key: int, conversation_id: str) -> None:
+        """It stays until the transaction ends. Raises `NotFoundError`."""
+        found = await self._session.scalar(
+            select(ConversationRow.conversation_id)
+            .where(ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id)
+            .with_for_update(read=True)
+        )
+        if found is None:
+            raise NotFoundError("conversation", conversation_id)
+
     async def _exists(self, agent_id: str, conversation_id: str) -> bool:
         found = await self._session.scalar(
             select(ConversationRow.conversation_id)

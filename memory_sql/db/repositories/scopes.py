@@ -14,7 +14,15 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Text
 
-from memory_sql.config.kinds import Lanes, PromptName
+from memory_sql.config import Settings
+from memory_sql.config.kinds import (
+    BUFFER_MAX,
+    BUFFER_MAX_WORDS,
+    CONVERSATION_MAX,
+    CONVERSATION_WORDS,
+    Lanes,
+    PromptName,
+)
 from memory_sql.db.arrays import among
 from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
 from memory_sql.db.scope_rows import (
@@ -112,6 +120,17 @@ class NewScope:
     name: str = ""
     display_name: str | None = None
 
+    def row(self, settings: Settings) -> dict[str, Any]:
+        """As it begins: a conversation's as its agent has it, any other with one lane, into its text."""
+        of_conversation = self.kind == "conversation" and not self.name
+        return {
+            **asdict(self),
+            "language": settings.language,
+            "lanes": "buffer" if of_conversation and settings.conversation_scope == "buffer" else "absorb",
+            "buffer_max": CONVERSATION_MAX if of_conversation else BUFFER_MAX,
+            "buffer_max_words": CONVERSATION_WORDS if of_conversation else BUFFER_MAX_WORDS,
+        }
+
 
 def visible_scopes() -> Any:
     """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `conversation_id`."""
@@ -193,15 +212,12 @@ class ScopeRepository:
     _session: AsyncSession
 
     async def _make(
-        self, agent_key: int, wanted: Mapping[tuple[str, str], NewScope], language: str, now: datetime
+        self, agent_key: int, wanted: Mapping[tuple[str, str], NewScope], settings: Settings, now: datetime
     ) -> list[ScopeState]:
         """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
-        rows = [
-            {"agent_key": agent_key, **asdict(wanted[key]), "language": language, "created_at": now}
-            for key in sorted(wanted)
-        ]
-        settings = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
-        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, settings, null())
+        rows = [{"agent_key": agent_key, **wanted[key].row(settings), "created_at": now} for key in sorted(wanted)]
+        own = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
+        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, own, null())
         return [_state(row) for row in await self._session.execute(made)]
 
     async def with_pending(
@@ -249,7 +265,7 @@ class ScopeRepository:
         return {row.scope_id: row.epoch for row in found}
 
     async def lock_or_make(
-        self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], language: str, now: datetime
+        self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], settings: Settings, now: datetime
     ) -> list[ScopeState]:
         """As `lock`; of the wanted ones those that are missing are made. What is there is locked first, by everybody."""
         keys, ids = {(scope.owner, scope.name): scope for scope in wanted}, list(scope_ids)
@@ -258,7 +274,7 @@ class ScopeRepository:
             keys.pop((scope.owner, scope.name), None)
         if not keys:
             return locked
-        made = await self._make(agent_key, keys, language, now)
+        made = await self._make(agent_key, keys, settings, now)
         if len(made) == len(keys):
             return sorted([*locked, *made], key=attrgetter("scope_id"))
         return await self.lock(agent_key, keys, [scope.scope_id for scope in locked])  # somebody else made one

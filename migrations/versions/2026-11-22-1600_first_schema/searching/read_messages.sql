@@ -1,8 +1,9 @@
 -- memory.read_messages(agent, user, conversation, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
 -- first. One row per message, of those of memory.retained_messages. With a conversation, only its; with scope_id and seq, only
--- what that observation comes from, if they may see it, and what it was made of in scopes that they may see. `before…` is the last one of the page before. It runs as its owner
--- and asks who may see what itself: a row-level policy would hide from whom somebody reads which observations of others
--- are quarantined. Planned for each call, so that a condition that isn't asked for isn't there.
+-- what that observation comes from, if they may see it (in that conversation), and what it was made of in scopes that they
+-- may see. `before…` is the last one of the page before. It runs as its owner and asks who may see what itself: a row-level
+-- policy would hide from whom somebody reads which observations of others are quarantined. Planned for each call, so that a
+-- condition that isn't asked for isn't there.
 CREATE OR REPLACE FUNCTION memory.read_messages(
     p_agent text, p_user text, p_conversation text, p_scope bigint, p_seq integer, p_before timestamptz,
     p_before_conversation text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
@@ -20,12 +21,12 @@ BEGIN
     RETURN QUERY
     SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at, m.given_at
     FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
-    WHERE (p_conversation IS NULL OR m.conversation_id = p_conversation)
+    WHERE (p_conversation IS NULL OR p_scope IS NOT NULL OR m.conversation_id = p_conversation)
       AND (
           p_scope IS NULL
           OR (m.conversation_id, m.number) IN (
               WITH RECURSIVE seen AS MATERIALIZED (
-                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user) v
+                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
               ), line (agent_key, scope_id, seq) AS (
                   SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
                   UNION

@@ -1,8 +1,10 @@
 -- memory.visible_scopes(agent, user, conversation, as_of): what a principal may see. One row per scope. The only place where
 -- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
--- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups. Inactive scopes
--- are included. A user is all the ids that they go by (memory.user_ids). The agent and the owners are looked up once a
--- query, whatever it begins with. In a transaction that was entered as a user nobody else sees anything (memory.asks_for).
+-- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups; what is the
+-- agent's own (collective, agent, guideline) to all. Of kind entity nobody sees but their own: what a user knows of a thing
+-- lies in scopes of the user's with a name. Inactive scopes are included. A user is all the ids that they go by
+-- (memory.user_ids). The agent and the owners are looked up once a query, whatever it begins with. In a transaction that was
+-- entered as a user nobody else sees anything (memory.asks_for).
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
     p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
@@ -14,11 +16,12 @@ AS $$
       AND p_user IS NOT NULL
       AND memory.asks_for(p_agent, p_user)
       AND s.owner = ANY (
-          ARRAY['c', 'a']
+          ARRAY['c', 'a', 'p']
           || ARRAY(
-              SELECT 'u:' || i.user_id
+              SELECT o.kind || i.user_id
               FROM memory.agents a
               CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
+              CROSS JOIN (VALUES ('u:'), ('e:')) o (kind)
               WHERE a.agent_id = p_agent
           )
           || ARRAY(

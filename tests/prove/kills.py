@@ -31,7 +31,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 
 from memory_sql import cli, embedded
-from memory_sql.config import Settings
+from memory_sql.config import ScopeSettings, Settings
 from memory_sql.db import migrate
 from memory_sql.errors import DatabaseError
 from memory_sql.llm import openai  # noqa: F401 (a worker that is forked needn't import it again)
@@ -53,6 +53,7 @@ SETTINGS = Settings(
     formation_cold_minutes=0.01,
     formation_window_messages=9,
     observation_max_items=50,
+    conversation_scope="summary",
     consolidation_threshold=8,
     consolidation_min_ratio=0.0,
     consolidation_max_words=100_000,
@@ -85,6 +86,10 @@ async def write(url: str, seed: int, acknowledged: Path) -> None:
                 hello = {"role": "user", "content": f"{seed}-hello-{k}", "id": f"{seed}-hello-{k}"}
                 where: dict[str, Any] = {"user_id": f"u{generation}-{k}", "conversation_id": f"s{generation}-{k}"}
                 await memory.add([hello], agent_id="a", **where, group_ids=group)
+            latest = ScopeSettings(lanes="buffer", buffer_max=3, buffer_max_items=50)
+            await memory.scopes.create(
+                "individual", agent_id="a", owner_id=f"u{generation}-0", name="latest", settings=latest
+            )
             for n in range(1_000_000):
                 names = [f"{seed}-{n}-{i}" for i in range(chance.randrange(1, 5))]
                 said = [{"role": "user", "content": name, "id": name} for name in names]
@@ -228,7 +233,15 @@ LEFT = """
             WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
          + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now())
 """
-OF_USERS = "FROM memory.{} t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual'"
+OF_USERS = """
+    FROM memory.observations t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual' AND s.name = ''
+"""
+TEXTS = "SELECT consolidation FROM memory.scopes WHERE consolidation > '' AND kind = 'individual' AND name = ''"
+BESIDE = """
+    SELECT format('%s in %s %s', o.content, s.kind, s.name)
+    FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)
+    WHERE s.kind = 'conversation' OR s.name <> '' GROUP BY s.scope_id, s.kind, s.name, o.content HAVING count(*) > 1
+"""
 PROMOTED = """
     SELECT o.content, o.scope_id, array_agg(x.content) FILTER (WHERE x.content IS NOT NULL)
     FROM memory.observations o
@@ -259,15 +272,12 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
     async with Memory(url, Copying(), SETTINGS) as memory:
         problems = [f"{v.invariant}: {v.key} {v.detail}" for v in await memory.admin.verify()]
         async with memory.database.transaction() as session:
-            own = await session.scalars(text(f"SELECT t.content {OF_USERS.format('observations')}"))
+            own = await session.scalars(text(f"SELECT t.content {OF_USERS}"))
+            twice = (await session.scalars(text(BESIDE))).all()
             facts = Counter(map(name_of, own))
             promoted = (await session.execute(text(PROMOTED))).all()
             stored = set((await session.scalars(text("SELECT message_id FROM memory.messages"))).all())
-            texts = (
-                await session.scalars(
-                    text("SELECT consolidation FROM memory.scopes WHERE consolidation > '' AND kind = 'individual'")
-                )
-            ).all()
+            texts = (await session.scalars(text(TEXTS))).all()
             left = (await session.execute(text(LEFT))).scalar_one()
             taken_over, failed, runs = (await session.execute(text(HAPPENED))).one()
     told = Counter(name_of(line) for content in texts for line in content.splitlines())
@@ -275,6 +285,7 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
     problems += [f"acknowledged and lost: {name}" for name in sorted(acknowledged - stored)[:5]]
     problems += [f"stored and not formed: {name}" for name in sorted(stored - set(facts))[:5]]
     problems += [f"formed {count} times: {name}" for name, count in facts.items() if count > 1][:5]
+    problems += [f"formed more than once: {name}" for name in twice[:5]]
     problems += [f"told {count} times: {name}" for name, count in told.items() if count > 1][:5]
     problems += [f"told, but not known: {name}" for name in sorted(set(told) - set(facts))[:5]]
     problems += [f"the backlog does not drain: {left} left"] if left else []

@@ -49,9 +49,12 @@ PERSONAL = {"personal": True, "general": False, "valuable": False}
 
 
 def facts_of(offered: Collection[str], turns: Sequence[tuple[int, str | None, str]]) -> str:
-    """Of turns `(n, person, text)`, each in the list of who said it."""
+    """Of turns `(n, person, text)`, each in the list of who said it, and in what a conversation or a buffer beside keeps."""
     whose = {person: "individual" if "individual" in offered else f"individual_{person}" for _, person, _ in turns}
-    return by_scope(offered, *((fact_of(text), whose[person], [n]) for n, person, text in turns))
+    beside = [alias for alias in offered if alias.startswith(("conversation", "named_"))]
+    return by_scope(
+        offered, *((fact_of(text), place, [n]) for n, person, text in turns for place in (whose[person], *beside))
+    )
 
 
 def fact_of(text: str) -> str:

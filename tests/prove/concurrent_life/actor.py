@@ -52,7 +52,8 @@ class Actor:
         return user, self.random.choice(found)
 
     async def scope(self, agent: str) -> str:
-        scopes = await self.memory.scopes.list(agent_id=agent, user_id=self.name(agent, "user"))
+        where = self.random.choice((None, self.place(agent)[0]))
+        scopes = await self.memory.scopes.list(agent_id=agent, user_id=self.name(agent, "user"), conversation_id=where)
         if not scopes:
             raise NothingToDoError
         return self.random.choice(scopes).ref.id
@@ -101,7 +102,8 @@ class Actor:
 
     async def read_without(self, agent: str, gone: set[str]) -> None:
         """What had gone before it was asked for isn't shown to anybody."""
-        who: dict[str, Any] = {"agent_id": agent, "user_id": self.name(agent, "user")}
+        user: dict[str, Any] = {"agent_id": agent, "user_id": self.name(agent, "user")}
+        who = user | {"conversation_id": self.random.choice((None, self.place(agent)[0]))}
         self.none_of(gone, str(await self.memory.context(**who, message="What about the release?")), "a context")
         query = self.random.choice(sorted(gone)) if gone else "release"
         found = await self.memory.search(f"{query} release", **who, top_k=100)
@@ -111,5 +113,5 @@ class Actor:
         ]
         self.none_of(gone, " ".join(shown), "a search")
         self.none_of(gone, str(await self.memory.digest(**who, query="release staging")), "a digest")
-        listed = await self.memory.conversations.messages(**who, limit=200)
+        listed = await self.memory.conversations.messages(**user, limit=200)
         self.none_of(gone, " ".join(message.content or "" for message in listed), "the messages")

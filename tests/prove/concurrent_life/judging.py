@@ -22,7 +22,7 @@ EVERY_WORD = r"""
 """
 MESSAGES = """
     SELECT a.agent_id, m.message_id, m.content, m.number <= c.formed_number AND m.eligible,
-           array(SELECT min(e.scope_id) FROM memory.evidence e
+           array(SELECT min(format('s%s, %s', e.scope_id, o.lane)) FROM memory.evidence e
                  JOIN memory.observations o USING (agent_key, scope_id, seq)
                  LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
                  WHERE (e.agent_key, e.conversation_id, e.number) = (m.agent_key, m.conversation_id, m.number)
@@ -96,7 +96,7 @@ def lost(ledger: Ledger, messages: Iterable[Any], observations: Iterable[Any]) -
 
 
 def formed(ledger: Ledger, messages: Iterable[Any]) -> Iterator[str]:
-    """Each message once in each scope that the model named, in one at least."""
+    """Each message once in each lane of a scope that the model named, in one at least."""
     said = {(one.agent, one.message): one for one in ledger.utterances if one.message}
     for agent, number, _, is_formed, scopes, again in messages:
         one = said[agent, number]

@@ -51,7 +51,7 @@ def _answer(received: Received, chance: random.Random) -> str:
 
 
 def _extraction(shown: Sequence[ShownTurn], offered: Collection[str], lie: random.Random | None) -> str:
-    items = [(turn.text, _place(turn, offered), [turn.n]) for turn in shown if turn.is_persons]
+    items = [(turn.text, place, [turn.n]) for turn in shown if turn.is_persons for place in _places(turn, offered)]
     if lie is not None and items:
         text, place, sources = lie.choice(items)
         nobodys = (
@@ -69,6 +69,16 @@ def _extraction(shown: Sequence[ShownTurn], offered: Collection[str], lie: rando
 def _name(text: str) -> str:
     """In letters, and of this text alone: the same made up twice would lead a forgetting from one to the other."""
     return "".join(chr(ord("a") + int(digit)) for digit in text if digit.isdigit())
+
+
+def _places(turn: ShownTurn, offered: Collection[str]) -> list[str]:
+    """Whose it is, or a scope beside theirs, and what the conversation remembers of itself, in each of its lanes."""
+    beside = sorted(alias for alias in offered if alias.startswith("named_"))
+    digits = sum(int(digit) for digit in turn.text if digit.isdigit())
+    own = _place(turn, offered)
+    chosen = beside[digits % len(beside)] if beside and digits % 3 == 0 else own
+    wanted = [alias for alias in (chosen, "conversation", "conversation_latest") if alias in offered]
+    return wanted or [own]
 
 
 def _place(turn: ShownTurn, offered: Collection[str]) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
+from memory_sql.config import ScopeSettings
+from memory_sql.config.kinds import PromptName
 from memory_sql.db.principals import SERVICE
+from memory_sql.domain.ids import OwnedKind
 from memory_sql.errors import BusyError, LanguageModelError, NotFoundError, StaleError
 from tests.prove.concurrent_life.actor import Actor, TakenBackError
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.liar import FOR_GROUP
-from tests.prove.concurrent_life.world import SETTINGS, NothingToDoError
+from tests.prove.concurrent_life.world import NAMED, SETTINGS, NothingToDoError
 
 
 class Talking(Actor):
@@ -66,20 +69,66 @@ class Talking(Actor):
 
     async def observe(self) -> None:
         agent, token = self.agent(), self.ledger.token()
-        user, shared = self.name(agent, "user"), self.random.randrange(3) == 0
-        groups = [self.name(agent, "group")] if shared else []
+        kinds: tuple[OwnedKind | None, ...] = (None,) * 6 + ("agent", "guideline", "conversation")
+        user, kind = self.name(agent, "user"), self.random.choice(kinds)
+        in_group = kind is None and self.random.randrange(3) == 0
+        groups = [self.name(agent, "group")] if in_group else []
+        where = self.place(agent)[0] if kind == "conversation" else None
         tag = self.random.choice((None, "red", "blue"))
         key = self.random.choice((None, None, "home", "work"))
-        said = self.ledger.begin(token, agent, "observe", user, groups=groups, shared=shared, tag=tag, fact_key=key)
+        said = self.ledger.begin(
+            token, agent, "observe", user, conversation=where, groups=groups, shared=in_group or kind is not None,
+            tag=tag, fact_key=key,
+        )  # fmt: skip
         with self.saying([said]):
             await self.memory.observe(
                 f"Release {token} is deployed to staging.",
                 agent_id=agent,
                 user_id=user,
                 group_id=groups[0] if groups else None,
+                kind=kind,
+                conversation_id=where,
+                scope=self.random.choice((None, *NAMED)),
                 tags=[tag] if tag else (),
                 fact_key=key,
             )
+
+    async def create_scope(self) -> None:
+        """A kind of memory of its own, with lanes and limits by chance."""
+        agent = self.agent()
+        kinds: tuple[OwnedKind, ...] = ("individual", "individual", "group", "conversation", "agent")
+        kind = self.random.choice(kinds)
+        owners = {
+            "individual": self.name(agent, "user"),
+            "group": self.name(agent, "group"),
+            "conversation": self.place(agent)[0],
+        }
+        owner = owners.get(kind)
+        name = self.random.choice(NAMED) if kind != "conversation" else None
+        await self.memory.scopes.create(kind, agent_id=agent, owner_id=owner, name=name, settings=self.limits())
+
+    def limits(self) -> ScopeSettings:
+        return ScopeSettings(
+            lanes=self.random.choice(("absorb", "buffer", "both")),
+            buffer_max=self.random.choice((0, 1, 3)),
+            buffer_max_items=50,  # as many as a window has messages: none is left out
+            consolidation_threshold=self.random.choice((1, 3, None)),
+            extraction_mode=self.random.choice(("batch", "isolated")),
+        )
+
+    async def set_scope(self) -> None:
+        """Of one that has no name only what stops nobody from saying something."""
+        agent, chosen = self.agent(), self.limits()
+        scope = await self.scope(agent)
+        if (await self.memory.scopes.get(scope, agent_id=agent)).ref.name:
+            chosen = chosen.model_copy(update={"is_active": self.random.randrange(3) > 0})
+        await self.memory.scopes.set(scope, chosen, agent_id=agent)
+
+    async def set_prompt(self) -> None:
+        agent = self.agent()
+        name = self.random.choice(get_args(PromptName))
+        text = self.random.choice((None, "Boats and quays.", "What is shipped."))
+        await self.memory.prompts.set(await self.scope(agent), name, text, agent_id=agent)
 
     async def host(self) -> None:
         """Several calls in a host's transaction, which it commits or takes back."""

@@ -26,7 +26,9 @@ PEOPLE, GROUPS, CONVERSATIONS = 5, 3, 8
 KINDS: tuple[Named, ...] = ("user", "group", "conversation")
 CALL_SECONDS = 60.0
 REFUSALS = (NotFoundError, InputError, BusyError, StaleError, VersionError, HeldError, BudgetError, LanguageModelError)
+NAMED = ("boat", "entity/quay")  # scopes beside the main ones
 SETTINGS: dict[str, tuple[Any, ...]] = {
+    "conversation_scope": ("buffer", "summary", "summary", "off"),
     "consolidation_threshold": (1, 3, 8, None),
     "formation_min_messages": (1, 3, None),
     "formation_messages": (2, 20, None),

@@ -233,6 +233,38 @@ async def test_legacy_shard_is_a_named_scope_of_everybody(memory: Memory, llm: S
     assert kept == [(100,)]
 
 
+async def test_legacy_facts_are_a_buffer_of_a_hundred(memory: Memory, llm: Scripted) -> None:
+    """R011, R012: of at most 30 words, first in, first out, and no text."""
+    await memory.configure(**ADA, collective="direct")
+    settings = ScopeSettings(lanes="buffer", buffer_max=100, buffer_max_words=30)
+    await memory.scopes.create("collective", **ADA, name="facts", settings=settings)
+    for n in range(100):
+        await memory.observe(f"Fact {n}.", **ADA, collective=True, scope="facts")
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(("The quay is new.", "named_1")))
+    assert await form(memory) == [("collective:facts", "The quay is new.")]
+    assert "at most 30 words each" in llm.requests[0].prompt
+    contents = [o.content for o in await memory.observations.list(**MIA, limit=200)]
+    assert (len(contents), contents[0], contents[-1]) == (100, "The quay is new.", "Fact 1.")
+    assert (await memory.run_due()).consolidated == ()
+
+
+async def test_legacy_suggestions_are_absorbed_sixteen_at_a_time(memory: Memory, llm: Scripted) -> None:
+    """R011, R012: of at most 35 words."""
+    await memory.configure(**ADA, collective="direct")
+    settings = ScopeSettings(consolidation_threshold=16, observation_max_words=35)
+    await memory.scopes.create("collective", **ADA, name="suggestions", settings=settings)
+    for n in range(15):
+        await memory.observe(f"Suggestion {n}.", **ADA, collective=True, scope="suggestions")
+    assert (await memory.run_due()).consolidated == ()
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(("A sixteenth.", "named_1")), "Sixteen suggestions.")
+    await form(memory)
+    assert "at most 35 words each" in llm.requests[0].prompt
+    (done,) = (await memory.run_due()).consolidated
+    assert done.absorbed == 16
+
+
 async def test_legacy_directives_are_the_users_main_scope(memory: Memory, llm: Scripted) -> None:
     """R324: 25 words, a text of 400 words, five at a time."""
     settings = ScopeSettings(consolidation_threshold=5, consolidation_max_words=400, observation_max_words=25)

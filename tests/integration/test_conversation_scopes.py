@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memory_sql.config import ScopeSettings
+from memory_sql.domain.exports import ExportedObservation, ExportedVersion
 from memory_sql.domain.ids import OwnedKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError
@@ -31,10 +32,10 @@ async def memory(memory: Memory) -> AsyncIterator[Memory]:
     assert await memory.admin.verify() == []
 
 
-async def said(memory: Memory, llm: Scripted, *texts: str, first: int = 1, **more: Any) -> list[tuple[str, str, str]]:
-    """What is formed when the model says this of the next two turns."""
-    await memory.add(conversation(2, first=first), **HERE, **more)
-    llm.then(extracted(*[(text, "conversation") for text in texts]))
+async def said(memory: Memory, llm: Scripted, *texts: str, first: int = 1, turn: int = 1) -> list[tuple[str, str, str]]:
+    """What is formed when the model says this of the next two turns, and took it from that one."""
+    await memory.add(conversation(2, first=first), **HERE)
+    llm.then(extracted(*[(text, "conversation", [turn]) for text in texts]))
     formed = await memory.conversations.form(**SESSION)
     return [(str(o.scope), o.lane, o.content) for o in formed.observations]
 
@@ -150,6 +151,22 @@ async def test_what_is_forgotten_of_it_leaves_its_summary(memory: Memory, llm: S
     assert element is not None
     assert str(element.text).strip() == "They spoke of cranes."
     assert "reef" not in ElementTree.tostring(element, encoding="unicode")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_summary_of_a_conversation_with_the_agent_alone_is_exported(
+    memory: Memory, llm: Scripted, alone: bool
+) -> None:
+    """Of one that others took part in, what somebody said themselves is."""
+    await memory.configure(**ADA, conversation_scope="summary", consolidation_threshold=1)
+    if not alone:
+        await memory.add([message("Hello.", n=9, user_id="jonas")], **HERE)
+    await said(memory, llm, "They spoke of cranes.", turn=1 if alone else 2)
+    llm.then("They spoke of cranes.")
+    await memory.run_due()
+    lines = [line async for line in memory.people.export(**MIA)]
+    assert [line.scope.kind for line in lines if isinstance(line, ExportedVersion)] == ["conversation"] * alone
+    assert [line.scope.kind for line in lines if isinstance(line, ExportedObservation)] == ["conversation"]
 
 
 async def test_one_conversation_may_have_other_settings(memory: Memory, llm: Scripted) -> None:

@@ -117,7 +117,11 @@ class PersonalRows:
         self._agent_key = agent_key
         self._ids = list(ids)
         self._array = cast(self._ids, ARRAY(Text))
-        self._is_own = ScopeRow.owner.in_([owner_key("individual", user) for user in ids])
+        owners = [owner_key(kind, user) for user in ids for kind in ("individual", "entity")]
+        alone = self._own_conversations().with_only_columns(
+            owner_key("conversation", "") + ConversationRow.conversation_id
+        )
+        self._is_own = or_(ScopeRow.owner.in_(owners), ScopeRow.owner.in_(alone))
         self._said = self._said_rows()
         self._derived = self._derived_rows()
 

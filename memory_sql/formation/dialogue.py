@@ -61,7 +61,7 @@ class _Dialogue:
         if not shared.scopes:
             return Extraction()
         found = await self._ask_twice(shared)
-        if apart := {scope.alias for scope in task.scopes if scope.isolated}:
+        if apart := {scope.alias.casefold() for scope in task.scopes if scope.isolated}:
             found = found.only(lambda item: _named(item) not in apart)
         left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
         for scope in left_out:
@@ -99,7 +99,7 @@ def _named(item: ExtractedObservation) -> str:
 
 def _belonging(found: Extraction, scope: OfferedScope) -> Extraction:
     """What names no scope is of the only one that was offered; what names another is not: it was asked for elsewhere."""
-    mine = found.only(lambda item: _named(item) in ("", scope.alias))
+    mine = found.only(lambda item: _named(item) in ("", scope.alias.casefold()))
     return replace(
         mine, observations=tuple(item.model_copy(update={"scope": scope.alias}) for item in mine.observations)
     )

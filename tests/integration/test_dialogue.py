@@ -204,6 +204,42 @@ async def test_repair_of_an_isolated_scope_shows_no_other(memory: Memory, llm: S
     assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
 
 
+# Where several people speak, the names of their scopes have a capital: `individual_P1`.
+
+
+async def two_speak(memory: Memory) -> None:
+    said = [message("I drink tea.", name="Mia"), message("I drink rum.", n=2, name="Ben", user_id="ben")]
+    await memory.add(said, **HERE, group_ids=["harbor"])
+
+
+async def test_isolated_persons_among_several_keep_what_is_theirs(memory: Memory, llm: Scripted) -> None:
+    for user in ("mia", "ben"):
+        await memory.observe("Known.", agent_id="ada", user_id=user)
+    await set_scopes(memory, "u:%", extraction_mode="isolated")
+    await two_speak(memory)
+    llm.then(
+        extracted(("Mia's.", "individual_P1"), ("Ben's.", "Individual_p2")),  # which were not offered here
+        listing(("Tea.", "individual_P1", [1])),
+        extracted(("Rum.", "individual_P2", [2]), ("Tea?", "individual_P1", [1])),
+    )
+    result = await memory.conversations.form(**SESSION)
+    assert [offered(request) for request in llm.requests[1:]] == [["individual_P1"], ["individual_P2"]]
+    assert [(str(o.scope), o.content) for o in result.observations] == [
+        ("individual:mia", "Tea."), ("individual:ben", "Rum."),
+    ]  # fmt: skip
+    assert result.refused == {"unknown_scope": 3}
+
+
+async def test_person_among_several_who_is_left_out_is_asked_about_and_kept(memory: Memory, llm: Scripted) -> None:
+    await two_speak(memory)
+    answered = by_scope(["individual_P1", "group_1", "collective"], ("Tea.", "individual_P1", [1]))
+    llm.then(answered, listing(("Rum.", "individual_P2", [2])))
+    result = await memory.conversations.form(**SESSION)
+    assert [(str(o.scope), o.content) for o in result.observations] == [
+        ("individual:mia", "Tea."), ("individual:ben", "Rum."),
+    ]  # fmt: skip
+
+
 async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripted) -> None:
     await memory.observe("Mia has a boat.", agent_id="ada", user_id="mia")
     await memory.observe("Known to all.", agent_id="ada", collective=True)

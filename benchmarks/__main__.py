@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-HELPERS = {"crowd", "server", "wire"}
+HELPERS = {"crowd", "played", "server", "wire"}
 
 
 def names() -> list[str]:

@@ -18,6 +18,7 @@ from tests.decoys import verdict
 from tests.judges import Judge
 
 T = TypeVar("T", bound=BaseModel | str)
+HOPELESS = ("nonsense",) * 3  # an answer, its repair, the first scope by itself: then a formation of several has failed
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
 
 

@@ -1,5 +1,7 @@
 """The calls of one extraction: all scopes at once; where that goes wrong, once more; then what is missing, one by one.
 
+Where the second answer can't be used either, all of it is missing: less is asked for at a time.
+
 An isolated scope has a call of its own, and nothing but that call's answer goes into it.
 """
 
@@ -60,8 +62,8 @@ class _Dialogue:
         shared = replace(task, scopes=tuple(scope for scope in task.scopes if not scope.isolated))
         if not shared.scopes:
             return Extraction()
-        found = await self._ask_twice(shared)
-        if apart := {scope.alias for scope in task.scopes if scope.isolated}:
+        found = await self._together(shared)
+        if apart := {scope.alias.casefold() for scope in task.scopes if scope.isolated}:
             found = found.only(lambda item: _named(item) not in apart)
         left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
         for scope in left_out:
@@ -70,6 +72,15 @@ class _Dialogue:
 
     async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
         return _belonging(await self._ask_twice(replace(task, scopes=(scope,))), scope)
+
+    async def _together(self, task: ExtractionTask) -> Extraction:
+        """In one call; of several scopes each is missing where no answer can be used."""
+        try:
+            return await self._ask_twice(task)
+        except (AnswerError, TruncatedError):
+            if len(task.scopes) == 1:
+                raise
+        return Extraction(missing=tuple(scope.alias for scope in task.scopes))
 
     async def _ask_twice(self, task: ExtractionTask) -> Extraction:
         try:
@@ -99,7 +110,7 @@ def _named(item: ExtractedObservation) -> str:
 
 def _belonging(found: Extraction, scope: OfferedScope) -> Extraction:
     """What names no scope is of the only one that was offered; what names another is not: it was asked for elsewhere."""
-    mine = found.only(lambda item: _named(item) in ("", scope.alias))
+    mine = found.only(lambda item: _named(item) in ("", scope.alias.casefold()))
     return replace(
         mine, observations=tuple(item.model_copy(update={"scope": scope.alias}) for item in mine.observations)
     )

@@ -30,7 +30,8 @@ _PARTS = {
     "day": r"(?:\d{1,2}[./-]|\d{4}-\d|(?:19|20)\d\d\b|%s)",
 }
 _DIGITS = r"[^\n]{0,24}?\b[a-z]{0,3}\d(?:[ -]?[a-z]?\d){4,20}"
-_PHONE = r"[^\n\d+(]{0,25}[(+]{0,2}\d(?:[ ()./-]{0,2}\d){6,14}(?!\d)"
+_ISO_DAY = r"(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)"  # as we ask models to write days: no number to call
+_PHONE = rf"(?:[^\n\d+(]|{_ISO_DAY}){{0,25}}[(+]{{0,2}}(?!{_ISO_DAY})\d(?:[ ()./-]{{0,2}}\d){{6,14}}(?!\d)"
 
 
 @dataclass(frozen=True, slots=True)

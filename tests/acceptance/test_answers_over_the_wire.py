@@ -83,8 +83,8 @@ async def remembering(
 async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
     database_url: str, api: Literal["responses", "chat"]
 ) -> None:
-    """An answer that can't be used is asked for twice in each run, no answer and a refusal once."""
-    calls = {name: 2 if code in UNUSABLE else 1 for name, (_, code) in WRONG.items()}
+    """An answer that can't be used is asked for twice in each run, then for one scope; no answer and a refusal once."""
+    calls = {name: 3 if code in UNUSABLE else 1 for name, (_, code) in WRONG.items()}
     script = [reply for name, (reply, _) in WRONG.items() for _ in range(calls[name])] + [good(GOOD)]
     async with remembering(database_url, script, api=api) as (memory, server):
         await memory.add(conversation(4), **HERE)
@@ -178,6 +178,7 @@ async def test_nothing_of_the_text_gets_into_errors_and_logs(
         [
             good('{"observations": [{"content": ["canary-7"]}]}'),
             good('{"canary-8": "canary-9"}'),
+            good('{"canary-8": {"individual": "canary-9"}}'),
             good('{"individual": [], "canary-8": "canary-9"}'),
             good('{"collective": [{"content": 1, "canary-7": 1}]}'),
         ],
@@ -187,7 +188,7 @@ async def test_nothing_of_the_text_gets_into_errors_and_logs(
             with pytest.raises(LanguageModelError) as caught:
                 await memory.conversations.form(agent_id="ada", conversation_id="s")
             assert "canary" not in str(caught.value)
-        assert len(server.requests) == 4
+        assert len(server.requests) == 5
         assert "canary" not in "".join(request.prompt for request in server.requests)
         assert "canary" not in str(await rows(memory, "SELECT error, answer, refused FROM memory.runs"))
     assert "canary" not in caplog.text

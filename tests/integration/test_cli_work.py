@@ -18,7 +18,7 @@ from memory_sql.worker import Worker
 from tests.commands import Ran, memory_sql
 from tests.database import rows
 from tests.factories import message
-from tests.fakes import Reply, Scripted
+from tests.fakes import HOPELESS, Reply, Scripted
 
 Run = Callable[..., Ran]
 
@@ -125,7 +125,7 @@ def test_status_counts_what_waits(run: Run, remember: Callable[..., None]) -> No
 
 
 def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense", "nonsense")
+    remember(poison, *HOPELESS)
     status = run("work", "backlog", "--json").value
     assert (status["dead"], status["due_conversations"]) == (1, 0)
     (dead,) = run("work", "dead", "--json").rows
@@ -137,7 +137,7 @@ def test_status_lists_what_was_given_up_and_why(run: Run, remember: Callable[...
 
 
 def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense", "nonsense")
+    remember(poison, *HOPELESS)
     number = dead_run(run)
     assert run("work", "retry", number, *ADA).out == f"run {number}: due again\n"
     assert run("worker", "--once", "--json").value["formed"] == 1
@@ -145,7 +145,7 @@ def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., No
 
 
 def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Callable[..., None]) -> None:
-    remember(poison, "nonsense", "nonsense")
+    remember(poison, *HOPELESS)
     number = dead_run(run)
     assert "say --yes if you mean it" in run("work", "discard", number, *ADA, code=1).err
     assert run("work", "discard", number, *ADA, "--yes", "--json").value == {

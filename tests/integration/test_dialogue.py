@@ -61,13 +61,37 @@ async def test_answer_that_cannot_be_used_is_asked_for_once_more(memory: Memory,
     assert await rows(memory, LEDGER) == [("succeeded", None, 2, 100, 10)]
 
 
+async def test_scopes_are_asked_about_one_by_one_where_no_answer_for_all_can_be_used(
+    memory: Memory, llm: Scripted
+) -> None:
+    """R347: as where an answer for all of them is too long for the model."""
+    await memory.add(conversation(4), **HERE, group_ids=["harbor"])
+    cut_off = '{"individual": [{"content": "Te'
+    llm.then(cut_off, cut_off, listing(("Tea.", "individual")), listing(("April.", "group_1")), listing())
+    assert (await memory.conversations.form(**SESSION)).refused == {}
+    assert [offered(request) for request in llm.requests[2:]] == [["individual"], ["group_1"], ["collective"]]
+    assert all("could not be used" not in request.prompt for request in llm.requests[2:])
+    assert await contents(memory) == [("group:harbor", "April."), ("individual:mia", "Tea.")]
+    assert await rows(memory, LEDGER) == [("succeeded", None, 5, 300, 30)]
+
+
 async def test_answer_that_stays_unusable_fails_the_run_and_keeps_the_messages(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
-    llm.then("Sorry!", '{"individual": "no list"}')
+    llm.then("Sorry!", '{"individual": "no list"}', "Sorry!")  # the last about one scope; no other is asked about
     with pytest.raises(AnswerError):
         await memory.conversations.form(**SESSION)
     assert (await memory.admin.stats(agent_id="ada")).unformed_messages == 4
-    assert await rows(memory, LEDGER) == [("failed", "wrong_shape", 2, None, None)]
+    assert await rows(memory, LEDGER) == [("failed", "not_json", 3, None, None)]
+
+
+async def test_answer_about_the_only_scope_is_asked_for_twice_at_most(memory: Memory, llm: Scripted) -> None:
+    await memory.observe("Known to all.", agent_id="ada", collective=True)
+    await set_scopes(memory, "c", is_active=False)
+    await memory.add(conversation(4), **HERE)
+    llm.then("Sorry!", "Sorry!")
+    with pytest.raises(AnswerError):
+        await memory.conversations.form(**SESSION)
+    assert await rows(memory, LEDGER) == [("failed", "not_json", 2, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +226,42 @@ async def test_repair_of_an_isolated_scope_shows_no_other(memory: Memory, llm: S
     assert [offered(request) for request in llm.requests[1:]] == [["group_2"], ["group_2"]]
     assert "A plan of harbor." not in llm.requests[2].prompt
     assert await rows(memory, LEDGER) == [("succeeded", None, 3, 200, 20)]
+
+
+# Where several people speak, the names of their scopes have a capital: `individual_P1`.
+
+
+async def two_speak(memory: Memory) -> None:
+    said = [message("I drink tea.", name="Mia"), message("I drink rum.", n=2, name="Ben", user_id="ben")]
+    await memory.add(said, **HERE, group_ids=["harbor"])
+
+
+async def test_isolated_persons_among_several_keep_what_is_theirs(memory: Memory, llm: Scripted) -> None:
+    for user in ("mia", "ben"):
+        await memory.observe("Known.", agent_id="ada", user_id=user)
+    await set_scopes(memory, "u:%", extraction_mode="isolated")
+    await two_speak(memory)
+    llm.then(
+        extracted(("Mia's.", "individual_P1"), ("Ben's.", "Individual_p2")),  # which were not offered here
+        listing(("Tea.", "individual_P1", [1])),
+        extracted(("Rum.", "individual_P2", [2]), ("Tea?", "individual_P1", [1])),
+    )
+    result = await memory.conversations.form(**SESSION)
+    assert [offered(request) for request in llm.requests[1:]] == [["individual_P1"], ["individual_P2"]]
+    assert [(str(o.scope), o.content) for o in result.observations] == [
+        ("individual:mia", "Tea."), ("individual:ben", "Rum."),
+    ]  # fmt: skip
+    assert result.refused == {"unknown_scope": 3}
+
+
+async def test_person_among_several_who_is_left_out_is_asked_about_and_kept(memory: Memory, llm: Scripted) -> None:
+    await two_speak(memory)
+    answered = by_scope(["individual_P1", "group_1", "collective"], ("Tea.", "individual_P1", [1]))
+    llm.then(answered, listing(("Rum.", "individual_P2", [2])))
+    result = await memory.conversations.form(**SESSION)
+    assert [(str(o.scope), o.content) for o in result.observations] == [
+        ("individual:mia", "Tea."), ("individual:ben", "Rum."),
+    ]  # fmt: skip
 
 
 async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripted) -> None:

@@ -233,6 +233,7 @@ async def test_failed_call_keeps_the_messages_and_the_next_good_one_forms_them_o
         UnavailableError("timeout", "no answer"),
         '{"observations": [{"content": "cut',
         '{"observations": [{"content": "cut again',
+        '{"observations": [{"content": "cut, of one scope',
         extracted(("Tea.", "individual")),
     )
     for error in (UnavailableError, TruncatedError):

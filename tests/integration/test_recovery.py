@@ -31,7 +31,7 @@ from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Parrot, Scripted, extracted
+from tests.fakes import HOPELESS, Parrot, Scripted, extracted
 from tests.scoping import set_scopes
 from tests.sizes import few_in_every_run
 
@@ -89,16 +89,16 @@ async def test_unusable_answers_are_given_up_after_three_and_hold_up_nobody(
     await timed.add([message("Actually, I prefer tea.")], **HERE)
 
     def answer(request: Request[Any]) -> str:
-        return "nonsense" if len(llm.requests) != 3 else extracted(("Tea.", "individual"))
+        return "nonsense" if len(llm.requests) != 4 else extracted(("Tea.", "individual"))
 
-    llm.then(*[answer] * 7)  # the poisoned one is asked about twice each time
+    llm.then(*[answer] * 10)  # the poisoned one is asked about three times each time
     assert [r.conversation_id for r in (await timed.run_due()).formed] == ["s"]
     for _ in range(9):
         clock.goes_on(minutes=20)
         await timed.run_due()
     (dead,) = await timed.work.dead(agent_id="ada")
     assert (dead.kind, dead.conversation_id, dead.error_code) == ("formation", "poisoned", "not_json")
-    assert len(llm.requests) == 7
+    assert len(llm.requests) == 10
     await timed.add(conversation(60, first=2), **{**HERE, "conversation_id": "poisoned"})
     assert await timed.run_due() == RunDueResult()
 
@@ -157,7 +157,7 @@ async def test_discarded_messages_are_skipped_and_later_ones_formed(timed: Memor
 
 async def poison(memory: Memory, llm: Scripted, clock: Clock) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE)
-    llm.then(*["nonsense"] * 6)
+    llm.then(*HOPELESS * 3)
     for _ in range(3):
         await memory.run_due()
         clock.goes_on(minutes=20)
@@ -554,7 +554,7 @@ async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
     await timed.add([message("Actually, I prefer tea.")], **HERE)
-    llm.then("nonsense", "nonsense", UnavailableError("timeout", "no answer"), UnavailableError("timeout", "no answer"))
+    llm.then(*HOPELESS, UnavailableError("timeout", "no answer"), UnavailableError("timeout", "no answer"))
     for _ in range(3):
         assert (await timed.run_due()).failed
         clock.goes_on(minutes=20)
@@ -563,7 +563,7 @@ async def test_wrong_answer_counts_against_the_work_and_no_answer_does_not(
 
 async def test_what_somebody_asked_for_is_not_given_up(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
-    llm.then(*["nonsense"] * 10, extracted(("Tea.", "individual")))
+    llm.then(*HOPELESS * 5, extracted(("Tea.", "individual")))
     for _ in range(5):
         with pytest.raises(AnswerError):
             await memory.conversations.form(**SESSION)

@@ -26,7 +26,7 @@ from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Reply, Scripted, extracted
+from tests.fakes import HOPELESS, Reply, Scripted, extracted
 from tests.prove.models import text_of
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -504,7 +504,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
 ) -> None:
     """Lease and epoch are as they were: the cursor alone tells, also for an answer that is stored already."""
     await memory.add([message("Actually, I prefer tea.")], **HERE)
-    other_llm.then("nonsense", "nonsense")
+    other_llm.then(*HOPELESS)
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
@@ -539,7 +539,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     await rows(other, LEASES_END.format("conversations"))
     claimed = await other.work.claim("formation", by=FAR)
     assert claimed is not None
-    other_llm.then(*[] if kept else ["nonsense"] * 2)
+    other_llm.then(*[] if kept else HOPELESS)
     await rows(other, "ALTER TABLE memory.observations ADD CONSTRAINT stumble CHECK (false) NOT VALID")
     assert (await claimed()).failed
     await rows(other, "ALTER TABLE memory.observations DROP CONSTRAINT stumble")
@@ -732,7 +732,7 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted, decision: str
 ) -> None:
     await memory.add([message("Actually, I prefer tea.")], **HERE)
-    other_llm.then("nonsense", "nonsense")
+    other_llm.then(*HOPELESS)
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:

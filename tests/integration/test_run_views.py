@@ -14,7 +14,7 @@ from memory_sql.errors import AnswerError, UnavailableError
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
-from tests.fakes import Scripted, extracted
+from tests.fakes import HOPELESS, Scripted, extracted
 from tests.integration.test_verify import Clock, Life
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -51,7 +51,7 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         llm.then(UnavailableError("timeout", "no answer"))
         await memory.run_due()
         clock.goes_on(hours=1)
-        llm.then("nonsense", "nonsense")
+        llm.then(*HOPELESS)
         await memory.run_due()
         (dead,) = await memory.work.dead()
         await memory.work.discard(agent_id="ada", run_id=dead.run_id)
@@ -60,7 +60,7 @@ async def told(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[
         llm.then(extracted())
         await memory.conversations.form(agent_id="ada", conversation_id="a")
         await memory.add([message()], **MIA, conversation_id="b")
-        llm.then("nonsense", "nonsense")
+        llm.then(*HOPELESS)
         with pytest.raises(AnswerError):
             await memory.conversations.form(agent_id="ada", conversation_id="b")
         yield memory

@@ -517,7 +517,7 @@ async def test_poisoned_conversation_holds_up_no_other_and_is_given_up(database_
         async with working(Worker(memory, concurrency=1, poll_seconds=0.05)):
             await has_formed(memory, *range(5))
             await until(given_up)
-        assert model.asked["poisoned"] == 2 * SETTINGS.max_errors  # each time once more
+        assert model.asked["poisoned"] == 3 * SETTINGS.max_errors  # each time once more, and about one scope
         assert [run.conversation_id for run in await memory.work.dead()] == ["spoisoned"]
 
 

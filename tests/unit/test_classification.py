@@ -133,6 +133,7 @@ PERSONAL = [
     ("Call me on +49 170 1234567.", ("contact",)),
     ("My phone number is 0170 1234567.", ("contact",)),
     ("Handynummer: 0170/1234567", ("contact",)),
+    ("Call Jonas on 2026-11-24 under 0170 1234567.", ("contact",)),
     ("Mon numéro de portable : 06 12 34 56 78", ("contact",)),
     ("Mi teléfono es 612 345 678.", ("contact",)),
     ("He lives at 12 Baker Street, London.", ("location",)),
@@ -161,6 +162,8 @@ NOT_PERSONAL = [
     "The loan service returns 500.",
     "Mia likes tea.",
     "Order 415-2026-5550132 shipped.",
+    "Ops has Friday on-call since 2026-11-21.",
+    "The next call with the ferry company (2026-11-24) is at 10:00.",
 ]
 
 

@@ -381,7 +381,7 @@ ODD += [
 @pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
 async def test_a_value_of_the_wrong_type_in_any_field_is_accounted_for(tmp_path: Path, value: Any) -> None:
     """And costs no document but its own."""
-    makers = {
+    makers: dict[str, Callable[[Home], dict[str, Any]]] = {
         "users3": lambda home: home.person(home.user),
         "sessions": lambda home: home.session_document(),
         "memory_user": lambda home: home.blob(),
@@ -391,15 +391,15 @@ async def test_a_value_of_the_wrong_type_in_any_field_is_accounted_for(tmp_path:
         "memory2_reflections": lambda home: home.later("reflection", absorbed=True),
         "memory2_facts": lambda home: home.later("fact"),
     }
-    written_: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
+    odd: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
     for name, make in makers.items():
         for field in make(HOME):
-            written_[name].append(make(Home((name, field))) | {field: value})
-    source = written(tmp_path, "dump", written_)
+            odd[name].append(make(Home((name, field))) | {field: value})
+    source = written(tmp_path, "dump", odd)
     with spooled() as spool:
         found = await surveyed(source, spool)
         assert list(found.accounts.unaccounted()) == []
-        assert sum(found.accounts.source.values()) == sum(map(len, written_.values()))
+        assert sum(found.accounts.source.values()) == sum(map(len, odd.values()))
         assert all(row.content.strip() for row in found.observations())
 
 

@@ -23,6 +23,7 @@ COLLECTIONS = (
     "memory_sessions",
     "memory2_reflections",
     "memory2_facts",
+    "messages",
 )
 EPISODE = ("skipped", "episode")
 _PLACES = ("harbour", "theatre", "library", "bakery", "garden", "station", "museum", "market")
@@ -48,6 +49,7 @@ class Legacy:
     """So many agents, each with so many users, shards and records of each kind; and `copies` of each case.
 
     Of a user's directives the last `waiting` aren't absorbed; so with the suggestions of a shard. All facts are told.
+    `messages`: what was said is there as well.
     """
 
     seed: int = 1
@@ -61,6 +63,7 @@ class Legacy:
     episodes: int = 4
     copies: int = 1
     cases: tuple[str, ...] = tuple(CASES)
+    messages: bool = False
 
     @classmethod
     def of_records(cls, records: int, seed: int = 1, copies: int = 1) -> Legacy:
@@ -73,22 +76,28 @@ class Legacy:
         )  # fmt: skip
 
     def collections(self) -> Iterator[tuple[str, Iterable[Document]]]:
-        for name in COLLECTIONS:
+        for name in self._names():
             yield name, (document for document, _ in self._of(name))
 
     def manifest(self) -> Manifest:
         found = Manifest()
-        for name in COLLECTIONS:
+        for name in self._names():
             newer = OLDER_NAMES.get(name, name)
             for document, fate in self._of(name):
                 found.source[newer] += 1
                 found.outcomes[newer, *fate] += 1
                 if fate not in (MIGRATED, DIRECTORY, EPISODE):
                     found.fates[newer, str(document["_id"])] = fate
-        for case in self.cases:
+        for case in self._cases():
             for code, count in CASES[case].anomalies.items():
                 found.anomalies[code] += count * self.copies
         return found
+
+    def _names(self) -> list[str]:
+        return [name for name in COLLECTIONS if self.messages or name != "messages"]
+
+    def _cases(self) -> list[str]:
+        return [case for case in self.cases if self.messages or not CASES[case].of_messages]
 
     def _of(self, name: str) -> Iterator[tuple[Document, tuple[str, str]]]:
         for planted in self._planted():
@@ -100,6 +109,7 @@ class Legacy:
             "memory_user": self._blobs,
             "memory_agent": self._shards,
             "memory_sessions": self._records,
+            "messages": self._messages,
         }.get(name)
         for number in range(self.agents if make else 0):
             home = Home((self.seed, "agent", number))
@@ -108,7 +118,7 @@ class Legacy:
 
     def _planted(self) -> Iterator[Planted]:
         for copy in range(self.copies):
-            for case in self.cases:
+            for case in self._cases():
                 yield from CASES[case].planted(Home((self.seed, case, copy)))
 
     @staticmethod
@@ -126,6 +136,9 @@ class Legacy:
 
     def _sessions(self, home: Home) -> Iterator[Document]:
         yield home.session_document()
+
+    def _messages(self, home: Home) -> Iterator[Document]:
+        yield home.message()
 
     def _blobs(self, home: Home) -> Iterator[Document]:
         for user in range(self.users):

@@ -44,8 +44,9 @@ def states(found: list[ObservationDraft]) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_each_anomaly_is_counted_as_planted_and_nothing_else(read: Read, case: str) -> None:
-    legacy = Legacy(cases=(case,), copies=3)
-    found, manifest = await read(legacy), legacy.manifest()
+    legacy = Legacy(cases=(case,), copies=3, messages=CASES[case].of_messages)
+    options = ImportOptions(messages=legacy.messages)
+    found, manifest = await read(legacy, options), legacy.manifest()
     assert found.accounts.anomalies == manifest.anomalies
     assert found.accounts.outcomes == manifest.outcomes
     assert list(found.accounts.unaccounted()) == []
@@ -59,6 +60,32 @@ async def test_every_document_is_accounted_for(read: Read) -> None:
     assert found.accounts.anomalies == manifest.anomalies
     for counts in found.accounts.collections().values():
         assert counts["source"] == sum(counts[outcome] for outcome in ("migrated", "merged", "skipped", "rejected"))
+
+
+async def test_messages_come_where_they_are_asked_for(read: Read) -> None:
+    legacy, options = Legacy(agents=2, messages=True), ImportOptions(messages=True)
+    found, manifest = await read(legacy, options), legacy.manifest()
+    assert found.accounts.source == manifest.source
+    assert found.accounts.outcomes == manifest.outcomes
+    assert found.accounts.anomalies == manifest.anomalies
+    assert "messages" not in (await read(legacy)).accounts.source
+
+
+async def test_messages_come_by_conversation_with_what_was_formed(read: Read) -> None:
+    found = await read(Legacy(cases=("A25",), messages=True), ImportOptions(messages=True))
+    (agent,) = found.plan.agents()
+    (conversation,) = found.plan.conversations(agent.agent_id)
+    messages = list(found.plan.messages(conversation.conversation_id))
+    assert sorted((m.role, m.user_id is None, bool(m.content)) for m in messages) == [
+        ("assistant", True, False),
+        ("user", False, True),
+        ("user", False, True),
+        ("user", False, True),
+    ]
+    assert {message.speaker for message in messages} == {"mia"}
+    formed = [message.is_formed for message in messages]
+    assert any(formed)
+    assert formed == sorted(formed, reverse=True)
 
 
 async def test_refused_documents_are_named_with_place_and_reason(read: Read) -> None:

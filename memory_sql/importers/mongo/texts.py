@@ -58,6 +58,11 @@ def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
     return Text(stored, source_hash(text))
 
 
+def message_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
+    """As it is stored; empty where there is none. Raises `UnreadableError` for a secret that is refused."""
+    return Text(_stored(text or "", secrets, notes), source_hash(text or ""))
+
+
 def blob_text(text: str | None, most_words: int, secrets: Secrets, notes: Notes) -> Text | None:
     """None where there is none. Its version and its count of words aren't part of it (A4)."""
     if text is None or not text.strip():

@@ -96,7 +96,7 @@ class Loader:
         staged = (
             row for draft, place in zip(drafts, places, strict=True) for row in self._rows(draft, locked[place], own)
         )
-        texts = [self._text(draft, locked[place]) for draft, place in zip(drafts, places, strict=True) if draft.text]
+        texts = [self._text(draft, locked[place]) for draft, place in zip(drafts, places, strict=True)]
         await imports.stage(staged, texts)
         done = await imports.store(agent_key, self.import_id, self.now)
         ids = [state.scope_id for state in locked.values()]
@@ -166,11 +166,27 @@ class Loader:
     # What is staged
 
     def _rows(self, draft: ScopeDraft, scope: ScopeState, own: Settings) -> Iterator[tuple[Any, ...]]:
-        for row in self.plan.rows(draft):
+        for row in self._with_text(draft):
             if isinstance(row, DuplicateDraft):
                 yield self._duplicate(draft, scope, row)
             else:
                 yield self._observation(draft, scope, row, own)
+
+    def _with_text(self, draft: ScopeDraft) -> Iterator[RowDraft]:
+        """A text of which no row says anything is one itself: what it was made of can be found, and taken out."""
+        rows = self.plan.rows(draft)
+        first = next(rows, None)
+        if draft.text is not None and (not isinstance(first, ObservationDraft) or first.state != "absorbed"):
+            yield self._whole(draft, draft.text)
+        if first is not None:
+            yield first
+        yield from rows
+
+    def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
+        part = draft.parts[0]
+        return ObservationDraft(
+            f"{part.legacy_ref}#0", text, part.written_at, "absorbed", "absorb", part.source_hash, "unverified"
+        )
 
     def _observation(
         self, draft: ScopeDraft, scope: ScopeState, row: ObservationDraft, own: Settings
@@ -215,10 +231,10 @@ class Loader:
         )
 
     def _text(self, draft: ScopeDraft, scope: ScopeState) -> tuple[Any, ...]:
-        text = draft.text or ""
-        refs = list(draft.legacy_refs)
+        text, refs = draft.text or "", list(draft.legacy_refs)
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
-        return scope.scope_id, text, count_words(text), refs, [self._ref(ref) for ref in refs], source, _sha256(text)
+        hashes = [self._ref(ref) for ref in refs]
+        return scope.scope_id, draft.text, count_words(text), refs, hashes, source, _sha256(text)
 
     def _ref(self, ref: str) -> bytes:
         return hmac.digest(self.key, ref.encode(), "sha256")

@@ -11,11 +11,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    DateTime,
+    Double,
+    Integer,
+    SmallInteger,
+    TextClause,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import TypeEngine
 
-from memory_sql.db.models import ImportedRow, ImportRejectRow, ImportRow, RunRow, ScopeRow
+from memory_sql.db.models import AgentRow, ImportRejectRow, ImportRow, MemberRow, ObservationRow, RunRow, ScopeRow
 from memory_sql.languages.text import HASH_VERSION
 
 STAGED = {
@@ -68,13 +85,19 @@ _STAGE = (
 _EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
 
 # What is known of a document is known of its sentences, whatever they are by now.
-_LEAVE_OUT = (
-    """
+_KNOWN = """
     DELETE FROM import_rows r
     USING memory.imported i
     WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id
       AND i.legacy_ref IN (r.legacy_ref, split_part(r.legacy_ref, '#', 1))
-    """,
+    RETURNING CASE WHEN r.of_ref IS NULL AND i.legacy_ref NOT LIKE '%#%' AND i.legacy_ref = r.legacy_ref THEN r.legacy_ref END
+"""
+_KNOWN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs) AS u (ref)
+    JOIN memory.imported i ON i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = u.ref
+"""
+_LEAVE_OUT = (
     """
     UPDATE import_texts t SET is_told = false
     FROM memory.scopes s
@@ -99,13 +122,20 @@ _LEAVE_OUT = (
 _FORGOTTEN = """
     DELETE FROM import_rows r USING memory.forgotten_refs f
     WHERE f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
-    RETURNING r.legacy_ref
+    RETURNING CASE WHEN r.of_ref IS NULL AND r.legacy_ref NOT LIKE '%#%' THEN r.legacy_ref END
+"""
+_FORGOTTEN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+    JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
 """
 _NUMBER = (
     # A scope that has learnt something else has a text of its own, or none: what the other text held waits for the next.
     """
     UPDATE import_rows r SET state = 'pending'
-    WHERE r.state = 'absorbed' AND NOT EXISTS (SELECT FROM import_texts t WHERE t.scope_id = r.scope_id AND t.is_told)
+    WHERE r.state = 'absorbed' AND NOT EXISTS (
+        SELECT FROM import_texts t WHERE t.scope_id = r.scope_id AND t.is_told AND t.content IS NOT NULL
+    )
     """,
     """
     UPDATE import_rows r SET seq = s.last_seq + n.n
@@ -158,8 +188,8 @@ _STORE = (
         related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
         search_extra, dates
     )
-    SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id, r.message_ids,
-           r.users, r.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
+    SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
+           r.message_ids, r.users, r.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
            memory.content_hash(r.scope_id, r.digest), :hash_version, s.language, r.search_extra, r.dates::datemultirange
     FROM import_rows r
     JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = r.scope_id
@@ -239,23 +269,45 @@ _SPREAD = """
 _CHANGED = """
     SELECT i.legacy_ref FROM memory.imported i
     JOIN memory.observations o USING (agent_key, scope_id, seq)
-    WHERE i.agent_key = :agent_key AND i.import_id = :import_id
+    WHERE i.agent_key = :agent_key AND i.import_id = :import_id AND i.legacy_ref = o.legacy_ref
       AND sha256(convert_to(o.content, 'UTF8')) <> i.stored_hash
     ORDER BY 1 LIMIT :most
 """
 
 
+SHARDS = "memory_agent"
+"""The collection of which each document is told, though several are one text."""
+
+_TYPES: Mapping[str, TypeEngine[Any]] = {
+    "agent_key": BigInteger(),
+    "import_id": BigInteger(),
+    "now": DateTime(timezone=True),
+    "hash_version": SmallInteger(),
+    "scope_ids": ARRAY(BigInteger),
+    "pause": Double(),
+    "most": Integer(),
+}
+
+
+def _typed(statement: str, used: Iterable[str]) -> TextClause:
+    return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`forgotten` are the references that were left out because they had been forgotten here."""
+    """`known` and `forgotten` are documents that were left out: they were here already, or had been forgotten here."""
 
     observations: int = 0
     scopes: int = 0
-    forgotten: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(
-            self.observations + other.observations, self.scopes + other.scopes, (*self.forgotten, *other.forgotten)
+            self.observations + other.observations,
+            self.scopes + other.scopes,
+            self.known | other.known,
+            self.forgotten | other.forgotten,
         )
 
 
@@ -313,15 +365,36 @@ class ImportRepository:
         )
         return found is not None
 
-    async def documents(self, import_id: int) -> dict[str, int]:
-        """By collection how many documents it has brought."""
-        i = ImportedRow
-        document = func.split_part(i.legacy_ref, "#", 1)
-        collection = func.split_part(document, ":", 1)
+    async def agents(self, import_id: int) -> list[tuple[int, str]]:
+        """Those to whom it has brought anything, key and id, in the order of the keys."""
+        a, s, r, m = AgentRow, ScopeRow, RunRow, MemberRow
+        brought = [
+            select(row.agent_key).where(row.agent_key == a.agent_key, row.import_id == import_id).exists()
+            for row in (s, r, m)
+        ]
+        found = await self._session.execute(select(a.agent_key, a.agent_id).where(or_(*brought)).order_by(a.agent_key))
+        return [(row.agent_key, row.agent_id) for row in found]
+
+    async def observations(self, agent_key: int, import_id: int) -> list[tuple[int, int]]:
+        """What it has brought to the agent and is still there, by their keys."""
+        o, r = ObservationRow, RunRow
         found = await self._session.execute(
-            select(collection, func.count(func.distinct(document))).where(i.import_id == import_id).group_by(collection)
+            select(o.scope_id, o.seq)
+            .join(r, and_(r.agent_key == o.agent_key, r.run_id == o.run_id))
+            .where(r.agent_key == agent_key, r.import_id == import_id)
+            .order_by(o.scope_id, o.seq)
         )
-        return {row[0]: row[1] for row in found}
+        return [(row.scope_id, row.seq) for row in found]
+
+    async def undo(self, agent_key: int, import_id: int) -> list[int]:
+        """Takes out what it brought beside observations; the scopes that are gone."""
+        gone = select(func.memory.undo_import(agent_key, import_id))
+        return sorted(await self._session.scalars(gone))
+
+    async def rolled_back(self, import_id: int, now: datetime) -> None:
+        await self._session.execute(
+            update(ImportRow).where(ImportRow.import_id == import_id).values(state="rolled_back", rolled_back_at=now)
+        )
 
     async def open(self) -> None:
         """Makes the tables in which rows are staged, for this transaction."""
@@ -339,21 +412,32 @@ class ImportRepository:
     async def store(self, agent_key: int, import_id: int, now: datetime) -> Stored:
         """What is staged, in scopes that the caller has locked."""
         values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
+        known = await self._left_out(agent_key, _KNOWN, _KNOWN_TEXTS)
         await self._run(_LEAVE_OUT, values)
-        forgotten = tuple(await self._session.scalars(text(_FORGOTTEN), {"agent_key": agent_key}))
+        forgotten = await self._left_out(agent_key, _FORGOTTEN, _FORGOTTEN_TEXTS)
         await self._run((*_NUMBER, *_STORE), values)
         observations, scopes = (await self._session.execute(text(_COUNT))).one()
-        return Stored(observations, scopes, forgotten)
+        return Stored(observations, scopes, known - forgotten, forgotten)
+
+    async def _left_out(self, agent_key: int, rows: str, texts: str) -> frozenset[str]:
+        """Documents with a row or text of their own. Of several texts of one user, the first stands for all."""
+        given = {"agent_key": agent_key}
+        found = {ref for ref in await self._session.scalars(_typed(rows, given), given) if ref is not None}
+        firsts = dict[tuple[int, str], str]()
+        for scope_id, ref in await self._session.execute(_typed(texts, given), given):
+            collection = ref.partition(":")[0]
+            firsts.setdefault((scope_id, ref if collection == SHARDS else collection), ref)
+        return frozenset({*found, *firsts.values()})
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:
-            given = {name: value for name, value in values.items() if f":{name}" in statement}
-            await self._session.execute(text(statement), given)
+            used = {name: value for name, value in values.items() if f":{name}" in statement}
+            await self._session.execute(_typed(statement, used), used)
 
     async def spread(self, agent_key: int, scope_ids: Sequence[int], pause: float, now: datetime) -> None:
         """What has become due is due one after another, so many seconds apart."""
         given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": now}
-        await self._session.execute(text(_SPREAD), given)
+        await self._session.execute(_typed(_SPREAD, given), given)
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         """Those of these that aren't there yet; by owner and name."""
@@ -364,4 +448,4 @@ class ImportRepository:
     async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
         """Of what it brought, the references of what isn't stored as it was."""
         given = {"agent_key": agent_key, "import_id": import_id, "most": most}
-        return list(await self._session.scalars(text(_CHANGED), given))
+        return list(await self._session.scalars(_typed(_CHANGED, given), given))

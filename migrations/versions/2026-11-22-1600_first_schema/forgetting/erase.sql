@@ -199,7 +199,8 @@ BEGIN
     SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
     FROM before b;
 
-    -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name.
+    -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
+    -- that is taken out again may.
     WITH gone AS (
         DELETE FROM memory.imported i
         WHERE i.agent_key = p_agent
@@ -207,7 +208,7 @@ BEGIN
         RETURNING i.ref_hash
     )
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
-    SELECT DISTINCT p_agent, g.ref_hash, p_at FROM gone g
+    SELECT DISTINCT p_agent, g.ref_hash, p_at FROM gone g WHERE p_forgetting NOT LIKE 'import:%'
     ON CONFLICT DO NOTHING;
 
     RETURN QUERY

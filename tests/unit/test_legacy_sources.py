@@ -308,6 +308,18 @@ async def test_links_and_devices_are_refused(tmp_path: Path) -> None:
         await DumpSource(folder).parts()
 
 
+async def test_a_link_costs_its_own_file_alone(tmp_path: Path) -> None:
+    written(tmp_path, "dump", {"memory_user": [HOME.blob()], "memory_sessions": DOCUMENTS})
+    (tmp_path / "eden" / "memory_agent.bson").symlink_to(tmp_path / "eden" / "memory_user.bson")
+    (tmp_path / "eden" / "memory_user.metadata.json").write_text("no json")
+    items = await everything(DumpSource(tmp_path, keep_going=True))
+    assert [item.error.part for item in items if isinstance(item, Damaged)] == [
+        "memory_user.metadata.json",
+        "memory_agent.bson",
+    ]
+    assert len(items) == 2 + 40
+
+
 async def test_a_file_that_becomes_a_link_after_it_was_found_is_refused(tmp_path: Path) -> None:
     source = written(tmp_path, "dump", {"memory_user": []})
     (part,) = await source.parts()
@@ -335,7 +347,7 @@ async def test_one_collection_in_two_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memory_user.bson").write_bytes(b"")
     (tmp_path / "memory_user.bson.gz").write_bytes(gzip.compress(b""))
     with pytest.raises(SourceError, match="same collection"):
-        DumpSource(tmp_path)
+        await DumpSource(tmp_path).parts()
 
 
 async def test_several_databases_in_a_folder_have_to_be_named(tmp_path: Path) -> None:

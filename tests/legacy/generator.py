@@ -145,7 +145,7 @@ class Legacy:
             key, absorbed = home.key("user", user), self.directives - self.waiting
             said = " ".join(self._directive(home, user, n) for n in range(absorbed) if n % 2 == 0)
             waiting = [home.key("directive", user, n) for n in range(absorbed, self.directives)]
-            text = f"User {user} of {home.agent} keeps a calendar of everything. {said}"
+            text = f"User {user} of agent {home.path[-1]} keeps a calendar of everything. {said}"
             yield home.blob(key, content=text, unabsorbed_memory_ids=waiting)
 
     def _shards(self, home: Home) -> Iterator[Document]:
@@ -154,7 +154,7 @@ class Legacy:
             yield home.shard(
                 shard,
                 shard_name=f"shard {shard}",
-                content=f"All that shard {shard} of {home.agent} has collected. It is read by everybody.",
+                content=f"All that shard {shard} of agent {home.path[-1]} has collected. It is read by everybody.",
                 facts=[home.key("fact", shard, n) for n in range(self.facts)],
                 unabsorbed_memory_ids=[home.key("suggestion", shard, n) for n in waiting],
                 createdAt=at(shard),
@@ -170,7 +170,7 @@ class Legacy:
         for shard in range(self.shards):
             for kind, count in (("fact", self.facts), ("suggestion", self.suggestions)):
                 for n in range(count):
-                    text = f"{_PLACES[n % 8].title()} {n} of {kind} {shard} at {home.agent} opens at {n % 24} o'clock."
+                    text = f"{_PLACES[n % 8].title()} {n} of {kind} {shard} at agent {home.path[-1]} opens at {n % 24}."
                     shard_id, created = home.key("shard", shard), at(_minute(shard, n))
                     yield home.record(kind, shard, n, content=text, shard_id=shard_id, createdAt=created)
         for n in range(self.episodes):
@@ -178,7 +178,9 @@ class Legacy:
 
     @staticmethod
     def _directive(home: Home, user: int, n: int) -> str:
-        return f"{_DEEDS[n % 8]} the {_PLACES[(user + n // 8) % 8]} of {home.agent} number {n} for user {user}."
+        return (
+            f"{_DEEDS[n % 8]} the {_PLACES[(user + n // 8) % 8]} of agent {home.path[-1]} number {n} for user {user}."
+        )
 
 
 def _minute(*numbers: int) -> int:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from memory_sql.config.scopes import settings_of_scope
+from memory_sql.errors import ConfigurationError, InputError
 from memory_sql.importers.mongo.anomalies import ANOMALIES, REASONS
 from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft
-from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.options import ImportOptions, groups_of
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.texts import statements
 from tests.legacy.cases import CASES
@@ -307,6 +308,23 @@ async def test_groups_are_one_of_all_a_mapping_or_none(read: Read) -> None:
     (mapped,) = (await read(legacy, some)).plan.groups(agent.agent_id)
     assert mapped.user_ids == everybody.user_ids[:1]
     assert list((await read(legacy, ImportOptions(groups=None))).plan.groups(agent.agent_id)) == []
+
+
+@pytest.mark.parametrize("value", [[], "default", {"harbour": "mia"}, {" harbour": []}, {"harbour": [None]}])
+def test_a_mapping_of_groups_that_isn_t_one_is_refused(value: object) -> None:
+    with pytest.raises(InputError):
+        groups_of(value)
+
+
+def test_a_mapping_of_groups_names_each_user_once() -> None:
+    assert groups_of({"harbour": ["mia", "jonas", "mia"]}) == {"harbour": ("mia", "jonas")}
+
+
+async def test_without_room_for_its_temporary_file_a_survey_says_so(tmp_path: Path) -> None:
+    with spooled() as spool:
+        spool._base.execute("PRAGMA max_page_count=40")
+        with pytest.raises(ConfigurationError, match="no room"):
+            await surveyed(dumped(tmp_path, Legacy(agents=20)), spool)
 
 
 async def test_the_later_system_s_text_and_lists_count(read: Read) -> None:

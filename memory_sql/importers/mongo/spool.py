@@ -10,12 +10,14 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from memory_sql.domain.ids import owner_key
+from memory_sql.errors import ConfigurationError
 from memory_sql.importers.mongo.documents import Blob, Record, Shard, User
 from memory_sql.importers.mongo.drafts import Refusal, State
 from memory_sql.importers.mongo.options import ImportOptions
@@ -252,6 +254,18 @@ class Spool:
 
     def _count(self, statement: str) -> int:
         return int(self._base.execute(statement).fetchone()[0])
+
+
+@contextmanager
+def room() -> Iterator[None]:
+    """Raises `ConfigurationError` where there is no room for the spool's file."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise ConfigurationError(
+            "no room for the temporary file of an import, which grows as large as the legacy memory: "
+            "SQLITE_TMPDIR or TMPDIR names another folder"
+        ) from error
 
 
 def holder_of(blob: Blob, canonical: str | None) -> str:

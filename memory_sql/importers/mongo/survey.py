@@ -32,7 +32,7 @@ from memory_sql.importers.mongo.reading import (
 from memory_sql.importers.mongo.routing import SkippedError, route
 from memory_sql.importers.mongo.shards import odd_names
 from memory_sql.importers.mongo.sources.source import COLLECTIONS, Damaged, Found, Part, Place, Source
-from memory_sql.importers.mongo.spool import Spool, holder_of
+from memory_sql.importers.mongo.spool import Spool, holder_of, room
 from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
 from memory_sql.languages.text import content_digest
 
@@ -61,12 +61,13 @@ class Survey:
     progress: Progress | None = None
 
     async def run(self) -> None:
-        """Raises `SourceError`, unless the source keeps going."""
-        for part in await self.source.parts():
-            if part.collection in _TAKERS and (self.options.messages or part.collection != "messages"):
-                await self._read(part)
-        self.spool.put_in_order()
-        self._settle()
+        """Raises `SourceError`, unless the source keeps going, and `ConfigurationError` without room for the spool."""
+        with room():
+            for part in await self.source.parts():
+                if part.collection in _TAKERS and (self.options.messages or part.collection != "messages"):
+                    await self._read(part)
+            self.spool.put_in_order()
+            self._settle()
 
     async def _read(self, part: Part) -> None:
         old_name = part.name.partition(".")[0] in COLLECTIONS[part.collection][:-1]

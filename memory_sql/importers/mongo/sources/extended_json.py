@@ -6,14 +6,14 @@ Documents that stand on several lines (`--pretty`) are found as those of an arra
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import IO
 
 from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.sources.decoding import from_json
-from memory_sql.importers.mongo.sources.files import BrokenError, only_folder, readable, skip
-from memory_sql.importers.mongo.sources.source import Damaged, Found, Part, Place, Read, given_out
+from memory_sql.importers.mongo.sources.files import BrokenError, readable, skip
+from memory_sql.importers.mongo.sources.folder import FolderSource
+from memory_sql.importers.mongo.sources.source import Damaged, Found, Place, Read
 
 MOST_JSON_BYTES = 64 * 1024 * 1024  # of a document: canonical JSON takes up to four times the bytes of BSON
 _AHEAD = 1 << 16
@@ -23,30 +23,6 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 
 Piece = tuple[int, bytes | BrokenError, int]
 """Where it begins, the bytes of a document or what is wrong there, and where reading goes on."""
-
-
-class ExtendedJsonSource:
-    """`names` gives the collection of files that are called otherwise: `{"memory_user_stage": "memory_user"}`."""
-
-    def __init__(self, path: Path, *, names: Mapping[str, str] | None = None, keep_going: bool = False) -> None:
-        endings = (".metadata.json", ".json", ".jsonl", ".ndjson")
-        self._folder = only_folder(path, endings[1:], names or {})
-        self._keep_going = keep_going
-
-    @property
-    def name(self) -> str:
-        return self._folder.path.name
-
-    async def parts(self) -> tuple[Part, ...]:
-        return self._folder.parts()
-
-    async def read(self, part: Part, after: str | None = None) -> AsyncIterator[Read]:
-        with self._folder.opened(part.name) as file:
-            for item in _documents(file, part.name, int(after or 0)):
-                yield item if isinstance(item, Found) else given_out(item, keep_going=self._keep_going)
-
-    async def close(self) -> None:
-        """Files are closed as soon as they have been read."""
 
 
 def _documents(file: IO[bytes], name: str, after: int) -> Iterator[Read]:
@@ -159,3 +135,8 @@ def _more(file: IO[bytes], held: bytes) -> bytes:
         raise BrokenError(f"a document over {MOST_JSON_BYTES:,} bytes", ends_part=True)
     with readable():
         return file.read(max(_AHEAD, len(held)))
+
+
+class ExtendedJsonSource(FolderSource):
+    endings = (".json", ".jsonl", ".ndjson")
+    documents = staticmethod(_documents)

@@ -422,3 +422,17 @@ class RolledBack(Value):
     observations: int
     scopes: int
     withheld: tuple[str, ...] = ()
+
+
+class ImportCheck(Value):
+    """What differs between an import, its source and what stands here: references of documents, at most so many of each.
+
+    `compared`: how many rows of the source; None: it wasn't looked at. `changed_here`: another text stands here than was
+    stored; `changed_there`: another in the source than was read; `missing`: it is in the source and not here.
+    """
+
+    run: int
+    compared: int | None = None
+    changed_here: tuple[str, ...] = ()
+    changed_there: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()

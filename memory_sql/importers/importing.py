@@ -24,14 +24,14 @@ from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.drafts import Refusal
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.plan import Plan
-from memory_sql.importers.mongo.sources.source import Source
+from memory_sql.importers.mongo.sources.source import Part, Source
 from memory_sql.importers.mongo.spool import Spool
-from memory_sql.importers.mongo.survey import Progress, Survey
+from memory_sql.importers.mongo.survey import Survey
 
 LEAST_KEY_BYTES = 32
 REJECTS_AT_ONCE = 1000
-Stage = Callable[[str, int], None]
-"""Told which agent has been stored, and how many observations it has gained."""
+Progress = Callable[[str, int], None]
+"""Told how many documents of a file have been read, then which agent has been stored, with how many observations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class Import:
     key: bytes
     now: datetime
     pause: float = 0.0
-    reading: Progress | None = None
-    storing: Stage | None = None
+    progress: Progress | None = None
 
     async def run(self, *, dry_run: bool = False) -> ImportReport:
         """Raises `SourceError` for a source that can't be read, `InputError` for another key than before.
@@ -56,12 +55,19 @@ class Import:
         accounts = Accounts()
         with closing(Spool(self.options)) as spool:
             await self._check_key()
-            await Survey(self.source, spool, self.options, accounts, self.reading).run()
+            await Survey(self.source, spool, self.options, accounts, self._read).run()
             if dry_run:
                 return _report(None, accounts)
             import_id = await self._begin()
             stored = await self._store(Plan(spool, self.options, self.now), import_id)
             return await self._finish(import_id, accounts, spool, stored)
+
+    def _read(self, part: Part, documents: int) -> None:
+        self._tell(part.name, documents)
+
+    def _tell(self, what: str, count: int) -> None:
+        if self.progress is not None:
+            self.progress(what, count)
 
     @property
     def _key_hash(self) -> bytes:
@@ -88,8 +94,7 @@ class Import:
         for agent in plan.agents():
             done = await loader.agent(agent) or Stored()
             stored += done
-            if self.storing is not None:
-                self.storing(agent.agent_id, done.observations)
+            self._tell(agent.agent_id, done.observations)
         return stored
 
     async def _finish(self, import_id: int, accounts: Accounts, spool: Spool, stored: Stored) -> ImportReport:

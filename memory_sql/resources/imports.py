@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from memory_sql.arguments import optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.ids import Id
-from memory_sql.domain.results import ImportReport, ImportRun, RolledBack
+from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.importers.checking import compare
 from memory_sql.importers.importing import Import
 from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.sources.select import SourceKind, open_source
 from memory_sql.importers.mongo.sources.source import Source
-from memory_sql.importers.mongo.survey import Progress
 from memory_sql.lifecycle import corrections, forgetting
 from memory_sql.resources.runtime import Face, asked_of
 
@@ -26,56 +29,76 @@ class Imports(Face):
 
     async def mongo(
         self,
-        source: Source,
         *,
         key: bytes,
+        dump: Path | str | None = None,
+        export: Path | str | None = None,
+        mongo_url: str | None = None,
+        keep_going: bool = False,
         options: ImportOptions | None = None,
         dry_run: bool = False,
         pause: float = 0.0,
-        reading: Progress | None = None,
-        storing: Callable[[str, int], None] | None = None,
+        progress: Callable[[str, int], None] | None = None,
     ) -> ImportReport:
-        """Brings over the legacy memory that a source holds, an agent a transaction, and accounts for each document.
+        """Brings over the memory of the system before, an agent a transaction, and accounts for each document.
+
+        From a folder of mongodump (`dump`) or mongoexport (`export`), or a server that is only read (`mongo_url`, with
+        the name of the database). `keep_going`: what can't be read is passed over, and named.
 
         What is here already, by its reference, is left out, and so is what was forgotten here; so it can be run again,
         and goes on where it was broken off. `key` are 32 bytes or more that are kept outside of the database, the same
         for each import: what was forgotten is known by HMACs under it alone. `dry_run`: nothing is written, the report
-        is of what would be. `pause`: what becomes due to be consolidated is so many seconds apart. Raises `SourceError`,
-        `InputError`.
+        is of what would be. `pause`: what becomes due to be consolidated is so many seconds apart. `progress` is told
+        now and then what is done, a file or an agent, and how much of it. Raises `SourceError`, `InputError`,
+        `ConfigurationError`.
         """
         if not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
-        importing = Import(
-            self._database,
-            self._settings,
-            source,
-            options or ImportOptions(),
-            key,
-            self._now(),
-            pause,
-            reading,
-            storing,
-        )
-        return await importing.run(dry_run=dry_run)
+        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
+            importing = Import(
+                self._database, self._settings, source, options or ImportOptions(), key, self._now(), pause, progress
+            )
+            return await importing.run(dry_run=dry_run)
 
     async def list(self) -> Sequence[ImportRun]:
         """All imports, oldest first."""
         async with self._database.transaction(principal=SERVICE) as unit:
             return [ImportRun(**row) for row in await ImportRepository(unit).all()]
 
-    async def changed(self, run: int, *, limit: int = 50) -> Sequence[str]:
-        """Of what an import brought and is still there, the documents of which another text stands there than it stored.
+    async def verify(
+        self,
+        run: int,
+        *,
+        dump: Path | str | None = None,
+        export: Path | str | None = None,
+        mongo_url: str | None = None,
+        keep_going: bool = False,
+        limit: int = 50,
+    ) -> ImportCheck:
+        """Whether what an import brought stands here as it stored it and, with its source, as it stands there.
 
-        None, unless somebody has written into the tables: an observation's text never changes. Raises `NotFoundError`.
+        Every text is compared, by its hash; `limit`: so many references of each kind are named. What was forgotten since,
+        or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
         """
-        most, found = within("limit", limit, 1000), list[str]()
+        most, here = within("limit", limit, 1000), list[str]()
         async with self._database.transaction(principal=SERVICE) as unit:
             imports = await _known(unit, run)
+            options = (await imports.get(run) or {})["options"]
             for agent_key, _ in await imports.agents(run):
-                found += await imports.changed(agent_key, run, most - len(found))
-        return found
+                here += await imports.changed(agent_key, run, most - len(here))
+        if dump is None and export is None and mongo_url is None:
+            return ImportCheck(run=run, changed_here=tuple(here))
+        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
+            found = await compare(self._database, source, ImportOptions(**options), run, self._now())
+        return ImportCheck(
+            run=run,
+            compared=found.compared,
+            changed_here=tuple(here),
+            changed_there=found.changed[:most],
+            missing=found.missing[:most],
+        )
 
-    async def roll_back(self, run: int, *, actor: Id | None = None, reason: str | None = None) -> RolledBack:
+    async def rollback(self, run: int, *, actor: Id | None = None, reason: str | None = None) -> RolledBack:
         """Takes out exactly what an import brought, an agent a transaction; nothing that was formed since.
 
         With it goes what was made of it. Texts that held it return to the version before, or to none, and are
@@ -104,6 +127,22 @@ class Imports(Face):
         async with self._database.transaction(principal=SERVICE) as unit:
             await ImportRepository(unit).rolled_back(run, now)
         return RolledBack(run=run, observations=observations, scopes=scopes, withheld=tuple(withheld))
+
+
+@asynccontextmanager
+async def _opened(
+    dump: Path | str | None, export: Path | str | None, mongo_url: str | None, *, keep_going: bool
+) -> AsyncIterator[Source]:
+    given: tuple[tuple[SourceKind, Path | str | None], ...] = (("dump", dump), ("export", export), ("live", mongo_url))
+    named = [(kind, str(where)) for kind, where in given if where is not None]
+    if len(named) != 1:
+        raise InputError("say where from: a dump, an export or a URL")
+    ((kind, where),) = named
+    source = open_source(kind, where, keep_going=keep_going)
+    try:
+        yield source
+    finally:
+        await source.close()
 
 
 async def _known(unit: Session, run: int) -> ImportRepository:

@@ -12,7 +12,6 @@ from memory_sql.domain.results import ImportReport
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.mongo.options import ImportOptions
-from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Scripted
@@ -56,7 +55,7 @@ def folder(legacy: Legacy, tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def bring(
     memory: Memory, folder: Path, *, key: bytes = KEY, dry_run: bool = False, **options: Any
 ) -> ImportReport:
-    return await memory.imports.mongo(DumpSource(folder), key=key, options=ImportOptions(**options), dry_run=dry_run)
+    return await memory.imports.mongo(dump=folder, key=key, options=ImportOptions(**options), dry_run=dry_run)
 
 
 async def state(memory: Memory) -> list[tuple[Any, ...]]:
@@ -117,13 +116,13 @@ async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Leg
     before = await state(memory)
     report = await bring(memory, folder)
     assert report.run is not None
-    done = await memory.imports.roll_back(report.run, actor="ops")
+    done = await memory.imports.rollback(report.run, actor="ops")
     assert await state(memory) == before == []
     assert done.withheld == ()
     (run,) = await memory.imports.list()
     assert run.state == "rolled_back"
     with pytest.raises(NotFoundError):
-        await memory.imports.roll_back(report.run)
+        await memory.imports.rollback(report.run)
     again = await bring(memory, folder)
     assert again.collections == report.collections
 
@@ -136,15 +135,22 @@ async def test_what_was_formed_since_survives_a_rollback(memory: Memory, llm: Sc
     llm.then("All that was known, and tea.")
     built = await memory.scopes.consolidate(agent_id=agent, scope_id=kept.scope.id)
     assert built.version == 2
-    done = await memory.imports.roll_back(report.run or 0)
+    done = await memory.imports.rollback(report.run or 0)
     assert done.withheld == (kept.scope.id,)
     assert [o.content for o in await memory.observations.list(**who)] == ["Likes tea."]
     assert "<UserMemory" in str(await memory.context(**who))
     assert "calendar" not in str(await memory.context(**who))
 
 
-async def test_import_says_what_was_changed_in_the_tables(memory: Memory, folder: Path) -> None:
+async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Path) -> None:
     run = (await bring(memory, folder)).run or 0
-    assert await memory.imports.changed(run) == []
+    same = await memory.imports.verify(run, dump=folder)
+    assert same.compared is not None
+    assert same.compared > 100
+    assert (same.changed_here, same.changed_there, same.missing) == ((), (), ())
     await rows(memory, "UPDATE memory.imported SET stored_hash = '' WHERE seq = 1 AND scope_id = 1")
-    assert len(await memory.imports.changed(run)) == 1
+    (ref,) = (await memory.imports.verify(run)).changed_here
+    await rows(memory, "UPDATE memory.imported SET source_hash = '' WHERE legacy_ref = :ref", ref=ref)
+    assert (await memory.imports.verify(run, dump=folder)).changed_there == (ref,)
+    await rows(memory, "DELETE FROM memory.imported WHERE legacy_ref = :ref", ref=ref)
+    assert (await memory.imports.verify(run, dump=folder)).missing == (ref,)

@@ -18,9 +18,12 @@ from sqlalchemy import (
     Double,
     Integer,
     SmallInteger,
+    Text,
     TextClause,
     and_,
+    any_,
     bindparam,
+    cast,
     func,
     insert,
     or_,
@@ -32,7 +35,16 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from memory_sql.db.models import AgentRow, ImportRejectRow, ImportRow, MemberRow, ObservationRow, RunRow, ScopeRow
+from memory_sql.db.models import (
+    AgentRow,
+    ImportedRow,
+    ImportRejectRow,
+    ImportRow,
+    MemberRow,
+    ObservationRow,
+    RunRow,
+    ScopeRow,
+)
 from memory_sql.languages.text import HASH_VERSION
 
 STAGED = {
@@ -385,6 +397,19 @@ class ImportRepository:
             .order_by(o.scope_id, o.seq)
         )
         return [(row.scope_id, row.seq) for row in found]
+
+    async def source_hashes(self, agent_key: int, import_id: int, refs: Sequence[str]) -> dict[str, set[bytes]]:
+        """Of those of these that it has brought, what their texts were in the source; one may be in several scopes."""
+        i = ImportedRow
+        found = await self._session.execute(
+            select(i.legacy_ref, i.source_hash).where(
+                i.agent_key == agent_key, i.import_id == import_id, i.legacy_ref == any_(cast(list(refs), ARRAY(Text)))
+            )
+        )
+        hashes: dict[str, set[bytes]] = {}
+        for row in found:
+            hashes.setdefault(row.legacy_ref, set()).add(row.source_hash)
+        return hashes
 
     async def undo(self, agent_key: int, import_id: int) -> list[int]:
         """Takes out what it brought beside observations; the scopes that are gone."""

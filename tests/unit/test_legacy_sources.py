@@ -241,6 +241,14 @@ def test_only_opening_a_source_needs_the_driver() -> None:
     assert ended.stderr == ""
 
 
+async def test_small_documents_behind_a_long_one_are_found(tmp_path: Path) -> None:
+    """What was read ahead for the long one isn't copied for each of them."""
+    long = json.dumps([{"_id": 0, "content": 'a "quoted" \\ text ' * 200_000}, *({"_id": n} for n in range(1, 60_000))])
+    (tmp_path / "memory_user.json").write_text(long)
+    found = await listed(ExtendedJsonSource(tmp_path).read((await ExtendedJsonSource(tmp_path).parts())[0]))
+    assert [item.document["_id"] for item in found if isinstance(item, Found)] == list(range(60_000))
+
+
 # Hostile files
 
 

@@ -30,6 +30,7 @@ from tests.legacy.generator import Legacy
 from tests.legacy.homes import Home, at
 from tests.legacy.server import official, stand_in
 from tests.legacy.surveying import spooled, surveyed
+from tests.servers import docker_answers
 
 HOME = Home(("sources",))
 DOCUMENTS = [
@@ -114,6 +115,7 @@ async def test_a_live_server_s_ids_may_be_of_several_types(server: str) -> None:
 
 
 @pytest.mark.container
+@pytest.mark.skipif(not docker_answers(), reason="no Docker engine answers")
 async def test_the_official_server_gives_the_same_documents() -> None:
     with official() as url:
         await load(url, "eden", Legacy().collections())

@@ -30,6 +30,7 @@ from tests.legacy.generator import Legacy
 from tests.legacy.homes import Home, at
 from tests.legacy.server import official, stand_in
 from tests.legacy.surveying import spooled, surveyed
+from tests.servers import docker_answers
 
 HOME = Home(("sources",))
 DOCUMENTS = [
@@ -114,6 +115,7 @@ async def test_a_live_server_s_ids_may_be_of_several_types(server: str) -> None:
 
 
 @pytest.mark.container
+@pytest.mark.skipif(not docker_answers(), reason="no Docker engine answers")
 async def test_the_official_server_gives_the_same_documents() -> None:
     with official() as url:
         await load(url, "eden", Legacy().collections())
@@ -239,6 +241,14 @@ def test_only_opening_a_source_needs_the_driver() -> None:
     ended = subprocess.run([sys.executable, "-c", WITHOUT_DRIVER], capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("ConfigurationError reading legacy memory needs pymongo")
     assert ended.stderr == ""
+
+
+async def test_small_documents_behind_a_long_one_are_found(tmp_path: Path) -> None:
+    """What was read ahead for the long one isn't copied for each of them."""
+    long = json.dumps([{"_id": 0, "content": 'a "quoted" \\ text ' * 200_000}, *({"_id": n} for n in range(1, 60_000))])
+    (tmp_path / "memory_user.json").write_text(long)
+    found = await listed(ExtendedJsonSource(tmp_path).read((await ExtendedJsonSource(tmp_path).parts())[0]))
+    assert [item.document["_id"] for item in found if isinstance(item, Found)] == list(range(60_000))
 
 
 # Hostile files

@@ -20,7 +20,7 @@ DIVIDER = "---"
 _VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
 _FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
 _DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
-_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$")  # a heading, a divider
+_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, the number of what follows
 _BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
 _AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
 

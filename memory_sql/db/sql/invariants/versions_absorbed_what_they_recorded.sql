@@ -36,4 +36,5 @@ FROM memory.consolidations c
 JOIN memory.agents a USING (agent_key)
 JOIN memory.runs r USING (agent_key, run_id)
 LEFT JOIN held h ON h.agent_key = c.agent_key AND h.scope_id = c.scope_id AND h.version = c.version
-WHERE c.live AND r.kind <> 'import' AND r.observations IS DISTINCT FROM coalesce(h.observations, 0) + cardinality(c.extra_seqs)
+WHERE c.live AND r.kind <> 'import'
+  AND r.observations IS DISTINCT FROM coalesce(h.observations, 0) + cardinality(c.extra_seqs)

@@ -11,14 +11,11 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import insert
-
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, SCOPE_SETTINGS, stored
 from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.locks import share_agent
-from memory_sql.db.models import MemberRow, PromptRow
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import ensure_agent
 from memory_sql.db.repositories.groups import GroupRepository
@@ -137,7 +134,7 @@ class Loader:
             for prompt in draft.prompts
         ]
         if rows:
-            await unit.execute(insert(PromptRow), rows)
+            await ImportRepository(unit).put_prompts(rows)
 
     async def _group(self, unit: Session, agent_key: int, draft: GroupDraft, own: Settings) -> None:
         """With those of its members who aren't members already."""
@@ -161,7 +158,7 @@ class Loader:
             if user not in known
         ]
         if rows:
-            await unit.execute(insert(MemberRow), rows)
+            await ImportRepository(unit).put_members(rows)
 
     # What is staged
 

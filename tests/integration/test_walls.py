@@ -52,21 +52,8 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(
-    set(TABLES)
-    - {
-        "runs",
-        "events",
-        "holds",
-        "retrievals",
-        "departures",
-        "prompts",
-        "imports",
-        "import_rejects",
-        "imported",
-        "forgotten_refs",
-    }
-)
+OF_IMPORTS = {"imports", "import_rejects", "imported", "forgotten_refs"}
+FOR_USERS = sorted(set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
 
 
 @pytest.fixture

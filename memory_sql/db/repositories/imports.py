@@ -42,6 +42,7 @@ from memory_sql.db.models import (
     ImportRow,
     MemberRow,
     ObservationRow,
+    PromptRow,
     RunRow,
     ScopeRow,
 )
@@ -469,6 +470,12 @@ class ImportRepository:
         made = upsert(ScopeRow).on_conflict_do_nothing().returning(ScopeRow.scope_id, ScopeRow.owner, ScopeRow.name)
         found = await self._session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}
+
+    async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        await self._session.execute(insert(PromptRow), list(rows))
+
+    async def put_members(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        await self._session.execute(insert(MemberRow), list(rows))
 
     async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
         """Of what it brought, the references of what isn't stored as it was."""

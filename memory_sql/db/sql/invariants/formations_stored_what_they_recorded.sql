@@ -14,4 +14,4 @@ LEFT JOIN (
     GROUP BY agent_key, run_id
 ) o USING (agent_key, run_id)
 WHERE coalesce(o.observations, 0)
-      <> CASE WHEN r.kind IN ('formation', 'propagation', 'import') THEN coalesce(r.observations, 0) - r.forgotten ELSE 0 END
+      <> CASE WHEN r.kind = 'consolidation' THEN 0 ELSE coalesce(r.observations, 0) - r.forgotten END

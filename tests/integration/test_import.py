@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from memory_sql.domain.results import ImportReport
 from memory_sql.domain.selection import Selection
@@ -15,7 +18,7 @@ from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Scripted
-from tests.legacy.formats import dump
+from tests.legacy.formats import FORMATS, dump
 from tests.legacy.generator import Legacy
 
 KEY = b"k" * 32
@@ -154,3 +157,64 @@ async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Pat
     assert (await memory.imports.verify(run, dump=folder)).changed_there == (ref,)
     await rows(memory, "DELETE FROM memory.imported WHERE legacy_ref = :ref", ref=ref)
     assert (await memory.imports.verify(run, dump=folder)).missing == (ref,)
+
+
+# The same target, whatever happens on the way
+
+
+@pytest.mark.parametrize("form", [name for name in FORMATS if name != "dump"])
+@pytest.mark.slow
+async def test_all_formats_give_the_same_target(
+    memory: Memory, legacy: Legacy, folder: Path, tmp_path: Path, form: str
+) -> None:
+    wanted, run = await state_of(memory, dump=folder)
+    await memory.imports.rollback(run)
+    FORMATS[form](tmp_path, legacy.collections())
+    where: dict[str, Any] = {"dump" if "dump" in form else "export": tmp_path}
+    assert (await state_of(memory, **where))[0] == wanted
+
+
+async def state_of(memory: Memory, **where: Any) -> tuple[list[tuple[Any, ...]], int]:
+    run = (await memory.imports.mongo(key=KEY, **where)).run
+    return await state(memory), run or 0
+
+
+class BrokenOffError(Exception):
+    """The power has gone."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+async def test_broken_off_at_any_statement_it_goes_on(memory: Memory, folder: Path, seed: int) -> None:
+    wanted, run = await state_of(memory, dump=folder)
+    report = (await memory.imports.list())[0].accounts
+    await memory.imports.rollback(run)
+    chance, broken = random.Random(seed), 0
+    while broken < 35:
+        with broken_off(memory, chance.randrange(1, 200)):
+            try:
+                await memory.imports.mongo(dump=folder, key=KEY)
+                break
+            except BrokenOffError:
+                broken += 1
+    assert broken > 5
+    await memory.imports.mongo(dump=folder, key=KEY)
+    assert await state(memory) == wanted
+    assert report["anomalies"] == (await memory.imports.list())[-1].accounts["anomalies"]
+
+
+@contextmanager
+def broken_off(memory: Memory, after: int) -> Iterator[None]:
+    """So many statements are still sent."""
+    left = iter(range(after))
+
+    def count(*_: Any) -> None:
+        if next(left, None) is None:
+            raise BrokenOffError
+
+    engine = memory.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", count)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", count)

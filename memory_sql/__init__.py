@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         RefusedError,
         RestoredError,
         SchemaError,
+        SourceError,
         StaleError,
         TooLargeError,
         TooManyError,
@@ -254,6 +255,7 @@ __all__ = [
     "SetAside",
     "Settings",
     "Source",
+    "SourceError",
     "SourceKind",
     "StaleError",
     "Stats",
@@ -296,8 +298,8 @@ _HOME = {
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
         "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
-        "MemorySQLError NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError StaleError "
-        "TooLargeError TooManyError TruncatedError UnavailableError VersionError"
+        "MemorySQLError NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError "
+        "SourceError StaleError TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

@@ -7,6 +7,7 @@
     │   ├── InvalidMessageError     a message of a conversation, named by its position
     │   ├── TooLargeError           a text over its limit
     │   └── TooManyError            a list over its limit
+    ├── SourceError                 what is to be imported can't be read
     ├── NotFoundError               no such thing, or the principal may not see it
     ├── HeldError                   a legal hold forbids to erase all of it
     ├── VersionError                it has changed since the caller read it
@@ -109,6 +110,23 @@ class TooManyError(InputError):
         super().__init__(f"{what} has more than {limit:,} items; the limit is {limit:,}")
         self.what = what
         self.limit = limit
+
+
+class SourceError(MemorySQLError):
+    """What is to be imported can't be read. `part` is its file or collection, `offset` the byte where, of what was unpacked.
+
+    `reason` is what is wrong there.
+    """
+
+    part: str
+    offset: int
+    reason: str
+
+    def __init__(self, part: str, offset: int, reason: str) -> None:
+        super().__init__(f"{part}, byte {offset:,}: {reason}")
+        self.part = part
+        self.offset = offset
+        self.reason = reason
 
 
 class NotFoundError(MemorySQLError):

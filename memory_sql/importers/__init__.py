@@ -1,0 +1,1 @@
+"""Memory that comes from other systems."""

@@ -1,0 +1,111 @@
+"""Bytes to documents, by `bson`: how ids, times and broken characters come out, the same from every source."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from datetime import datetime
+from typing import Any
+
+import bson
+from bson import json_util
+from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
+from bson.datetime_ms import DatetimeMS
+from bson.errors import BSONError
+from bson.objectid import ObjectId
+
+from memory_sql.importers.mongo.sources.files import BrokenError
+from memory_sql.importers.mongo.values import ObjectKey, moment_of_milliseconds
+
+_BROKEN_TEXT = "memory_sql.broken_text"
+
+
+def _broken_text(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A half of a pair of surrogates is one character, as JSON has it; of other bytes each is one."""
+    try:
+        return codecs.lookup_error("surrogatepass")(error)
+    except UnicodeError:
+        return codecs.lookup_error("surrogateescape")(error)
+
+
+codecs.register_error(_BROKEN_TEXT, _broken_text)
+
+
+class _Keys(TypeDecoder):
+    bson_type = ObjectId
+
+    def transform_bson(self, value: ObjectId) -> ObjectKey:
+        return ObjectKey(value)
+
+
+OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
+    type_registry=TypeRegistry([_Keys()]),
+    unicode_decode_error_handler=_BROKEN_TEXT,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,  # a year 292,000,000 is a value, not an error
+)
+
+
+def from_bson(frame: bytes) -> dict[str, Any]:
+    """Raises `BrokenError`."""
+    try:
+        return bson.decode(frame, OPTIONS)
+    except RecursionError:
+        raise BrokenError("it is nested too deeply") from None
+    except (BSONError, ValueError, OverflowError, TypeError) as error:
+        raise BrokenError("it isn't valid BSON") from error
+
+
+def from_json(text: bytes) -> dict[str, Any]:
+    """Extended JSON, canonical or relaxed. Raises `BrokenError`."""
+    try:
+        found = _JSON.decode(text.decode("utf-8", _BROKEN_TEXT))
+    except RecursionError:
+        raise BrokenError("it is nested too deeply") from None
+    except (BSONError, ValueError, OverflowError, TypeError, KeyError) as error:
+        raise BrokenError("it isn't valid extended JSON") from error
+    if not isinstance(found, dict):
+        raise BrokenError("it isn't a document")
+    return found
+
+
+def _unwrapped(item: dict[str, Any]) -> Any:
+    """What a wrapper of extended JSON stands for; anything else as it is."""
+    if len(item) == 1:
+        ((key, value),) = item.items()
+        known = _WRAPPERS.get(key)
+        if known is not None:
+            return known(value)
+    first = next(iter(item), "")
+    return json_util.object_hook(item, _JSON_OPTIONS) if first[:1] == "$" else item
+
+
+def _key(value: Any) -> Any:
+    """One that isn't an id stays in its wrapper: the field that holds it is refused, not the file."""
+    return ObjectKey(value.lower()) if isinstance(value, str) and ObjectId.is_valid(value) else {"$oid": value}
+
+
+def _date(value: Any) -> Any:
+    """Relaxed as text, canonical as a number of milliseconds; None of both stays in its wrapper."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return moment_of_milliseconds(value) or DatetimeMS(value)
+    try:
+        return datetime.fromisoformat(value).replace(tzinfo=None) if _is_utc(value) else {"$date": value}
+    except ValueError:
+        return {"$date": value}
+
+
+def _is_utc(value: Any) -> bool:
+    return isinstance(value, str) and value.endswith(("Z", "+0000", "+00:00"))
+
+
+def _number(value: Any) -> int:
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    return float(value)
+
+
+_WRAPPERS = {"$oid": _key, "$date": _date, "$numberLong": _number, "$numberInt": _number, "$numberDouble": _float}
+_JSON_OPTIONS = json_util.JSONOptions(tz_aware=False, datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+_JSON = json.JSONDecoder(object_hook=_unwrapped, strict=False)

@@ -1,0 +1,132 @@
+"""A folder of files: which of them are read, and how they are opened. Nothing outside the folder is ever read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedIOBase, BufferedReader
+from pathlib import Path
+from typing import IO, cast
+
+from memory_sql.errors import SourceError
+from memory_sql.importers.mongo.sources.source import Part, in_order, known_names
+
+GZIP = ".gz"
+
+
+class BrokenError(Exception):
+    """A document that can't be read; `ends_part`: nor anything behind it."""
+
+    def __init__(self, reason: str, *, ends_part: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.ends_part = ends_part
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of the known collections in it, by what their names end in."""
+
+    path: Path
+    endings: tuple[str, ...]
+    names: Mapping[str, str]
+
+    def parts(self) -> tuple[Part, ...]:
+        """Raises `SourceError` where one of them isn't a plain file of this folder, or stands there twice."""
+        known = known_names(self.names)
+        found: dict[str, Part] = {}
+        for entry in _entries(self.path):
+            stem = self._stem(entry.name)
+            if stem not in known:
+                continue
+            if stem in found:
+                raise SourceError(entry.name, 0, f"{found[stem].name} holds the same collection")
+            found[stem] = Part(known[stem], entry.name, size=_plain_file(entry))
+        return in_order(iter(found.values()))
+
+    def _stem(self, name: str) -> str | None:
+        plain = name.removesuffix(GZIP)
+        return next((plain.removesuffix(ending) for ending in self.endings if plain.endswith(ending)), None)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        """The bytes of a file, unpacked. Raises `SourceError`; what follows a symbolic link isn't opened."""
+        if Path(name).name != name:
+            raise SourceError(name, 0, "it isn't in the folder")
+        try:
+            number = os.open(self.path / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise SourceError(name, 0, error.strerror or "it can't be opened") from error
+        with os.fdopen(number, "rb") as raw:
+            if not name.endswith(GZIP):
+                yield raw
+                return
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield BufferedReader(cast("BufferedIOBase", unpacked), 1 << 16)
+
+
+def only_folder(path: Path, endings: tuple[str, ...], names: Mapping[str, str]) -> Folder:
+    """The folder itself, or the one below it that has files of known collections, as mongodump makes one for a database."""
+    here = Folder(path, endings, names)
+    if here.parts():
+        return here
+    below = [Folder(Path(entry.path), endings, names) for entry in _entries(path) if _is_own_folder(entry)]
+    filled = [folder for folder in below if folder.parts()]
+    if len(filled) > 1:
+        raise SourceError(
+            path.name, 0, f"several databases: {', '.join(sorted(f.path.name for f in filled))}; name one"
+        )
+    return filled[0] if filled else here
+
+
+def skip(file: IO[bytes], count: int) -> None:
+    """So many bytes of what is unpacked."""
+    with readable():
+        if file.seekable() and not isinstance(getattr(file, "raw", None), gzip.GzipFile):
+            file.seek(count, os.SEEK_CUR)
+            return
+        while count > 0:
+            read = len(file.read(min(count, 1 << 20)))
+            if read == 0:
+                raise BrokenError("it ends before the place from which reading was to go on", ends_part=True)
+            count -= read
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """What reading packed bytes may raise, as `BrokenError`."""
+    try:
+        yield
+    except EOFError as error:
+        raise BrokenError("the packed file is truncated", ends_part=True) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise BrokenError("it isn't packed as gzip packs, or is damaged", ends_part=True) from error
+    except OSError as error:
+        raise BrokenError(error.strerror or "it can't be read", ends_part=True) from error
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise SourceError(path.name, 0, error.strerror or "it can't be read") from error
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _plain_file(entry: os.DirEntry[str]) -> int:
+    """Its size."""
+    if entry.is_symlink():
+        raise SourceError(entry.name, 0, "it is a symbolic link")
+    found = entry.stat(follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):
+        raise SourceError(entry.name, 0, "it isn't a plain file")
+    return found.st_size

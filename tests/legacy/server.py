@@ -1,4 +1,4 @@
-"""A server that speaks the protocol of MongoDB: the official image where a Docker engine answers, else a stand-in."""
+"""A server that speaks the protocol of MongoDB: a stand-in in this process, or the official image where Docker answers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from secantus import SecantusDBServer
+from testcontainers.community.mongodb import MongoDbContainer
+
+IMAGE = "mongo:7"
 
 
 @contextmanager
 def stand_in() -> Iterator[str]:
-    """The URL of one of our own, in this process."""
     with tempfile.TemporaryDirectory() as folder:
         server = SecantusDBServer(storage_path=folder, cache_size="64M")
         server.start()
         try:
-            yield f"{server.uri}"
+            yield str(server.uri)
         finally:
             server.stop()
+
+
+@contextmanager
+def official() -> Iterator[str]:
+    with MongoDbContainer(IMAGE) as container:
+        yield container.get_connection_url()

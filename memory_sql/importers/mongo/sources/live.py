@@ -31,7 +31,6 @@ from memory_sql.importers.mongo.sources.source import (
 
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 _BATCH = 1000
-_SECONDS = 20_000  # milliseconds, to find a server
 # How a server orders values of several types; a comparison finds those of one type alone.
 _ORDER = (
     ("null",),
@@ -62,7 +61,7 @@ class LiveSource:
     ) -> None:
         try:
             self._client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
-                url, serverSelectionTimeoutMS=_SECONDS, appname="memory-sql import", retryWrites=False
+                url, appname="memory-sql import", retryWrites=False
             )
             self._database: AsyncDatabase[dict[str, Any]] = (
                 self._client.get_default_database() if database is None else self._client[database]

@@ -1,0 +1,44 @@
+"""How many documents there were, and what became of them: source = migrated + merged + skipped + rejected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from memory_sql.errors import SourceError
+from memory_sql.importers.mongo.drafts import Outcome
+
+OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")
+
+
+@dataclass(slots=True)
+class Accounts:
+    """`outcomes` by collection, outcome and reason; the reason of what is migrated is empty. `anomalies` by code.
+
+    `cut_off` are the parts of which nobody knows how many documents they still had.
+    """
+
+    source: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, Outcome, str]] = field(default_factory=Counter)
+    anomalies: Counter[str] = field(default_factory=Counter)
+    cut_off: list[SourceError] = field(default_factory=list)
+
+    def note(self, codes: Iterable[str]) -> None:
+        self.anomalies.update(codes)
+
+    def collections(self) -> dict[str, dict[str, int]]:
+        """By collection: `source` and each outcome."""
+        return {
+            collection: {"source": count, **{outcome: self.of(collection, outcome) for outcome in OUTCOMES}}
+            for collection, count in self.source.items()
+        }
+
+    def of(self, collection: str, outcome: Outcome) -> int:
+        return sum(n for (where, what, _), n in self.outcomes.items() if (where, what) == (collection, outcome))
+
+    def unaccounted(self) -> Iterator[str]:
+        """The collections whose sums aren't equal: none, or there is a mistake in the importer."""
+        for collection, counts in self.collections().items():
+            if counts["source"] != sum(counts[outcome] for outcome in OUTCOMES):
+                yield collection

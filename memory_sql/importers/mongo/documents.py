@@ -1,0 +1,108 @@
+"""Legacy documents as what they mean, whatever their age. Pure values; `reading` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from memory_sql.importers.mongo.texts import Text
+from memory_sql.importers.mongo.values import ObjectKey
+
+RecordType = Literal["episode", "directive", "suggestion", "fact", "reflection", "found"]
+Level = Literal["user", "agent", "session"]
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """`canonical` is the id that counts; `is_gone`: deleted."""
+
+    key: ObjectKey
+    canonical: ObjectKey
+    is_agent: bool
+    is_gone: bool
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`formed` is the last message that memory was formed of, None where that isn't said (A26)."""
+
+    key: ObjectKey
+    is_gone: bool
+    agents: tuple[ObjectKey, ...]
+    users: tuple[ObjectKey, ...]
+    formed: ObjectKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a scope, as the legacy system had them."""
+
+    words: int
+    before_consolidation: int | None = None
+    facts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """The text of one user with an agent, or (later system) of an agent or a session. `owner_key` None: the agent's own."""
+
+    ref: str
+    agent: ObjectKey
+    level: Level
+    owner_key: ObjectKey | None
+    text: Text | None
+    written_at: datetime | None
+    created_at: datetime
+    waiting: tuple[ObjectKey, ...]
+    limits: Limits
+
+    @property
+    def moment(self) -> datetime:
+        return self.written_at or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A text of an agent beside others. `facts` are those that are told, oldest first."""
+
+    ref: str
+    key: ObjectKey
+    agent: ObjectKey
+    name: str | None
+    prompt: str | None
+    is_active: bool
+    text: Text | None
+    written_at: datetime | None
+    created_at: datetime
+    waiting: tuple[ObjectKey, ...]
+    facts: tuple[ObjectKey, ...]
+    limits: Limits
+
+    @property
+    def moment(self) -> datetime:
+        return self.written_at or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One remembered thing. `level` and `absorbed` are of the later system; `absorbed` None: lists alone say it."""
+
+    ref: str
+    key: ObjectKey
+    agent: ObjectKey
+    type: RecordType
+    text: Text
+    created_at: datetime
+    updated_at: datetime | None
+    session: ObjectKey | None
+    messages: tuple[ObjectKey, ...]
+    users: tuple[ObjectKey, ...]
+    shard: ObjectKey | None
+    level: Level | None = None
+    absorbed: bool | None = None
+
+
+def reference(collection: str, key: ObjectKey) -> str:
+    return f"{collection}:{key}"

@@ -1,0 +1,140 @@
+"""What becomes of legacy memory: values to be stored, in the order in which they are to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from memory_sql.config.kinds import Lane, PromptMode, PromptName
+from memory_sql.domain.ids import ScopeKind, owner_key
+
+State = Literal["absorbed", "pending", "archived", "evicted"]
+"""Of an observation: the text holds it, it waits, it is only found by a search, or not even that. In the buffer, pending
+means that it is told."""
+
+Outcome = Literal["migrated", "merged", "skipped", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDraft:
+    """`is_active` False: deleted, or missing in the directory (A12)."""
+
+    agent_id: str
+    display_name: str | None
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDraft:
+    """A group of an agent's users, in order."""
+
+    agent_id: str
+    group_id: str
+    user_ids: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"sharing": "review"})
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """What one document adds to the text of a scope."""
+
+    legacy_ref: str
+    content: str
+    written_at: datetime
+    source_hash: bytes
+    heading: str | None = None
+    version: int | None = None
+    over_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDraft:
+    name: PromptName
+    mode: PromptMode
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDraft:
+    """A scope with its text and what it has of its own. `text` None: there is none, and no row of it is absorbed.
+
+    `settings` are names of `config.ScopeSettings`. `legacy_refs` are the documents that it was made of, in order; `version`
+    is the highest that they had. `members` of its text are `parts`, as they follow one another in it.
+    """
+
+    agent_id: str
+    kind: ScopeKind
+    owner_id: str | None
+    name: str
+    display_name: str | None
+    is_active: bool
+    text: str | None
+    parts: tuple[TextPart, ...]
+    written_at: datetime | None
+    created_at: datetime | None
+    settings: Mapping[str, Any]
+    prompts: tuple[PromptDraft, ...] = ()
+    legacy_refs: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        return owner_key(self.kind, self.owner_id)
+
+    @property
+    def version(self) -> int | None:
+        return max((part.version for part in self.parts if part.version is not None), default=None)
+
+    @property
+    def over_limit(self) -> bool:
+        return any(part.over_limit for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationDraft:
+    """`legacy_ref` is unique in its scope. `also` are the references of what says the same and gets no row of its own.
+
+    `given_at`: the time that it had, where that was more than a day ahead of the import.
+    """
+
+    legacy_ref: str
+    content: str
+    observed_at: datetime
+    state: State
+    lane: Lane
+    source_hash: bytes
+    verification: Literal["unverified", "confirmed"]
+    related_users: tuple[str, ...] = ()
+    conversation_id: str | None = None
+    message_ids: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    given_at: datetime | None = None
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateDraft:
+    """A document whose text the row of another has; it is evidence of that one."""
+
+    legacy_ref: str
+    of: str
+    observed_at: datetime
+    source_hash: bytes
+    related_users: tuple[str, ...] = ()
+
+
+RowDraft = ObservationDraft | DuplicateDraft
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A document that isn't taken over, or not as one of its own. `legacy_id` None: it has none that can be read."""
+
+    collection: str
+    legacy_id: str | None
+    part: str
+    number: int
+    offset: int
+    outcome: Outcome
+    reason: str

@@ -1,0 +1,33 @@
+"""What an import may be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from memory_sql.config.kinds import Secrets
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How legacy memory is taken over where there is a choice.
+
+    `groups`: the users of each group by its id, `default` for one group of all users of an agent (R130), or None.
+    `keep_shards`: the texts of shards joined in one collective scope, or a named scope for each (C9, C10). `episodes`:
+    left out, or the newest of a conversation's own scope (C6). `without_text`: what counts as absorbed where its scope has
+    no text. `evicted_facts`: facts that have left their list are found by a search, or not. `requeue_lost`: what is younger
+    than its blob, and waits nowhere, waits again (A16). `missing_agents` and their memory come as inactive, or not at all
+    (A12). `messages`: the sessions and their messages come too. `trusted`: what comes counts as confirmed.
+    """
+
+    groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"
+    keep_shards: Literal["merged", "named"] = "merged"
+    episodes: Literal["skip", "conversation"] = "skip"
+    without_text: Literal["pending", "archived"] = "pending"
+    evicted_facts: Literal["archived", "evicted"] = "archived"
+    requeue_lost: bool = False
+    missing_agents: Literal["inactive", "skip"] = "inactive"
+    messages: bool = False
+    trusted: bool = False
+    secrets: Secrets = "mask"

@@ -1,0 +1,175 @@
+"""What an import would store, by agent and scope, out of a spool that `survey` has filled.
+
+The order is that in which it has to be stored: of a scope first the rows that its text holds (those of records, then those of
+its sentences that no record says), then what is archived, what waits, and the buffer, each by age. Everything is drawn as it
+is taken, so that a scope may have any number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, cast
+
+from memory_sql.config.kinds import Lane
+from memory_sql.domain.ids import LONGEST_AHEAD, OWNER_PREFIX, ScopeKind
+from memory_sql.importers.mongo.documents import Record
+from memory_sql.importers.mongo.drafts import (
+    AgentDraft,
+    DuplicateDraft,
+    GroupDraft,
+    ObservationDraft,
+    RowDraft,
+    ScopeDraft,
+    State,
+)
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.routing import COLLECTIVE
+from memory_sql.importers.mongo.said import Said, said_by
+from memory_sql.importers.mongo.scoping import collective, displayed, from_blobs, limited_buffer, named
+from memory_sql.importers.mongo.shards import names_of_shards
+from memory_sql.importers.mongo.spool import Spool
+from memory_sql.languages.text import content_digest, count_words
+
+ITEM_WORDS: Mapping[str, int] = {  # R012; the later system's
+    "directive": 25,
+    "suggestion": 35,
+    "fact": 30,
+    "episode": 50,
+    "reflection": 35,
+    "found": 30,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`now` is when the import runs."""
+
+    spool: Spool
+    options: ImportOptions
+    now: datetime
+
+    def agents(self) -> Iterator[AgentDraft]:
+        """In the order of their ids."""
+        for agent in self.spool.agents():
+            found = self.spool.user(agent)
+            yield AgentDraft(agent, displayed(found[3] if found else None), not self.spool.is_gone(agent))
+
+    def groups(self, agent_id: str) -> Iterator[GroupDraft]:
+        """Those of the mapping in which anybody has memory with the agent; by default one of all who have."""
+        if self.options.groups is None:
+            return
+        prefix = OWNER_PREFIX["individual"]
+        users = [owner[len(prefix) :] for owner, _ in self.spool.scopes(agent_id) if owner.startswith(prefix)]
+        if isinstance(self.options.groups, str):
+            if users:
+                yield GroupDraft(agent_id, self.options.groups, tuple(users))
+            return
+        for group_id, wanted in self.options.groups.items():
+            members = {self.spool.canonical(user.lower()) for user in wanted}.intersection(users)
+            if members:
+                yield GroupDraft(agent_id, group_id, tuple(sorted(members)))
+
+    def scopes(self, agent_id: str) -> Iterator[ScopeDraft]:
+        """In the order of owner and name; the collective one wherever the agent has shards."""
+        shards = self.spool.shards(agent_id)
+        names = names_of_shards(shards)
+        by_name = {names[shard.key]: shard for shard in shards} if self.options.keep_shards == "named" else {}
+        keys = {*self.spool.scopes(agent_id), *((COLLECTIVE, name) for name in by_name)}
+        if shards and not by_name:
+            keys.add((COLLECTIVE, ""))
+        for owner, name in sorted(keys):
+            told = self.spool.told(agent_id, owner, name)
+            if name:
+                draft = named(agent_id, name, by_name[name])
+            elif owner == COLLECTIVE:
+                blobs = self.spool.blobs(agent_id, owner)
+                draft = collective(agent_id, blobs, [] if by_name else shards, names)
+            else:
+                draft = from_blobs(agent_id, *_kind(owner), self.spool.blobs(agent_id, owner))
+            yield self._of_person(limited_buffer(draft, told))
+
+    def _of_person(self, draft: ScopeDraft) -> ScopeDraft:
+        """With the name of the user; inactive where there is none any more (A11), or no agent (A12)."""
+        is_active = draft.is_active and not self.spool.is_gone(draft.agent_id)
+        if draft.kind != "individual" or draft.owner_id is None:
+            return replace(draft, is_active=is_active)
+        user = self.spool.user(draft.owner_id)
+        is_active = is_active and not self.spool.is_gone(draft.owner_id)
+        return replace(draft, is_active=is_active, display_name=displayed(user[3] if user else None))
+
+    def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]:
+        """What becomes an observation of the scope, or evidence of one that has been given out or will be."""
+        said = said_by(scope)
+        most = scope.settings.get("buffer_max", 0)
+        excess = max(0, (self.spool.told(scope.agent_id, scope.owner, scope.name) or 0) - most)
+        is_begun = False
+        for record, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
+            if state != "absorbed" and not is_begun:
+                yield from (self._sentence(item) for item in said.left())
+                is_begun = True
+            if of != record.ref:
+                yield self._duplicate(record, of)
+                continue
+            if lane == "buffer" and state == "pending" and excess:
+                state, excess = "archived", excess - 1
+            yield self._observation(record, cast("Lane", lane), state, notes, said)
+        if not is_begun:
+            yield from (self._sentence(item) for item in said.left())
+
+    def _observation(self, record: Record, lane: Lane, state: State, notes: str, said: Said) -> ObservationDraft:
+        also = said.taken(content_digest(record.text.content)) if state == "absorbed" else ()
+        ahead = record.created_at > self.now + LONGEST_AHEAD
+        return ObservationDraft(
+            legacy_ref=record.ref,
+            content=record.text.content,
+            observed_at=self.now if ahead else record.created_at,
+            given_at=record.created_at if ahead else None,
+            state=state,
+            lane=lane,
+            source_hash=record.text.source_hash,
+            verification="confirmed" if self.options.trusted else "unverified",
+            related_users=self._people(record),
+            conversation_id=None if record.session is None else str(record.session),
+            message_ids=tuple(map(str, record.messages)),
+            metadata={"legacy": _legacy(record, notes)},
+            also=also,
+        )
+
+    def _sentence(self, draft: ObservationDraft) -> ObservationDraft:
+        ahead = draft.observed_at > self.now + LONGEST_AHEAD
+        return replace(
+            draft,
+            observed_at=self.now if ahead else draft.observed_at,
+            given_at=draft.observed_at if ahead else None,
+            verification="confirmed" if self.options.trusted else "unverified",
+        )
+
+    def _duplicate(self, record: Record, of: str) -> DuplicateDraft:
+        return DuplicateDraft(record.ref, of, record.created_at, record.text.source_hash, self._people(record))
+
+    def _people(self, record: Record) -> tuple[str, ...]:
+        """Whom it names, by the ids that count, without agents."""
+        people = [self.spool.canonical(user) for user in record.users if not self.spool.is_agent(user)]
+        return tuple(dict.fromkeys(map(str, people)))
+
+
+def _kind(owner: str) -> tuple[ScopeKind, str | None]:
+    kinds: dict[str, ScopeKind] = {prefix: cast("ScopeKind", kind) for kind, prefix in OWNER_PREFIX.items()}
+    return kinds[owner[:2]], owner[2:]
+
+
+def _legacy(record: Record, notes: str) -> dict[str, Any]:
+    """What the old system knew of it beside."""
+    collection, _, key = record.ref.partition(":")
+    found: dict[str, Any] = {"collection": collection, "id": key, "memory_type": record.type}
+    if record.shard is not None:
+        found["shard_id"] = str(record.shard)
+    if record.updated_at is not None:
+        found["updated_at"] = record.updated_at.isoformat()
+    if "A17" in notes.split():
+        found["orphan_shard"] = True
+    if count_words(record.text.content) > ITEM_WORDS[record.type]:
+        found["over_limit"] = True
+    return found

@@ -1,0 +1,70 @@
+"""The sentences of a scope's text as rows of their own: what forgetting one of them, or rebuilding the text, needs. Pure.
+
+A sentence that an absorbed record says already is evidence of that record's row and gets none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from memory_sql.importers.mongo.drafts import ObservationDraft, ScopeDraft, TextPart
+from memory_sql.importers.mongo.texts import Sentence, source_hash, statements
+
+
+@dataclass(slots=True)
+class Said:
+    """By digest the references of the sentences, those of equal ones together, and what the first is."""
+
+    _by_digest: dict[bytes, list[str]] = field(default_factory=dict)
+    _in_order: list[tuple[TextPart, Sentence, list[str]]] = field(default_factory=list)
+
+    def add(self, part: TextPart, sentence: Sentence) -> None:
+        ref = f"{part.legacy_ref}#{sentence.number}"
+        known = None if sentence.digest is None else self._by_digest.get(sentence.digest)
+        if known is not None:
+            known.append(ref)
+            return
+        refs = [ref]
+        if sentence.digest is not None:
+            self._by_digest[sentence.digest] = refs
+        self._in_order.append((part, sentence, refs))
+
+    def taken(self, digest: bytes | None) -> tuple[str, ...]:
+        """The sentences that say this; they get no row any more."""
+        refs = self._by_digest.get(digest) if digest is not None else None
+        if not refs:
+            return ()
+        taken = tuple(refs)
+        refs.clear()
+        return taken
+
+    def left(self) -> Iterator[ObservationDraft]:
+        """Rows of those that no record says, in the order of the text."""
+        for part, sentence, refs in self._in_order:
+            if refs:
+                yield _row(part, sentence, tuple(refs))
+
+
+def said_by(scope: ScopeDraft) -> Said:
+    said = Said()
+    for part in scope.parts:
+        for sentence in statements(part.content):
+            said.add(part, sentence)
+    return said
+
+
+def _row(part: TextPart, sentence: Sentence, refs: tuple[str, ...]) -> ObservationDraft:
+    collection, _, key = part.legacy_ref.partition(":")
+    legacy = {"collection": collection, "id": key, "sentence": sentence.number}
+    return ObservationDraft(
+        legacy_ref=refs[0],
+        content=sentence.content,
+        observed_at=part.written_at,
+        state="absorbed",
+        lane="absorb",
+        source_hash=source_hash(sentence.content),
+        verification="unverified",
+        metadata={"legacy": legacy if part.heading is None else {**legacy, "shard": part.heading}},
+        also=refs[1:],
+    )

@@ -1,0 +1,44 @@
+"""How shards are called and what their scopes are given. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from memory_sql.domain.ids import host_id
+from memory_sql.errors import InvalidIdError
+from memory_sql.importers.mongo.documents import Shard
+from memory_sql.languages.text import clean, one_line, shortened
+from memory_sql.privacy.classify import mask
+
+UNNAMED = "Unnamed shard"
+_NAME_CHARACTERS = 200  # leaves room for a number
+
+
+def names_of_shards(shards: Sequence[Shard]) -> dict[str, str]:
+    """By key a name that an id may be, no two alike: of the oldest as it is, of younger ones numbered (A19)."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for shard in shards:
+        plain = _plain_name(shard.name)
+        name, number = plain, 1
+        while name in taken:
+            number += 1
+            name = f"{plain} {number}"
+        taken.add(name)
+        names[shard.key] = name
+    return names
+
+
+def odd_names(shards: Sequence[Shard]) -> int:
+    """How many have no name of their own (A19)."""
+    names = names_of_shards(shards)
+    return sum(names[shard.key] != shard.name for shard in shards)
+
+
+def _plain_name(name: str | None) -> str:
+    text = unicodedata.normalize("NFC", one_line(mask(clean(name or "")[0]).text))
+    try:
+        return host_id(shortened(text, _NAME_CHARACTERS), "shard_name")
+    except InvalidIdError:
+        return UNNAMED

@@ -1,0 +1,272 @@
+"""Legacy memory on disk, ordered by agent and scope, while it is being imported: what lets any amount pass in little memory.
+
+A SQLite database without a name: it lives in a temporary file that has no name either, so that nothing of it stays behind
+however the process ends. It keeps what others need of a document (who a user is, which texts there are, which lists name a
+record) and the rows that come of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from memory_sql.domain.ids import owner_key
+from memory_sql.importers.mongo.documents import Blob, Record, Session, Shard, User
+from memory_sql.importers.mongo.drafts import Refusal, State
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.packing import packed, unpacked
+from memory_sql.importers.mongo.routing import COLLECTIVE, LISTS, SHARD, Holder, Listed, ListKind, Placement
+from memory_sql.importers.mongo.shards import names_of_shards
+
+CACHE_KIB = 16_384
+_REMEMBERED = 20_000  # answers about users and blobs
+_AGENTS = 200  # whose shards are remembered
+# In which order a scope gets its rows; within one by age.
+_RANKS: dict[tuple[str, State], int] = {
+    ("absorb", "absorbed"): 0,
+    ("absorb", "archived"): 1,
+    ("absorb", "pending"): 2,
+    ("buffer", "evicted"): 3,
+    ("buffer", "archived"): 4,
+    ("buffer", "pending"): 5,
+}
+_SCHEMA, _ORDER = (Path(__file__).with_name(name).read_text("utf-8") for name in ("spool.sql", "spool_order.sql"))
+
+
+class Spool:
+    """`close` it: then its file is gone. All documents of a kind are put in before what refers to them."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        self._options = options
+        self._base = sqlite3.connect("", isolation_level=None)
+        self._base.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-{CACHE_KIB};")
+        self._base.executescript(_SCHEMA)
+        self._base.execute("BEGIN")
+        self.user = lru_cache(_REMEMBERED)(self._user)
+        self.blob = lru_cache(_REMEMBERED)(self._blob)
+        self._shards = lru_cache(_AGENTS)(self._holders_of_shards)
+        self.knows_users = self.knows_sessions = False
+
+    def close(self) -> None:
+        self._base.close()
+
+    # What is put in
+
+    def put_user(self, user: User) -> bool:
+        self.knows_users = True
+        row = (user.key, user.canonical, user.is_agent, user.is_gone, user.name)
+        return self._new("INSERT OR IGNORE INTO users VALUES (?, ?, ?, ?, ?)", row)
+
+    def put_session(self, session: Session) -> bool:
+        self.knows_sessions = True
+        row = (session.key, session.is_gone, pickle.dumps(session))
+        return self._new("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?)", row)
+
+    def put_blob(self, blob: Blob, owner: str) -> bool:
+        """False: it is there already."""
+        row = (blob.agent, owner, blob.moment.timestamp(), blob.ref, blob.text is not None, pickle.dumps(blob))
+        if not self._new("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?)", row):
+            return False
+        self._list(blob.agent, owner, "waiting", blob.waiting)
+        return True
+
+    def put_shard(self, shard: Shard) -> bool:
+        row = (shard.agent, shard.created_at.timestamp(), shard.key, pickle.dumps(shard))
+        if not self._new("INSERT OR IGNORE INTO shards VALUES (?, ?, ?, ?)", row):
+            return False
+        self._list(shard.agent, f"{SHARD}{shard.key}", "waiting", shard.waiting)
+        self._list(shard.agent, f"{SHARD}{shard.key}", "facts", shard.facts)
+        return True
+
+    def put_seen(self, ref: str) -> bool:
+        """False: the record was there already."""
+        return self._new("INSERT OR IGNORE INTO seen VALUES (?)", (ref,))
+
+    def put_rows(
+        self, record: Record, placements: Iterable[Placement], digest: bytes | None, notes: Iterable[str]
+    ) -> None:
+        body, said = packed(record), " ".join(sorted(notes))
+        at, collection = record.created_at.timestamp(), record.ref.partition(":")[0]
+        self._base.executemany(
+            "INSERT INTO placed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (record.agent, p.owner, p.name, _RANKS[p.lane, p.state], at, record.ref, p.lane, p.state, digest,
+                 collection, said, body)
+                for p in placements
+            ],
+        )  # fmt: skip
+
+    def put_refusal(self, refusal: Refusal) -> None:
+        r = refusal
+        row = (r.collection, r.legacy_id, r.part, r.number, r.offset, r.outcome, r.reason)
+        self._base.execute("INSERT INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _list(self, agent: str, holder: str, kind: ListKind, records: Iterable[str]) -> None:
+        rows = [(record, agent, holder, kind) for record in records]
+        self._base.executemany("INSERT OR IGNORE INTO listed VALUES (?, ?, ?, ?, 0)", rows)
+
+    def _new(self, statement: str, row: tuple[Any, ...]) -> bool:
+        return self._base.execute(statement, row).rowcount == 1
+
+    # What routing asks
+
+    def listed(self, record: Record) -> Listed:
+        """The holders that name it in a list for its type. These entries count as found."""
+        rows = self._base.execute(
+            "SELECT holder, kind FROM listed WHERE record = ? AND agent = ?", (record.key, record.agent)
+        ).fetchall()
+        found = [row for row in rows if any(row[0].startswith(b) and row[1] == kind for b, kind in LISTS[record.type])]
+        self._base.executemany(
+            "UPDATE listed SET is_found = 1 WHERE record = ? AND agent = ? AND holder = ? AND kind = ?",
+            [(record.key, record.agent, *row) for row in found],
+        )
+        return found
+
+    def _user(self, key: str) -> tuple[str, bool, bool, str | None] | None:
+        """Canonical id, is an agent, is gone, name."""
+        found = self._base.execute(
+            "SELECT canonical, is_agent, is_gone, name FROM users WHERE id = ?", (key,)
+        ).fetchone()
+        return None if found is None else (found[0], bool(found[1]), bool(found[2]), found[3])
+
+    def _blob(self, agent: str, owner: str) -> Holder | None:
+        count, has_text, written = self._base.execute(
+            "SELECT count(*), max(has_text), max(written) FROM blobs WHERE agent = ? AND owner = ?", (agent, owner)
+        ).fetchone()
+        return Holder(owner, owner, "", bool(has_text), _moment(written)) if count else None
+
+    def shard(self, agent: str, key: str) -> Holder | None:
+        return self._shards(agent).get(key)
+
+    def _holders_of_shards(self, agent: str) -> dict[str, Holder]:
+        shards = self.shards(agent)
+        names = names_of_shards(shards)
+        is_named = self._options.keep_shards == "named"
+        return {
+            s.key: Holder(
+                f"{SHARD}{s.key}",
+                COLLECTIVE,
+                names[s.key] if is_named else "",
+                s.text is not None,
+                s.moment,
+                s.is_active,
+            )
+            for s in shards
+        }
+
+    def canonical(self, user: str) -> str:
+        found = self.user(user)
+        return user if found is None else found[0]
+
+    def is_agent(self, user: str) -> bool:
+        found = self.user(user)
+        return found is not None and found[1]
+
+    def is_gone(self, user: str) -> bool:
+        """Deleted, or missing in a directory that there is."""
+        found = self.user(user)
+        return self.knows_users if found is None else found[2]
+
+    def lacks_session(self, session: str) -> bool:
+        """The same of a session."""
+        found = self._base.execute("SELECT is_gone FROM sessions WHERE id = ?", (session,)).fetchone()
+        return self.knows_sessions if found is None else bool(found[0])
+
+    # What comes out
+
+    def shards(self, agent: str) -> list[Shard]:
+        """Oldest first."""
+        rows = self._base.execute("SELECT body FROM shards WHERE agent = ? ORDER BY created, id", (agent,))
+        return [pickle.loads(body) for (body,) in rows]
+
+    def blobs(self, agent: str, owner: str) -> list[Blob]:
+        """Newest first."""
+        rows = self._base.execute(
+            "SELECT body FROM blobs WHERE agent = ? AND owner = ? ORDER BY written DESC, ref DESC", (agent, owner)
+        )
+        return [pickle.loads(body) for (body,) in rows]
+
+    def put_in_order(self) -> None:
+        """After the last record, before anything comes out."""
+        self._base.execute("COMMIT")
+        self._base.executescript(_ORDER)
+        self._base.execute("BEGIN")
+
+    def told(self, agent: str, owner: str, name: str) -> int | None:
+        """How many rows of its buffer are told; None: it has no rows of a buffer."""
+        row = self._base.execute(
+            "SELECT count(*), sum(state = 'pending' AND ref = of) FROM rows "
+            "WHERE agent = ? AND owner = ? AND name = ? AND lane = 'buffer'",
+            (agent, owner, name),
+        ).fetchone()
+        return int(row[1]) if row[0] else None
+
+    def second_blobs(self) -> Iterator[tuple[str, int]]:
+        """By collection, how many have the scope of a newer one of the same collection (A9)."""
+        yield from self._base.execute(
+            "SELECT collection, sum(n - 1) FROM (SELECT substr(ref, 1, instr(ref, ':') - 1) AS collection, count(*) AS n "
+            "FROM blobs GROUP BY 1, agent, owner) GROUP BY collection"
+        )
+
+    def dangling(self) -> int:
+        """Entries of lists that name no record which could be meant (A15)."""
+        return self._count("SELECT count(*) FROM listed WHERE NOT is_found")
+
+    def duplicates(self) -> Iterator[tuple[str, int, int]]:
+        """By collection: rows whose text another has, and records that have no row but these."""
+        yield from self._base.execute(
+            "SELECT collection, sum(extra), sum(extra = all_rows) FROM (SELECT collection, ref, sum(ref <> of) AS extra, "
+            "count(*) AS all_rows FROM rows GROUP BY collection, ref) GROUP BY collection"
+        )
+
+    def records(self) -> Iterator[tuple[str, int]]:
+        """By collection, how many have rows."""
+        yield from self._base.execute("SELECT collection, count(DISTINCT ref) FROM rows GROUP BY collection")
+
+    def agents(self) -> Iterator[str]:
+        """In order."""
+        rows = self._base.execute(
+            "SELECT agent FROM rows UNION SELECT agent FROM blobs UNION SELECT agent FROM shards ORDER BY 1"
+        ).fetchall()
+        for (agent,) in rows:
+            yield agent
+
+    def scopes(self, agent: str) -> list[tuple[str, str]]:
+        """Owner and name, in order: those of rows and of blobs; the collective one wherever there are shards."""
+        rows = self._base.execute(
+            "SELECT owner, name FROM rows WHERE agent = :a UNION SELECT owner, '' FROM blobs WHERE agent = :a ORDER BY 1, 2",
+            {"a": agent},
+        )
+        return list(rows)
+
+    def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Record, str, State, str, str]]:
+        """Record, lane, state, the reference of whose row it is, and what was noted; in the order of the scope."""
+        cursor = self._base.execute(
+            "SELECT body, lane, state, of, notes FROM rows WHERE agent = ? AND owner = ? AND name = ? ORDER BY rowid",
+            (agent, owner, name),
+        )
+        for body, lane, state, of, notes in cursor:
+            yield unpacked(body), lane, state, of, notes
+
+    def refusals(self) -> Iterator[Refusal]:
+        for row in self._base.execute("SELECT * FROM refusals ORDER BY rowid"):
+            yield Refusal(*row)
+
+    def _count(self, statement: str) -> int:
+        return int(self._base.execute(statement).fetchone()[0])
+
+
+def holder_of(blob: Blob, canonical: str | None) -> str:
+    """The owner of its scope, which is also how lists name it."""
+    if blob.level == "agent":
+        return COLLECTIVE
+    return owner_key("individual" if blob.level == "user" else "conversation", canonical)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

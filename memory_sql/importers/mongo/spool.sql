@@ -1,0 +1,14 @@
+-- The tables of a spool (SQLite): what others need of a document, and the rows that come of records, as they are read.
+-- Meaning of the columns: memory_sql/importers/mongo/spool.py.
+CREATE TABLE users (id TEXT PRIMARY KEY, canonical TEXT, is_agent INT, is_gone INT, name TEXT) WITHOUT ROWID;
+CREATE TABLE sessions (id TEXT PRIMARY KEY, is_gone INT, body BLOB) WITHOUT ROWID;
+CREATE TABLE blobs (agent TEXT, owner TEXT, written REAL, ref TEXT UNIQUE, has_text INT, body BLOB);
+CREATE INDEX blobs_of ON blobs (agent, owner);
+CREATE TABLE shards (agent TEXT, created REAL, id TEXT UNIQUE, body BLOB);
+CREATE INDEX shards_of ON shards (agent);
+CREATE TABLE listed (record TEXT, agent TEXT, holder TEXT, kind TEXT, is_found INT DEFAULT 0,
+    PRIMARY KEY (record, agent, holder, kind)) WITHOUT ROWID;
+CREATE TABLE seen (ref TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE placed (agent TEXT, owner TEXT, name TEXT, rank INT, at REAL, ref TEXT, lane TEXT, state TEXT, digest BLOB,
+    collection TEXT, notes TEXT, body BLOB);
+CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);

@@ -1,0 +1,13 @@
+-- The rows of a spool (SQLite) by agent and scope, in the order in which a scope gets them; one row per record and scope.
+--
+-- "of" is the record whose row it is. The same text in the same state is one row: the first of what is in a text or only
+-- found, the last of what waits, since between "tea" and "tea" somebody may have said "coffee", and the last word counts.
+CREATE TABLE rows AS
+SELECT agent, owner, name, rank, at, ref, lane, state, collection, notes, body,
+       first_value(ref) OVER (PARTITION BY agent, owner, name, rank, coalesce(digest, ref)
+                              ORDER BY CASE WHEN state = 'pending' THEN -at ELSE at END,
+                                       CASE WHEN state = 'pending' THEN NULL ELSE ref END, ref DESC) AS of
+FROM placed ORDER BY agent, owner, name, rank, at, ref;
+DROP TABLE placed;
+CREATE INDEX rows_of ON rows (agent, owner, name);
+CREATE INDEX rows_by_ref ON rows (ref);

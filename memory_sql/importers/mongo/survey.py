@@ -1,0 +1,219 @@
+"""Reads a source once, from what is small to what is many, and puts what becomes of it into a spool.
+
+First who the users are and which sessions exist, then the texts with their lists, last the records, which need all of that.
+When it has been read, everything that an import would do is known and counted: a dry run ends here. `plan` gives it out by
+agent and scope, so that each agent can be stored in one transaction. Memory holds a document, SQLite's cache and what was
+asked last; the rest is in the spool's file, of about the size of the legacy memory.
+
+An import that was interrupted reads its source again: that costs a small part of storing it, the spool comes out the same,
+and the agents that are stored already are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memory_sql.importers.mongo.accounts import Accounts
+from memory_sql.importers.mongo.documents import Blob, Record, Shard
+from memory_sql.importers.mongo.drafts import Outcome, Refusal
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.reading import (
+    KNOWN_KEYS,
+    read_later_blob,
+    read_later_record,
+    read_record,
+    read_session,
+    read_shard,
+    read_user,
+    read_user_blob,
+)
+from memory_sql.importers.mongo.routing import SkippedError, route
+from memory_sql.importers.mongo.shards import odd_names
+from memory_sql.importers.mongo.sources.source import COLLECTIONS, Damaged, Found, Part, Place, Source
+from memory_sql.importers.mongo.spool import Spool, holder_of
+from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
+from memory_sql.languages.text import content_digest
+
+Progress = Callable[[Part, int], None]
+"""Told now and then how many documents of a part have been read."""
+
+_STEP = 1000
+
+
+class _MergedError(Exception):
+    """Another document has this one's place; `reason` is a reason of `anomalies.REASONS`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Survey:
+    """Of one source into one spool."""
+
+    source: Source
+    spool: Spool
+    options: ImportOptions
+    accounts: Accounts
+    progress: Progress | None = None
+
+    async def run(self) -> None:
+        """Raises `SourceError`, unless the source keeps going."""
+        for part in await self.source.parts():
+            if part.collection in _TAKERS:
+                await self._read(part)
+        self.spool.put_in_order()
+        self._settle()
+
+    async def _read(self, part: Part) -> None:
+        old_name = part.name.partition(".")[0] in COLLECTIONS[part.collection][:-1]
+        async for item in self.source.read(part):
+            if isinstance(item, Damaged):
+                self._damaged(part, item)
+            else:
+                self._take(part, item, Notes({"A2"} if old_name else ()))
+            if self.progress is not None and item.place.number % _STEP == 0:
+                self.progress(part, item.place.number)
+
+    def _damaged(self, part: Part, item: Damaged) -> None:
+        """What is cut off may be any number of documents, or none: it isn't counted as one."""
+        if item.ends_part:
+            self.accounts.cut_off.append(item.error)
+        else:
+            self.accounts.source[part.collection] += 1
+            self._refuse(part, item.place, None, "rejected", "unreadable")
+
+    def _take(self, part: Part, item: Found, notes: Notes) -> None:
+        collection, document = part.collection, item.document
+        self.accounts.source[collection] += 1
+        if collection in KNOWN_KEYS and not document.keys() <= KNOWN_KEYS[collection]:
+            notes.add("A27")
+        try:
+            _TAKERS[collection](self, document, notes)
+        except UnreadableError as error:
+            self._refuse(part, item.place, document, "rejected", error.reason)
+        except SkippedError as error:
+            self._refuse(part, item.place, document, "skipped", error.reason)
+        except _MergedError as error:
+            self._refuse(part, item.place, document, "merged", error.reason)
+        self.accounts.note(notes)
+
+    def _refuse(self, part: Part, place: Place, document: Fields | None, outcome: Outcome, reason: str) -> None:
+        key = None if document is None else document.get("_id")
+        self.accounts.outcomes[part.collection, outcome, reason] += 1
+        self.spool.put_refusal(
+            Refusal(
+                part.collection,
+                key if isinstance(key, ObjectKey) else None,
+                place.part,
+                place.number,
+                place.offset,
+                outcome,
+                reason,
+            )
+        )
+
+    # What is read, by collection
+
+    def user(self, document: Fields, notes: Notes) -> None:
+        self.spool.put_user(read_user(document, notes))
+        raise SkippedError("directory")
+
+    def session(self, document: Fields, notes: Notes) -> None:
+        self.spool.put_session(read_session(document, notes))
+        raise SkippedError("directory")
+
+    def user_blob(self, document: Fields, notes: Notes) -> None:
+        self._blob(read_user_blob(document, notes, self.options.secrets), notes)
+
+    def later_blob(self, document: Fields, notes: Notes) -> None:
+        self._blob(read_later_blob(document, notes, self.options.secrets), notes)
+
+    def _blob(self, blob: Blob, notes: Notes) -> None:
+        self._check_agent(blob.agent)
+        canonical = blob.owner_key if blob.level != "user" else self._person(blob.owner_key, notes)
+        if not self.spool.put_blob(blob, holder_of(blob, canonical)):
+            raise _MergedError("same_document")
+        self.accounts.outcomes[blob.ref.partition(":")[0], "migrated", ""] += 1
+
+    def _person(self, key: ObjectKey | None, notes: Notes) -> ObjectKey | None:
+        """The id that counts. Raises `UnreadableError` for an agent."""
+        if key is None:
+            return None
+        if self.spool.is_agent(key):
+            notes.add("A11")
+            raise UnreadableError("agent_as_user", "user_id")
+        canonical = ObjectKey(self.spool.canonical(key))
+        if canonical != key:
+            notes.add("A10")
+        if self.spool.is_gone(canonical):
+            notes.add("A11")
+        return canonical
+
+    def shard(self, document: Fields, notes: Notes) -> None:
+        shard: Shard = read_shard(document, notes, self.options.secrets)
+        self._check_agent(shard.agent)
+        if not self.spool.put_shard(shard):
+            raise _MergedError("same_document")
+        if not shard.is_active and self.options.keep_shards == "merged":
+            raise SkippedError("inactive_shard")
+        self.accounts.outcomes["memory_agent", "migrated", ""] += 1
+
+    def record(self, document: Fields, notes: Notes) -> None:
+        self._record(read_record(document, notes, self.options.secrets), notes)
+
+    def reflection(self, document: Fields, notes: Notes) -> None:
+        self._record(read_later_record("reflection")(document, notes, self.options.secrets), notes)
+
+    def found(self, document: Fields, notes: Notes) -> None:
+        self._record(read_later_record("found")(document, notes, self.options.secrets), notes)
+
+    def _record(self, record: Record, notes: Notes) -> None:
+        self._check_agent(record.agent)
+        if record.session is not None and self.spool.lacks_session(record.session):
+            notes.add("A24")
+        listed = self.spool.listed(record)
+        placements = route(record, listed, self.spool, self.options, notes)
+        if not self.spool.put_seen(record.ref):
+            raise _MergedError("same_document")
+        self.spool.put_rows(record, placements, content_digest(record.text.content), notes)
+
+    def _check_agent(self, agent: ObjectKey) -> None:
+        if self.options.missing_agents == "skip" and self.spool.is_gone(agent):
+            raise SkippedError("agent_missing")
+
+    # What is known when everything has been read
+
+    def _settle(self) -> None:
+        anomalies, outcomes = self.accounts.anomalies, self.accounts.outcomes
+        anomalies["A15"] += self.spool.dangling()
+        for agent in self.spool.agents():
+            anomalies["A12"] += self.spool.is_gone(agent)
+            anomalies["A19"] += odd_names(self.spool.shards(agent))
+        for collection, count in self.spool.second_blobs():
+            anomalies["A9"] += count
+            outcomes[collection, "migrated", ""] -= count
+            outcomes[collection, "merged", "duplicate_scope"] += count
+        for collection, count in self.spool.records():
+            outcomes[collection, "migrated", ""] += count
+        for collection, rows, merged in self.spool.duplicates():
+            anomalies["A28"] += rows
+            outcomes[collection, "migrated", ""] -= merged
+            outcomes[collection, "merged", "duplicate_text"] += merged
+        self.accounts.anomalies = +anomalies
+        self.accounts.outcomes = +outcomes
+
+
+Taker = Callable[[Survey, Fields, Notes], None]
+_TAKERS: dict[str, Taker] = {
+    "users3": Survey.user,
+    "sessions": Survey.session,
+    "memory_user": Survey.user_blob,
+    "memory_agent": Survey.shard,
+    "memory2_consolidated": Survey.later_blob,
+    "memory_sessions": Survey.record,
+    "memory2_reflections": Survey.reflection,
+    "memory2_facts": Survey.found,
+}

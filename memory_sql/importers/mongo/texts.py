@@ -1,0 +1,111 @@
+"""The texts of legacy documents: as they are stored, and what they are made of. Pure.
+
+Every text is cleaned, and its secrets are masked, as of anything that is stored. `source_hash` is that of the text as it
+came, so that both sides can be compared later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memory_sql.config.kinds import Secrets
+from memory_sql.importers.mongo.values import Notes, UnreadableError
+from memory_sql.languages.text import clean, content_digest, count_words, sentences
+from memory_sql.privacy.classify import mask
+
+DIVIDER = "---"
+_VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
+_FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
+_DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
+_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$")  # a heading, a divider
+_BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
+_AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """`version` and `over_limit` are of blobs."""
+
+    content: str
+    source_hash: bytes
+    version: int | None = None
+    over_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One of a blob, numbered from 1. `digest` None: it can't be the same as any other."""
+
+    number: int
+    content: str
+    digest: bytes | None
+
+
+def source_hash(text: str) -> bytes:
+    """SHA-256 of the text as it came; of half a surrogate pair its three bytes count."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
+    """Raises `UnreadableError`: empty, or a secret that is refused."""
+    stored = "" if text is None else _stored(text, secrets, notes).strip()
+    if text is None or not stored:
+        notes.add("A3")
+        raise UnreadableError("empty", "content")
+    return Text(stored, source_hash(text))
+
+
+def blob_text(text: str | None, most_words: int, secrets: Secrets, notes: Notes) -> Text | None:
+    """None where there is none. Its version and its count of words aren't part of it (A4)."""
+    if text is None or not text.strip():
+        notes.add("A3")
+        return None
+    body, version = _unwrapped(text, notes)
+    stored = _stored(body, secrets, notes).strip()
+    if not stored:
+        notes.add("A3")
+        return None
+    if _DIVIDER.search(stored):
+        notes.add("A21")
+    over_limit = count_words(stored) > most_words
+    if over_limit:
+        notes.add("A30")
+    return Text(stored, source_hash(text), version, over_limit)
+
+
+def _unwrapped(text: str, notes: Notes) -> tuple[str, int | None]:
+    head = _VERSION.match(text)
+    body = text[head.end() :] if head else text
+    plain = _FOOTER.sub("", body)
+    if head or plain != body:
+        notes.add("A4")
+    return plain, int(head[1]) if head else None
+
+
+def _stored(text: str, secrets: Secrets, notes: Notes) -> str:
+    text, changes = clean(text)
+    if {"nul", "surrogate"} & {*changes}:
+        notes.add("A29")
+    if {*changes} - {"nul", "surrogate"}:
+        notes.add("hidden_characters")
+    if secrets == "keep":
+        return text
+    masked = mask(text)
+    if masked.found:
+        notes.add("masked")
+        if secrets == "refuse":
+            raise UnreadableError("secret", "content")
+    return masked.text
+
+
+def statements(text: str) -> Iterator[Sentence]:
+    """What a blob says, one after another, without headings, dividers, bullets and ages."""
+    number = 0
+    for sentence in sentences(text):
+        content = _AGE.sub("", _BULLET.sub("", sentence, count=1))
+        if not _NO_STATEMENT.match(content) and any(map(str.isalnum, content)):
+            number += 1
+            yield Sentence(number, content, content_digest(content))

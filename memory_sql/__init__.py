@@ -13,7 +13,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memory_sql.config import Assembly, ContextFormat, ContextKind, ScopeSettings, Secrets, Settings
+    from memory_sql.backends.differences import ContextDifference
+    from memory_sql.backends.hosts import HostSession
+    from memory_sql.backends.legacy import LegacyMongoBackend
+    from memory_sql.backends.protocols import LegacyReader, MemoryBackend, StepwiseBackend
+    from memory_sql.backends.routing import RoutingBackend
+    from memory_sql.backends.service import MemoryService
+    from memory_sql.backends.shadow import ShadowCounts
+    from memory_sql.backends.sql import SqlBackend
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, ScopeSettings, Secrets, Settings
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -151,6 +159,7 @@ __all__ = [
     "ConsolidateResult",
     "Consolidation",
     "Context",
+    "ContextDifference",
     "ContextFormat",
     "ContextKind",
     "ContextLine",
@@ -167,6 +176,7 @@ __all__ = [
     "EmbedResult",
     "EmbeddedError",
     "EmbeddingModel",
+    "Engine",
     "Explanation",
     "ExportHeader",
     "ExportLine",
@@ -192,6 +202,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "Holds",
+    "HostSession",
     "Id",
     "InputError",
     "InvalidIdError",
@@ -204,13 +215,17 @@ __all__ = [
     "KeptReason",
     "LanguageModel",
     "LanguageModelError",
+    "LegacyMongoBackend",
+    "LegacyReader",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
     "Member",
     "MemberSource",
     "Memory",
+    "MemoryBackend",
     "MemorySQLError",
+    "MemoryService",
     "Message",
     "MessageHit",
     "NotFoundError",
@@ -237,6 +252,7 @@ __all__ = [
     "RetrievalStats",
     "Review",
     "Role",
+    "RoutingBackend",
     "RunDueResult",
     "SchemaError",
     "Scope",
@@ -254,11 +270,14 @@ __all__ = [
     "Sentence",
     "SetAside",
     "Settings",
+    "ShadowCounts",
     "Source",
     "SourceError",
     "SourceKind",
+    "SqlBackend",
     "StaleError",
     "Stats",
+    "StepwiseBackend",
     "TooLargeError",
     "TooManyError",
     "Trimmed",
@@ -275,7 +294,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "config": "Assembly ContextFormat ContextKind ScopeSettings Secrets Settings",
+    "backends.differences": "ContextDifference",
+    "backends.hosts": "HostSession",
+    "backends.legacy": "LegacyMongoBackend",
+    "backends.protocols": "LegacyReader MemoryBackend StepwiseBackend",
+    "backends.routing": "RoutingBackend",
+    "backends.service": "MemoryService",
+    "backends.shadow": "ShadowCounts",
+    "backends.sql": "SqlBackend",
+    "config": "Assembly ContextFormat ContextKind Engine ScopeSettings Secrets Settings",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
         "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "

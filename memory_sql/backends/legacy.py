@@ -6,6 +6,7 @@ first 200), facts in their order, and of a session with up to four people the me
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from memory_sql.domain.scopes import ScopeRef
 from memory_sql.errors import ConfigurationError
 from memory_sql.importers.mongo.reading import read_record, read_shard, read_user_blob
 from memory_sql.importers.mongo.values import Notes, UnreadableError
+
+log = logging.getLogger("memory_sql")
 
 MOST_PEOPLE, MOST_EPISODES = 4, 8  # B.1, R011
 _READER = "memory_sql.importers.mongo.sources.legacy_reader"
@@ -39,6 +42,8 @@ class _Item:
 
 class LegacyMongoBackend:
     """The memory of the system before, as its host read it. It forms nothing: nothing is ever written there.
+
+    It reads `memory_user`, `memory_agent` and `memory_sessions`, not the collections of a later system (`memory2_…`).
 
     `clock` returns the present moment, aware: ages are counted from it.
     """
@@ -104,7 +109,7 @@ class LegacyMongoBackend:
         skip_save: bool = False,
         instrumentation: Any = None,
     ) -> str:
-        """The XML as of now; never cached. What can't be read of a document is left out of it."""
+        """The XML as of now; never cached. A document that can't be read is left out of it, and named in the log."""
         agent_id, now = id_of_host(agent), self._now()
         session_id = None if session is None else id_of_host(session)
         blocks = [block for number, shard in enumerate(await self._reader.shards(agent_id))
@@ -118,8 +123,12 @@ class LegacyMongoBackend:
     async def _people(self, session_id: str | None, user: Any) -> list[str]:
         """Who is told of: all that have written, if they are few; else nobody."""
         said = [] if session_id is None else await self._reader.senders(session_id)
-        people = dict.fromkeys([user_id_of(user), *[await self._canonical(sender) for sender in said]])
-        return list(people) if len(people) <= MOST_PEOPLE else []
+        people: dict[str, None] = {}
+        for one in [user_id_of(user), *said]:
+            people[await self._canonical(one)] = None
+            if len(people) > MOST_PEOPLE:
+                return []
+        return list(people)
 
     async def _canonical(self, user_id: str) -> str:
         found = await self._reader.person(user_id)
@@ -177,10 +186,11 @@ def _item(document: Document) -> _Item | None:
 
 
 def _read(reader: Callable[[Document, Notes, Any], Any], document: Document) -> Any:
-    """None: it is damaged, as an import would say (A3, A5, A23)."""
+    """None: it is damaged, for a reason that an import would give (A3, A5, A23)."""
     try:
         return reader(document, Notes(), "keep")
-    except UnreadableError:
+    except UnreadableError as error:
+        log.warning("document %s is left out of the context: %s", document.get("_id"), error)
         return None
 
 

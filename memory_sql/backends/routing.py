@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 from memory_sql.backends.differences import ContextDifference
 from memory_sql.backends.engines import Engines
-from memory_sql.backends.hosts import id_of_host
+from memory_sql.backends.hosts import field_of, id_of_host
 from memory_sql.backends.places import agent_of
 from memory_sql.backends.protocols import MemoryBackend
 from memory_sql.backends.service import stepwise
@@ -27,7 +27,8 @@ class RoutingBackend:
     In shadow mode the host gets the answer of `legacy`, and the same is done here afterwards, on tasks of their own: at most
     `most_shadows` at once, each for `shadow_seconds` at most. They never fail or hold up the host's answer; `counts` and the
     log say what came of them. A change of `engine` counts in every process within `refresh_seconds`. While the database
-    can't be asked for it, the engine of before counts; of an agent not asked for yet, that of the process's settings.
+    can't be asked for it, the engine of before counts; of an agent not asked for yet, that of the process's settings; the
+    first call that finds it so waits for `patience_seconds`, no other one.
 
     `sql` None: a `SqlBackend` of the memory. `agent_id` is of calls that name no agent.
     """
@@ -40,9 +41,9 @@ class RoutingBackend:
         sql: SqlBackend | None = None,
         agent_id: str | None = None,
         refresh_seconds: float = 5.0,
-        patience_seconds: float = 1.0,
+        patience_seconds: float = 0.5,
         shadow_seconds: float = 300.0,
-        most_shadows: int = 32,
+        most_shadows: int = 8,
     ) -> None:
         self._legacy = legacy
         self._sql = sql or SqlBackend(memory, agent_id=agent_id)
@@ -56,6 +57,7 @@ class RoutingBackend:
 
     async def settle(self) -> None:
         """Waits for the shadows that are under way."""
+        await self._engines.settle()
         await self._shadow.settle()
 
     async def __aenter__(self) -> Self:
@@ -85,7 +87,9 @@ class RoutingBackend:
             return await self._sql.assemble_memory_context(*given, instrumentation, user_message=user_message)
         told = await self._legacy.assemble_memory_context(*given, instrumentation)
         if engine == "shadow":
-            self._shadow.start(agent_id, "assemble_memory_context", lambda: self._compare(agent_id, told, given))
+            self._shadow.start(
+                agent_id, "assemble_memory_context", lambda: self._compare(agent_id, told, given), _name_of(session)
+            )
         return told
 
     async def _compare(self, agent_id: str, told: str, given: tuple[Any, Any, Any, bool, str, bool]) -> None:
@@ -98,6 +102,7 @@ class RoutingBackend:
             "maybe_form_memories",
             lambda: self._legacy.maybe_form_memories(agent_id, session, agent),
             lambda: self._sql.maybe_form_memories(agent_id, session, agent),
+            session,
         )
 
     async def form_memories(
@@ -109,6 +114,7 @@ class RoutingBackend:
             "form_memories",
             lambda: self._legacy.form_memories(*given),
             lambda: self._sql.form_memories(*given),
+            session,
         )
 
     async def extract_observations(
@@ -197,7 +203,9 @@ class RoutingBackend:
             shadowed=False,
         )
 
-    async def _routed(self, agent_id: str, call: str, legacy: Call[T], sql: Call[T], *, shadowed: bool = True) -> T:
+    async def _routed(
+        self, agent_id: str, call: str, legacy: Call[T], sql: Call[T], session: Any = None, *, shadowed: bool = True
+    ) -> T:
         """In shadow mode what `legacy` fails at is done here all the same."""
         engine = await self._engines.of(agent_id)
         if engine == "sql":
@@ -206,7 +214,12 @@ class RoutingBackend:
             return await legacy()
         finally:
             if engine == "shadow" and shadowed:
-                self._shadow.start(agent_id, call, sql)
+                self._shadow.start(agent_id, call, sql, _name_of(session))
 
     def _agent(self, scope: Any, agent_id: Any) -> str:
         return agent_of(scope, self._agent_id if agent_id is None else id_of_host(agent_id))
+
+
+def _name_of(session: Any) -> str:
+    """Something to tell sessions apart by, whatever they are: here nothing may fail."""
+    return "" if session is None else str(field_of(session, "id", "_id") or session)

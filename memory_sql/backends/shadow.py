@@ -66,15 +66,19 @@ class _Tally:
 
 
 class Shadow:
-    """Runs at most `most` calls at once, each for at most `seconds`."""
+    """Runs at most `most` calls at once, each for at most `seconds`; those of one session one after another, as they came.
+
+    So what is compared is what the session's earlier calls have made, on both sides.
+    """
 
     def __init__(self, *, most: int, seconds: float) -> None:
         self._most = most
         self._seconds = seconds
         self._tallies: dict[str, _Tally] = {}
-        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}
+        self._running: dict[asyncio.Task[None], tuple[str, str, str]] = {}
+        self._last: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def start(self, agent_id: str, call: str, work: Callable[[], Awaitable[object]]) -> None:
+    def start(self, agent_id: str, call: str, work: Callable[[], Awaitable[object]], session: str = "") -> None:
         """Returns at once; `work` begins when the caller next waits for something."""
         tally = self._of(agent_id)
         if len(self._running) >= self._most:
@@ -82,16 +86,21 @@ class Shadow:
             log.warning("the shadow of agent %s leaves out %s: %s calls are under way", agent_id, call, self._most)
             return
         tally.counted["calls"] += 1
-        task = asyncio.get_running_loop().create_task(self._within_time(work))
-        self._running[task] = (agent_id, call)
+        place = (agent_id, session)
+        task = asyncio.get_running_loop().create_task(self._in_turn(work, self._last.get(place)))
+        self._running[task], self._last[place] = (agent_id, session, call), task
         task.add_done_callback(self._ended)
 
-    async def _within_time(self, work: Callable[[], Awaitable[object]]) -> None:
+    async def _in_turn(self, work: Callable[[], Awaitable[object]], before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
         async with asyncio.timeout(self._seconds):
             await work()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        agent_id, call = self._running.pop(task)
+        agent_id, session, call = self._running.pop(task)
+        if self._last[agent_id, session] is task:
+            del self._last[agent_id, session]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
             self._of(agent_id).failed[type(error).__name__] += 1

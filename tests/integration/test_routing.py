@@ -40,7 +40,7 @@ def legacy() -> Stepwise:
 
 @pytest.fixture
 async def routing(memory: Memory, legacy: Stepwise) -> AsyncIterator[RoutingBackend]:
-    async with RoutingBackend(memory, legacy, agent_id=AGENT, refresh_seconds=0) as backend:
+    async with RoutingBackend(memory, legacy, agent_id=AGENT, refresh_seconds=0, patience_seconds=30) as backend:
         yield backend
 
 
@@ -107,14 +107,22 @@ async def test_engine_that_cant_be_asked_for_stays_as_it_was(
         await asyncio.Event().wait()
         raise AssertionError
 
-    service = MemoryService(RoutingBackend(memory, legacy, refresh_seconds=0, patience_seconds=0.01))
+    routing = RoutingBackend(memory, legacy, refresh_seconds=0, patience_seconds=0.3)
+    service = MemoryService(routing)
     await memory.configure(agent_id=AGENT, engine="legacy")
     assert await context(service) == OLD
-    for broken in (down, hangs):
-        monkeypatch.setattr(memory.admin, "settings", broken)
-        assert await context(service) == OLD
-    assert await context(service, Person("bob")) == "<MemoryContext/>"  # never asked for: that of the settings
+    with monkeypatch.context() as patched:
+        for broken in (hangs, down):
+            patched.setattr(memory.admin, "settings", broken)
+            assert await context(service) == OLD
+        assert await context(service, Person("bob")) == "<MemoryContext/>"  # never asked for: that of the settings
+        await routing.settle()
+    await memory.configure(agent_id=AGENT, engine="sql")
+    assert await context(service) == OLD  # asked for behind this call
+    await routing.settle()
+    assert await context(service) == "<MemoryContext/>"
     assert "engine of agent ada can't be read (TimeoutError): legacy" in caplog.text
+    assert "engine of agent ada can't be read (DatabaseError): legacy" in caplog.text
 
 
 async def test_single_steps_go_where_the_engine_says(

@@ -60,6 +60,29 @@ async def test_more_than_may_be_under_way_are_left_out_and_counted() -> None:
     assert shadow.counts("ada") == ShadowCounts(calls=3, dropped=1)
 
 
+async def test_calls_of_one_session_are_done_in_turn_and_those_of_others_at_once() -> None:
+    shadow, gate, done = Shadow(most=5, seconds=5), asyncio.Event(), list[str]()
+
+    async def slow() -> None:
+        await gate.wait()
+        done.append("slow")
+        raise ValueError("not in the way of the next")
+
+    async def quick(name: str) -> None:
+        done.append(name)
+
+    shadow.start("ada", "form_memories", slow, "monday")
+    shadow.start("ada", "assemble_memory_context", lambda: quick("next"), "monday")
+    shadow.start("ada", "assemble_memory_context", lambda: quick("other"), "tuesday")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert done == ["other"]
+    gate.set()
+    await shadow.settle()
+    assert done == ["other", "slow", "next"]
+    assert not shadow._last
+
+
 async def test_differences_add_up_by_agent_and_are_logged_as_counts_and_hashes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

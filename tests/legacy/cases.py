@@ -25,11 +25,15 @@ def rejected(reason: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Case:
-    """`anomalies`: what it plants. `home`: what changes of the documents that every home has, None: it isn't there."""
+    """`anomalies`: what it plants. `home`: what changes of the documents that every home has, None: it isn't there.
+
+    `of_messages`: it shows in messages alone.
+    """
 
     documents: Callable[[Home], Iterator[Planted]]
     anomalies: Mapping[str, int]
     home: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    of_messages: bool = False
 
     def planted(self, home: Home) -> Iterator[Planted]:
         yield from self._home(home)
@@ -43,6 +47,7 @@ class Case:
             yield "users3", home.agent_document(**agent), DIRECTORY
         if session is not None:
             yield "sessions", home.session_document(**session), DIRECTORY
+            yield "messages", home.message(), MIGRATED
 
 
 def a1(home: Home) -> Iterator[Planted]:
@@ -192,6 +197,18 @@ def a26(home: Home) -> Iterator[Planted]:
     yield "sessions", home.session_document(home.key("session", 2), memory_context={"last_activity": at(1)}), DIRECTORY
 
 
+def a25(home: Home) -> Iterator[Planted]:
+    yield "messages", home.message(1, session=home.session), MIGRATED
+    yield "messages", home.message(2, content=None, role="eden", sender=home.agent), MIGRATED
+    yield "messages", home.message(3, reactions={"👍": 1}), MIGRATED
+    yield "messages", home.message(4, session=[home.key("session", "missing")]), rejected("no_session")
+
+
+def a26_nowhere(home: Home) -> Iterator[Planted]:
+    context = {"last_memory_message_id": home.key("message", "deleted")}
+    yield "sessions", home.session_document(home.key("session", 3), memory_context=context), DIRECTORY
+
+
 def a27(home: Home) -> Iterator[Planted]:
     yield USER, home.blob(__v=0), MIGRATED
     yield RECORD, home.directive(__v=3, locale="de"), MIGRATED
@@ -276,7 +293,9 @@ CASES: Mapping[str, Case] = {
     "A22": Case(a22, {"A22": 1, "A3": 1}),
     "A23": Case(a23, {"A23": 2}),
     "A24": Case(a24, {"A24": 2}),
+    "A25": Case(a25, {"A25": 3}, of_messages=True),
     "A26": Case(a26, {"A26": 2}),
+    "A26 nowhere": Case(a26_nowhere, {"A26": 1}, of_messages=True),
     "A27": Case(a27, {"A27": 2}),
     "A28": Case(a28, {"A28": 1}),
     "A29": Case(a29, {"A29": 2}),

@@ -23,6 +23,7 @@ COLLECTIONS = (
     "memory_sessions",
     "memory2_reflections",
     "memory2_facts",
+    "messages",
 )
 EPISODE = ("skipped", "episode")
 _PLACES = ("harbour", "theatre", "library", "bakery", "garden", "station", "museum", "market")
@@ -48,6 +49,7 @@ class Legacy:
     """So many agents, each with so many users, shards and records of each kind; and `copies` of each case.
 
     Of a user's directives the last `waiting` aren't absorbed; so with the suggestions of a shard. All facts are told.
+    `messages`: what was said is there as well.
     """
 
     seed: int = 1
@@ -61,6 +63,7 @@ class Legacy:
     episodes: int = 4
     copies: int = 1
     cases: tuple[str, ...] = tuple(CASES)
+    messages: bool = False
 
     @classmethod
     def of_records(cls, records: int, seed: int = 1, copies: int = 1) -> Legacy:
@@ -73,22 +76,28 @@ class Legacy:
         )  # fmt: skip
 
     def collections(self) -> Iterator[tuple[str, Iterable[Document]]]:
-        for name in COLLECTIONS:
+        for name in self._names():
             yield name, (document for document, _ in self._of(name))
 
     def manifest(self) -> Manifest:
         found = Manifest()
-        for name in COLLECTIONS:
+        for name in self._names():
             newer = OLDER_NAMES.get(name, name)
             for document, fate in self._of(name):
                 found.source[newer] += 1
                 found.outcomes[newer, *fate] += 1
                 if fate not in (MIGRATED, DIRECTORY, EPISODE):
                     found.fates[newer, str(document["_id"])] = fate
-        for case in self.cases:
+        for case in self._cases():
             for code, count in CASES[case].anomalies.items():
                 found.anomalies[code] += count * self.copies
         return found
+
+    def _names(self) -> list[str]:
+        return [name for name in COLLECTIONS if self.messages or name != "messages"]
+
+    def _cases(self) -> list[str]:
+        return [case for case in self.cases if self.messages or not CASES[case].of_messages]
 
     def _of(self, name: str) -> Iterator[tuple[Document, tuple[str, str]]]:
         for planted in self._planted():
@@ -100,6 +109,7 @@ class Legacy:
             "memory_user": self._blobs,
             "memory_agent": self._shards,
             "memory_sessions": self._records,
+            "messages": self._messages,
         }.get(name)
         for number in range(self.agents if make else 0):
             home = Home((self.seed, "agent", number))
@@ -108,7 +118,7 @@ class Legacy:
 
     def _planted(self) -> Iterator[Planted]:
         for copy in range(self.copies):
-            for case in self.cases:
+            for case in self._cases():
                 yield from CASES[case].planted(Home((self.seed, case, copy)))
 
     @staticmethod
@@ -127,12 +137,15 @@ class Legacy:
     def _sessions(self, home: Home) -> Iterator[Document]:
         yield home.session_document()
 
+    def _messages(self, home: Home) -> Iterator[Document]:
+        yield home.message()
+
     def _blobs(self, home: Home) -> Iterator[Document]:
         for user in range(self.users):
             key, absorbed = home.key("user", user), self.directives - self.waiting
             said = " ".join(self._directive(home, user, n) for n in range(absorbed) if n % 2 == 0)
             waiting = [home.key("directive", user, n) for n in range(absorbed, self.directives)]
-            text = f"User {user} of {home.agent} keeps a calendar of everything. {said}"
+            text = f"User {user} of agent {home.path[-1]} keeps a calendar of everything. {said}"
             yield home.blob(key, content=text, unabsorbed_memory_ids=waiting)
 
     def _shards(self, home: Home) -> Iterator[Document]:
@@ -141,7 +154,7 @@ class Legacy:
             yield home.shard(
                 shard,
                 shard_name=f"shard {shard}",
-                content=f"All that shard {shard} of {home.agent} has collected. It is read by everybody.",
+                content=f"All that shard {shard} of agent {home.path[-1]} has collected. It is read by everybody.",
                 facts=[home.key("fact", shard, n) for n in range(self.facts)],
                 unabsorbed_memory_ids=[home.key("suggestion", shard, n) for n in waiting],
                 createdAt=at(shard),
@@ -157,7 +170,7 @@ class Legacy:
         for shard in range(self.shards):
             for kind, count in (("fact", self.facts), ("suggestion", self.suggestions)):
                 for n in range(count):
-                    text = f"{_PLACES[n % 8].title()} {n} of {kind} {shard} at {home.agent} opens at {n % 24} o'clock."
+                    text = f"{_PLACES[n % 8].title()} {n} of {kind} {shard} at agent {home.path[-1]} opens at {n % 24}."
                     shard_id, created = home.key("shard", shard), at(_minute(shard, n))
                     yield home.record(kind, shard, n, content=text, shard_id=shard_id, createdAt=created)
         for n in range(self.episodes):
@@ -165,7 +178,9 @@ class Legacy:
 
     @staticmethod
     def _directive(home: Home, user: int, n: int) -> str:
-        return f"{_DEEDS[n % 8]} the {_PLACES[(user + n // 8) % 8]} of {home.agent} number {n} for user {user}."
+        return (
+            f"{_DEEDS[n % 8]} the {_PLACES[(user + n // 8) % 8]} of agent {home.path[-1]} number {n} for user {user}."
+        )
 
 
 def _minute(*numbers: int) -> int:

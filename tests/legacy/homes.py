@@ -121,6 +121,22 @@ class Home:
     def directive(self, *path: object, **changed: Any) -> Document:
         return self.record("directive", *path, **changed)
 
+    def message(self, *path: object, **changed: Any) -> Document:
+        return {
+            "_id": self.key("message", *path),
+            "role": "user",
+            "name": "mia",
+            "session": [self.session],
+            "sender": self.user,
+            "content": f"What was said, {'/'.join(map(str, path))}.",
+            "reactions": [],
+            "attachments": [],
+            "tool_calls": None,
+            "trigger": None,
+            "createdAt": at(1),
+            "updatedAt": None,
+        } | changed
+
     def later(self, *path: object, **changed: Any) -> Document:
         """Of `memory2_facts` or `memory2_reflections`."""
         return {

@@ -127,3 +127,14 @@ def test_a_hundred_thousand_reads_by_random_principals(walled_database: str, rol
 @pytest.mark.prove
 def test_tests_notice_each_safeguard_that_is_taken_out() -> None:
     run("mutations")
+
+
+@pytest.mark.slow
+def test_ten_thousand_legacy_records_come_out_as_planted() -> None:
+    run("legacy_sizes", "--records", "10000")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("form", ["dump", "packed lines"])
+def test_a_million_legacy_records_take_little_memory(form: str) -> None:
+    run("legacy_sizes", "--records", "1000000", "--format", form)

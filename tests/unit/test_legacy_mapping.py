@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from memory_sql.config.scopes import settings_of_scope
+from memory_sql.errors import ConfigurationError, InputError
 from memory_sql.importers.mongo.anomalies import ANOMALIES, REASONS
 from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft
-from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.options import ImportOptions, groups_of
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.texts import statements
 from tests.legacy.cases import CASES
@@ -44,8 +45,9 @@ def states(found: list[ObservationDraft]) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_each_anomaly_is_counted_as_planted_and_nothing_else(read: Read, case: str) -> None:
-    legacy = Legacy(cases=(case,), copies=3)
-    found, manifest = await read(legacy), legacy.manifest()
+    legacy = Legacy(cases=(case,), copies=3, messages=CASES[case].of_messages)
+    options = ImportOptions(messages=legacy.messages)
+    found, manifest = await read(legacy, options), legacy.manifest()
     assert found.accounts.anomalies == manifest.anomalies
     assert found.accounts.outcomes == manifest.outcomes
     assert list(found.accounts.unaccounted()) == []
@@ -59,6 +61,32 @@ async def test_every_document_is_accounted_for(read: Read) -> None:
     assert found.accounts.anomalies == manifest.anomalies
     for counts in found.accounts.collections().values():
         assert counts["source"] == sum(counts[outcome] for outcome in ("migrated", "merged", "skipped", "rejected"))
+
+
+async def test_messages_come_where_they_are_asked_for(read: Read) -> None:
+    legacy, options = Legacy(agents=2, messages=True), ImportOptions(messages=True)
+    found, manifest = await read(legacy, options), legacy.manifest()
+    assert found.accounts.source == manifest.source
+    assert found.accounts.outcomes == manifest.outcomes
+    assert found.accounts.anomalies == manifest.anomalies
+    assert "messages" not in (await read(legacy)).accounts.source
+
+
+async def test_messages_come_by_conversation_with_what_was_formed(read: Read) -> None:
+    found = await read(Legacy(cases=("A25",), messages=True), ImportOptions(messages=True))
+    (agent,) = found.plan.agents()
+    (conversation,) = found.plan.conversations(agent.agent_id)
+    messages = list(found.plan.messages(conversation.conversation_id))
+    assert sorted((m.role, m.user_id is None, bool(m.content)) for m in messages) == [
+        ("assistant", True, False),
+        ("user", False, True),
+        ("user", False, True),
+        ("user", False, True),
+    ]
+    assert {message.speaker for message in messages} == {"mia"}
+    formed = [message.is_formed for message in messages]
+    assert any(formed)
+    assert formed == sorted(formed, reverse=True)
 
 
 async def test_refused_documents_are_named_with_place_and_reason(read: Read) -> None:
@@ -280,6 +308,23 @@ async def test_groups_are_one_of_all_a_mapping_or_none(read: Read) -> None:
     (mapped,) = (await read(legacy, some)).plan.groups(agent.agent_id)
     assert mapped.user_ids == everybody.user_ids[:1]
     assert list((await read(legacy, ImportOptions(groups=None))).plan.groups(agent.agent_id)) == []
+
+
+@pytest.mark.parametrize("value", [[], "default", {"harbour": "mia"}, {" harbour": []}, {"harbour": [None]}])
+def test_a_mapping_of_groups_that_isn_t_one_is_refused(value: object) -> None:
+    with pytest.raises(InputError):
+        groups_of(value)
+
+
+def test_a_mapping_of_groups_names_each_user_once() -> None:
+    assert groups_of({"harbour": ["mia", "jonas", "mia"]}) == {"harbour": ("mia", "jonas")}
+
+
+async def test_without_room_for_its_temporary_file_a_survey_says_so(tmp_path: Path) -> None:
+    with spooled() as spool:
+        spool._base.execute("PRAGMA max_page_count=40")
+        with pytest.raises(ConfigurationError, match="no room"):
+            await surveyed(dumped(tmp_path, Legacy(agents=20)), spool)
 
 
 async def test_the_later_system_s_text_and_lists_count(read: Read) -> None:

@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ import bson
 import pytest
 from bson import ObjectId, json_util
 from bson.datetime_ms import DatetimeMS
+from pymongo import monitoring
 
 from memory_sql.errors import ConfigurationError, SourceError
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.sources.extended_json import ExtendedJsonSource
 from memory_sql.importers.mongo.sources.live import LiveSource
+from memory_sql.importers.mongo.sources.select import SourceKind, open_source
 from memory_sql.importers.mongo.sources.source import Damaged, Found, Source
 from memory_sql.importers.mongo.values import ObjectKey
 from tests.legacy.formats import FORMATS, load
@@ -26,6 +30,7 @@ from tests.legacy.generator import Legacy
 from tests.legacy.homes import Home, at
 from tests.legacy.server import official, stand_in
 from tests.legacy.surveying import spooled, surveyed
+from tests.servers import docker_answers
 
 HOME = Home(("sources",))
 DOCUMENTS = [
@@ -110,6 +115,7 @@ async def test_a_live_server_s_ids_may_be_of_several_types(server: str) -> None:
 
 
 @pytest.mark.container
+@pytest.mark.skipif(not docker_answers(), reason="no Docker engine answers")
 async def test_the_official_server_gives_the_same_documents() -> None:
     with official() as url:
         await load(url, "eden", Legacy().collections())
@@ -179,6 +185,70 @@ async def test_a_collection_may_be_called_otherwise(tmp_path: Path) -> None:
     FORMATS["dump"](tmp_path, [("memory_user_stage", [HOME.blob()])])
     (part,) = await DumpSource(tmp_path, names={"memory_user_stage": "memory_user"}).parts()
     assert part.collection == "memory_user"
+
+
+@pytest.mark.parametrize(("kind", "form"), [("dump", "dump"), ("export", "relaxed array")])
+async def test_a_source_is_opened_by_its_kind(tmp_path: Path, kind: SourceKind, form: str) -> None:
+    FORMATS[form](tmp_path, [("users_of_stage", [HOME.person(HOME.user)])])
+    source = open_source(kind, str(tmp_path), names={"users_of_stage": "users3"})
+    assert [item.document["username"] for item in await read(source)] == ["mia"]
+    await source.close()
+
+
+async def test_a_live_source_is_only_read(server: str) -> None:
+    await load(server, "watched", Legacy().collections())
+    sent = Sent()
+    monitoring.register(sent)
+    try:
+        source = open_source("live", f"{server.rstrip('/')}/watched")
+        with spooled() as spool:
+            await surveyed(source, spool)
+        await source.close()
+    finally:
+        sent.is_open = False
+    assert "find" in sent.names
+    assert sent.names <= {"find", "getMore", "listCollections", "count", "endSessions", "killCursors"}
+
+
+class Sent(monitoring.CommandListener):
+    """The names of all commands, until it is closed: a listener stays registered."""
+
+    def __init__(self) -> None:
+        self.names, self.is_open = set[str](), True
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if self.is_open:
+            self.names.add(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
+
+
+WITHOUT_DRIVER = """
+import sys
+sys.modules["bson"] = sys.modules["pymongo"] = None
+from memory_sql.importers.mongo import plan, survey
+from memory_sql.importers.mongo.sources.select import open_source
+try:
+    open_source("dump", ".")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_only_opening_a_source_needs_the_driver() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_DRIVER], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("ConfigurationError reading legacy memory needs pymongo")
+    assert ended.stderr == ""
+
+
+async def test_small_documents_behind_a_long_one_are_found(tmp_path: Path) -> None:
+    """What was read ahead for the long one isn't copied for each of them."""
+    long = json.dumps([{"_id": 0, "content": 'a "quoted" \\ text ' * 200_000}, *({"_id": n} for n in range(1, 60_000))])
+    (tmp_path / "memory_user.json").write_text(long)
+    found = await listed(ExtendedJsonSource(tmp_path).read((await ExtendedJsonSource(tmp_path).parts())[0]))
+    assert [item.document["_id"] for item in found if isinstance(item, Found)] == list(range(60_000))
 
 
 # Hostile files
@@ -308,6 +378,18 @@ async def test_links_and_devices_are_refused(tmp_path: Path) -> None:
         await DumpSource(folder).parts()
 
 
+async def test_a_link_costs_its_own_file_alone(tmp_path: Path) -> None:
+    written(tmp_path, "dump", {"memory_user": [HOME.blob()], "memory_sessions": DOCUMENTS})
+    (tmp_path / "eden" / "memory_agent.bson").symlink_to(tmp_path / "eden" / "memory_user.bson")
+    (tmp_path / "eden" / "memory_user.metadata.json").write_text("no json")
+    items = await everything(DumpSource(tmp_path, keep_going=True))
+    assert [item.error.part for item in items if isinstance(item, Damaged)] == [
+        "memory_user.metadata.json",
+        "memory_agent.bson",
+    ]
+    assert len(items) == 2 + 40
+
+
 async def test_a_file_that_becomes_a_link_after_it_was_found_is_refused(tmp_path: Path) -> None:
     source = written(tmp_path, "dump", {"memory_user": []})
     (part,) = await source.parts()
@@ -335,7 +417,7 @@ async def test_one_collection_in_two_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memory_user.bson").write_bytes(b"")
     (tmp_path / "memory_user.bson.gz").write_bytes(gzip.compress(b""))
     with pytest.raises(SourceError, match="same collection"):
-        DumpSource(tmp_path)
+        await DumpSource(tmp_path).parts()
 
 
 async def test_several_databases_in_a_folder_have_to_be_named(tmp_path: Path) -> None:

@@ -1,1 +1,22 @@
-"""The memory of the legacy system, which MongoDB holds: `sources` read it, `mapping` says what becomes of it."""
+"""The memory of the legacy system, which MongoDB holds.
+
+    sources/           dumps, exports, a live server → documents with their places
+    reading, texts     a document → what it means, and what is odd about it (`anomalies`)
+    routing            a record → its scopes, lanes and states
+    survey             reads a source once into a spool; `accounts` then has every count of a dry run
+    spool, talk        what has been read, on disk, by agent and scope
+    plan               the spool → `drafts`, agent by agent, in the order in which they are stored
+    scoping, said      texts, settings and prompts of a scope; the sentences of its text as rows
+
+Used so:
+
+    with closing(Spool(options)) as spool:
+        await Survey(source, spool, options, accounts := Accounts()).run()
+        plan = Plan(spool, options, now)
+        for agent in plan.agents():                                    # one transaction each
+            for scope in plan.scopes(agent.agent_id):
+                for row in plan.rows(scope):
+
+Nothing here knows our database. What says where a document comes from, a legacy reference, is its collection and id,
+`memory_sessions:64b0…`, of a sentence with a number behind it, `memory_user:64b0…#3`; it is unique in its scope.
+"""

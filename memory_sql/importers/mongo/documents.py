@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from memory_sql.domain.messages import Role
 from memory_sql.importers.mongo.texts import Text
 from memory_sql.importers.mongo.values import ObjectKey
 
@@ -102,6 +103,21 @@ class Record:
     shard: ObjectKey | None
     level: Level | None = None
     absorbed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """One turn. `role` is one that `Message` takes; `trigger`: what set it off, where nobody wrote it."""
+
+    key: ObjectKey
+    sessions: tuple[ObjectKey, ...]
+    role: Role
+    name: str | None
+    sender: ObjectKey | None
+    content: str
+    source_hash: bytes
+    created_at: datetime
+    trigger: ObjectKey | None
 
 
 def reference(collection: str, key: ObjectKey) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from memory_sql.config.kinds import Lane, PromptMode, PromptName
 from memory_sql.domain.ids import ScopeKind, owner_key
+from memory_sql.domain.messages import Role
 
 State = Literal["absorbed", "pending", "archived", "evicted"]
 """Of an observation: the text holds it, it waits, it is only found by a search, or not even that. In the buffer, pending
@@ -122,6 +123,30 @@ class DuplicateDraft:
     observed_at: datetime
     source_hash: bytes
     related_users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationDraft:
+    """A session, as a conversation of one of its agents. `user_ids` are those who took part, by the ids that count."""
+
+    agent_id: str
+    conversation_id: str
+    user_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDraft:
+    """`is_formed`: memory has been formed of it already (A26); `user_id` None: nobody wrote it, or an agent."""
+
+    message_id: str
+    role: Role
+    speaker: str | None
+    user_id: str | None
+    content: str
+    said_at: datetime
+    source_hash: bytes
+    trigger: str | None
+    is_formed: bool
 
 
 RowDraft = ObservationDraft | DuplicateDraft

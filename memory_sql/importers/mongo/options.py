@@ -7,6 +7,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memory_sql.config.kinds import Secrets
+from memory_sql.domain.ids import host_id
+from memory_sql.errors import InputError
+
+
+def groups_of(value: object) -> dict[str, tuple[str, ...]]:
+    """What a mapping of groups says, `{"harbour": ["<user>", …], …}`, as JSON has it. Raises `InputError`."""
+    if not isinstance(value, Mapping):
+        raise InputError("a mapping of groups is an object: the users of each group by its id")
+    return {host_id(group, "group_id"): _users(group, users) for group, users in value.items()}
+
+
+def _users(group: str, users: object) -> tuple[str, ...]:
+    if not isinstance(users, list):
+        raise InputError(f"group {group}: its users must be a list")
+    return tuple(dict.fromkeys(host_id(user, "user_id") for user in users))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ from typing import Any, cast
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import LONGEST_AHEAD, OWNER_PREFIX, ScopeKind
-from memory_sql.importers.mongo.documents import Record
+from memory_sql.importers.mongo.documents import Record, SaidMessage
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
+    ConversationDraft,
     DuplicateDraft,
     GroupDraft,
+    MessageDraft,
     ObservationDraft,
     RowDraft,
     ScopeDraft,
@@ -70,6 +72,33 @@ class Plan:
             members = {self.spool.canonical(user.lower()) for user in wanted}.intersection(users)
             if members:
                 yield GroupDraft(agent_id, group_id, tuple(sorted(members)))
+
+    def conversations(self, agent_id: str) -> Iterator[ConversationDraft]:
+        """Its sessions, where messages come too."""
+        for session in self.spool.talk.sessions(agent_id):
+            users = [self.spool.canonical(user) for user in session.users if not self.spool.is_agent(user)]
+            yield ConversationDraft(agent_id, str(session.key), tuple(dict.fromkeys(map(str, users))))
+
+    def messages(self, conversation_id: str) -> Iterator[MessageDraft]:
+        """Oldest first. Where nobody knows how far memory was formed, none counts as formed (A26)."""
+        last = self.spool.talk.formed(conversation_id)
+        for message in self.spool.talk.messages(conversation_id):
+            yield self._message(message, last is not None and (message.created_at, str(message.key)) <= last)
+
+    def _message(self, message: SaidMessage, is_formed: bool) -> MessageDraft:
+        by_person = message.sender is not None and not self.spool.is_agent(message.sender)
+        ahead = message.created_at > self.now + LONGEST_AHEAD
+        return MessageDraft(
+            message_id=str(message.key),
+            role=message.role,
+            speaker=displayed(message.name),
+            user_id=str(self.spool.canonical(str(message.sender))) if by_person else None,
+            content=message.content,
+            said_at=self.now if ahead else message.created_at,
+            source_hash=message.source_hash,
+            trigger=None if message.trigger is None else str(message.trigger),
+            is_formed=is_formed,
+        )
 
     def scopes(self, agent_id: str) -> Iterator[ScopeDraft]:
         """In the order of owner and name; the collective one wherever the agent has shards."""

@@ -9,18 +9,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from memory_sql.config.kinds import Secrets
+from memory_sql.domain.messages import Role
 from memory_sql.importers.mongo.documents import (
     Blob,
     Level,
     Limits,
     Record,
     RecordType,
+    SaidMessage,
     Session,
     Shard,
     User,
     reference,
 )
-from memory_sql.importers.mongo.texts import blob_text, record_text
+from memory_sql.importers.mongo.texts import blob_text, message_text, record_text
 from memory_sql.importers.mongo.values import (
     Fields,
     Notes,
@@ -39,6 +41,14 @@ _TYPES: Mapping[str, RecordType] = {
     "directive": "directive",
     "suggestion": "suggestion",
     "fact": "fact",
+}
+_ROLES: Mapping[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "eden": "assistant",
+    "agent": "agent",
+    "system": "system",
+    "tool": "tool",
 }
 _LEVELS: Mapping[str, Level] = {"user": "user", "agent": "agent", "session": "session"}
 _LATER_WORDS: Mapping[Level, int] = {"user": 600, "agent": 2000, "session": 1500}
@@ -166,6 +176,31 @@ def read_record(document: Fields, notes: Notes, secrets: Secrets) -> Record:
         messages=legacy_ids(document, "source_message_ids", notes),
         users=legacy_ids(document, "related_users", notes),
         shard=legacy_id(document.get("shard_id"), "shard_id", notes),
+    )
+
+
+def read_message(document: Fields, notes: Notes, secrets: Secrets) -> SaidMessage:
+    """One of an older shape is noted (A25): a single session, no content, reactions that aren't a list."""
+    key = needed_id(document.get("_id"), "_id", notes)
+    sessions, role, content = document.get("session"), document.get("role"), optional_text(document, "content")
+    if not isinstance(sessions, list) or content is None or isinstance(document.get("reactions"), Mapping):
+        notes.add("A25")
+    known = _ROLES.get(role) if isinstance(role, str) else None
+    if known is None:
+        raise UnreadableError("bad_role", "role")
+    listed = sessions if isinstance(sessions, list) else [sessions]
+    text = message_text(content, secrets, notes)
+    name = document.get("name")
+    return SaidMessage(
+        key=key,
+        sessions=tuple(dict.fromkeys(needed_id(session, "session", notes) for session in listed)),
+        role=known,
+        name=name if isinstance(name, str) else None,
+        sender=legacy_id(document.get("sender"), "sender", notes),
+        content=text.content,
+        source_hash=text.source_hash,
+        created_at=created_at(document, key, notes),
+        trigger=legacy_id(document.get("trigger"), "trigger", notes),
     )
 
 

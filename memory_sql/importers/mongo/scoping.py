@@ -27,7 +27,13 @@ _EPISODES: dict[str, Any] = {"lanes": "buffer", "consolidate": False, "buffer_ma
 _LATER: Mapping[str, Mapping[str, Any]] = {
     "individual": {"consolidation_threshold": 4, "observation_max_words": 35},
     "collective": {"consolidation_threshold": 10, "observation_max_words": 35},
-    "conversation": {"consolidation_threshold": 6, "observation_max_words": 35},
+    "conversation": {
+        "consolidation_threshold": 6,
+        "observation_max_words": 35,
+        "lanes": "both",
+        "buffer_max": 8,
+        "buffer_max_words": 50,
+    },
 }
 _OLDER: Mapping[str, Mapping[str, Any]] = {"individual": _USER, "collective": _SHARD, "conversation": _EPISODES}
 

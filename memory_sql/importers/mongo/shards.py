@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 
 from memory_sql.domain.ids import host_id
@@ -19,12 +20,12 @@ def names_of_shards(shards: Sequence[Shard]) -> dict[str, str]:
     """By key a name that an id may be, no two alike: of the oldest as it is, of younger ones numbered (A19)."""
     names: dict[str, str] = {}
     taken: set[str] = set()
+    last = Counter[str]()  # number of each name
     for shard in shards:
-        plain = _plain_name(shard.name)
-        name, number = plain, 1
+        plain = name = _plain_name(shard.name)
         while name in taken:
-            number += 1
-            name = f"{plain} {number}"
+            last[plain] = max(last[plain], 1) + 1
+            name = f"{plain} {last[plain]}"
         taken.add(name)
         names[shard.key] = name
     return names

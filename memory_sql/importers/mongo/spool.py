@@ -10,18 +10,21 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from memory_sql.domain.ids import owner_key
-from memory_sql.importers.mongo.documents import Blob, Record, Session, Shard, User
+from memory_sql.errors import ConfigurationError
+from memory_sql.importers.mongo.documents import Blob, Record, Shard, User
 from memory_sql.importers.mongo.drafts import Refusal, State
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.packing import packed, unpacked
 from memory_sql.importers.mongo.routing import COLLECTIVE, LISTS, SHARD, Holder, Listed, ListKind, Placement
 from memory_sql.importers.mongo.shards import names_of_shards
+from memory_sql.importers.mongo.talk import Talk
 
 CACHE_KIB = 16_384
 _REMEMBERED = 20_000  # answers about users and blobs
@@ -50,7 +53,8 @@ class Spool:
         self.user = lru_cache(_REMEMBERED)(self._user)
         self.blob = lru_cache(_REMEMBERED)(self._blob)
         self._shards = lru_cache(_AGENTS)(self._holders_of_shards)
-        self.knows_users = self.knows_sessions = False
+        self.knows_users = False
+        self.talk = Talk(self._base, keeps=options.messages)
 
     def close(self) -> None:
         self._base.close()
@@ -61,11 +65,6 @@ class Spool:
         self.knows_users = True
         row = (user.key, user.canonical, user.is_agent, user.is_gone, user.name)
         return self._new("INSERT OR IGNORE INTO users VALUES (?, ?, ?, ?, ?)", row)
-
-    def put_session(self, session: Session) -> bool:
-        self.knows_sessions = True
-        row = (session.key, session.is_gone, pickle.dumps(session))
-        return self._new("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?)", row)
 
     def put_blob(self, blob: Blob, owner: str) -> bool:
         """False: it is there already."""
@@ -172,11 +171,6 @@ class Spool:
         found = self.user(user)
         return self.knows_users if found is None else found[2]
 
-    def lacks_session(self, session: str) -> bool:
-        """The same of a session."""
-        found = self._base.execute("SELECT is_gone FROM sessions WHERE id = ?", (session,)).fetchone()
-        return self.knows_sessions if found is None else bool(found[0])
-
     # What comes out
 
     def shards(self, agent: str) -> list[Shard]:
@@ -231,7 +225,8 @@ class Spool:
     def agents(self) -> Iterator[str]:
         """In order."""
         rows = self._base.execute(
-            "SELECT agent FROM rows UNION SELECT agent FROM blobs UNION SELECT agent FROM shards ORDER BY 1"
+            "SELECT agent FROM rows UNION SELECT agent FROM blobs UNION SELECT agent FROM shards UNION "
+            "SELECT agent FROM talks ORDER BY 1"
         ).fetchall()
         for (agent,) in rows:
             yield agent
@@ -259,6 +254,18 @@ class Spool:
 
     def _count(self, statement: str) -> int:
         return int(self._base.execute(statement).fetchone()[0])
+
+
+@contextmanager
+def room() -> Iterator[None]:
+    """Raises `ConfigurationError` where there is no room for the spool's file."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise ConfigurationError(
+            "no room for the temporary file of an import, which grows as large as the legacy memory: "
+            "SQLITE_TMPDIR or TMPDIR names another folder"
+        ) from error
 
 
 def holder_of(blob: Blob, canonical: str | None) -> str:

@@ -11,4 +11,7 @@ CREATE TABLE listed (record TEXT, agent TEXT, holder TEXT, kind TEXT, is_found I
 CREATE TABLE seen (ref TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE placed (agent TEXT, owner TEXT, name TEXT, rank INT, at REAL, ref TEXT, lane TEXT, state TEXT, digest BLOB,
     collection TEXT, notes TEXT, body BLOB);
+CREATE TABLE messages (session TEXT, at REAL, id TEXT, body BLOB, PRIMARY KEY (session, at, id)) WITHOUT ROWID;
+CREATE TABLE talks (agent TEXT, session TEXT, PRIMARY KEY (agent, session)) WITHOUT ROWID;
+CREATE INDEX talks_of ON talks (session);
 CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);

@@ -22,6 +22,7 @@ from memory_sql.importers.mongo.reading import (
     KNOWN_KEYS,
     read_later_blob,
     read_later_record,
+    read_message,
     read_record,
     read_session,
     read_shard,
@@ -31,7 +32,7 @@ from memory_sql.importers.mongo.reading import (
 from memory_sql.importers.mongo.routing import SkippedError, route
 from memory_sql.importers.mongo.shards import odd_names
 from memory_sql.importers.mongo.sources.source import COLLECTIONS, Damaged, Found, Part, Place, Source
-from memory_sql.importers.mongo.spool import Spool, holder_of
+from memory_sql.importers.mongo.spool import Spool, holder_of, room
 from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
 from memory_sql.languages.text import content_digest
 
@@ -60,12 +61,13 @@ class Survey:
     progress: Progress | None = None
 
     async def run(self) -> None:
-        """Raises `SourceError`, unless the source keeps going."""
-        for part in await self.source.parts():
-            if part.collection in _TAKERS:
-                await self._read(part)
-        self.spool.put_in_order()
-        self._settle()
+        """Raises `SourceError`, unless the source keeps going, and `ConfigurationError` without room for the spool."""
+        with room():
+            for part in await self.source.parts():
+                if part.collection in _TAKERS and (self.options.messages or part.collection != "messages"):
+                    await self._read(part)
+            self.spool.put_in_order()
+            self._settle()
 
     async def _read(self, part: Part) -> None:
         old_name = part.name.partition(".")[0] in COLLECTIONS[part.collection][:-1]
@@ -122,7 +124,7 @@ class Survey:
         raise SkippedError("directory")
 
     def session(self, document: Fields, notes: Notes) -> None:
-        self.spool.put_session(read_session(document, notes))
+        self.spool.talk.put(read_session(document, notes))
         raise SkippedError("directory")
 
     def user_blob(self, document: Fields, notes: Notes) -> None:
@@ -172,13 +174,19 @@ class Survey:
 
     def _record(self, record: Record, notes: Notes) -> None:
         self._check_agent(record.agent)
-        if record.session is not None and self.spool.lacks_session(record.session):
+        if record.session is not None and self.spool.talk.lacks(record.session):
             notes.add("A24")
         listed = self.spool.listed(record)
         placements = route(record, listed, self.spool, self.options, notes)
         if not self.spool.put_seen(record.ref):
             raise _MergedError("same_document")
         self.spool.put_rows(record, placements, content_digest(record.text.content), notes)
+
+    def message(self, document: Fields, notes: Notes) -> None:
+        message = read_message(document, notes, self.options.secrets)
+        if not self.spool.talk.put_message(message):
+            raise UnreadableError("no_session", "session")
+        self.accounts.outcomes["messages", "migrated", ""] += 1
 
     def _check_agent(self, agent: ObjectKey) -> None:
         if self.options.missing_agents == "skip" and self.spool.is_gone(agent):
@@ -189,6 +197,8 @@ class Survey:
     def _settle(self) -> None:
         anomalies, outcomes = self.accounts.anomalies, self.accounts.outcomes
         anomalies["A15"] += self.spool.dangling()
+        if self.options.messages:
+            anomalies["A26"] += self.spool.talk.points_nowhere()
         for agent in self.spool.agents():
             anomalies["A12"] += self.spool.is_gone(agent)
             anomalies["A19"] += odd_names(self.spool.shards(agent))
@@ -216,4 +226,5 @@ _TAKERS: dict[str, Taker] = {
     "memory_sessions": Survey.record,
     "memory2_reflections": Survey.reflection,
     "memory2_facts": Survey.found,
+    "messages": Survey.message,
 }

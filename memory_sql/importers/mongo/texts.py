@@ -20,7 +20,7 @@ DIVIDER = "---"
 _VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
 _FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
 _DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
-_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$")  # a heading, a divider
+_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, the number of what follows
 _BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
 _AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
 
@@ -56,6 +56,11 @@ def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
         notes.add("A3")
         raise UnreadableError("empty", "content")
     return Text(stored, source_hash(text))
+
+
+def message_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
+    """As it is stored; empty where there is none. Raises `UnreadableError` for a secret that is refused."""
+    return Text(_stored(text or "", secrets, notes), source_hash(text or ""))
 
 
 def blob_text(text: str | None, most_words: int, secrets: Secrets, notes: Notes) -> Text | None:

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
+import os
+from collections.abc import Iterator
 from typing import IO, Any
 
 from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.sources.decoding import from_bson
-from memory_sql.importers.mongo.sources.files import GZIP, BrokenError, Folder, only_folder, readable, skip
-from memory_sql.importers.mongo.sources.source import MOST_DOCUMENT_BYTES, Damaged, Found, Part, Place, Read, given_out
+from memory_sql.importers.mongo.sources.files import GZIP, BrokenError, Folder, readable, skip
+from memory_sql.importers.mongo.sources.folder import FolderSource
+from memory_sql.importers.mongo.sources.source import MOST_DOCUMENT_BYTES, Damaged, Found, Place, Read
 
 _LENGTH = 4
 _LEAST = 5  # the length and a zero byte
 _MOST_METADATA = 1 << 22
-
-
-class DumpSource:
-    """`names` gives the collection of files that are called otherwise: `{"memory_user_stage": "memory_user"}`."""
-
-    def __init__(self, path: Path, *, names: Mapping[str, str] | None = None, keep_going: bool = False) -> None:
-        self._folder = only_folder(path, (".bson",), names or {})
-        self._keep_going = keep_going
-
-    @property
-    def name(self) -> str:
-        return self._folder.path.name
-
-    async def parts(self) -> tuple[Part, ...]:
-        found = self._folder.parts()
-        return tuple(part for part in found if not _is_view(self._folder, part.name))
-
-    async def read(self, part: Part, after: str | None = None) -> AsyncIterator[Read]:
-        with self._folder.opened(part.name) as file:
-            for item in _documents(file, part.name, int(after or 0)):
-                yield item if isinstance(item, Found) else given_out(item, keep_going=self._keep_going)
-
-    async def close(self) -> None:
-        """Files are closed as soon as they have been read."""
 
 
 def _documents(file: IO[bytes], name: str, offset: int) -> Iterator[Read]:
@@ -85,13 +62,9 @@ def _frame(file: IO[bytes]) -> bytes:
 def _is_view(folder: Folder, name: str) -> bool:
     """A view has no documents of its own. Raises `SourceError` for metadata that is damaged or of something else."""
     stem = name.removesuffix(GZIP).removesuffix(".bson")
-    beside = [
-        f"{stem}.metadata.json{packed}"
-        for packed in (GZIP, "")
-        if (folder.path / f"{stem}.metadata.json{packed}").is_symlink()
-        or (folder.path / f"{stem}.metadata.json{packed}").exists()
-    ]
-    return any(_metadata(folder, one, stem).get("type") == "view" for one in beside)
+    beside = [f"{stem}.metadata.json{packed}" for packed in (GZIP, "")]
+    there = [one for one in beside if os.path.lexists(folder.path / one)]
+    return any(_metadata(folder, one, stem).get("type") == "view" for one in there)
 
 
 def _metadata(folder: Folder, name: str, stem: str) -> dict[str, Any]:
@@ -103,3 +76,11 @@ def _metadata(folder: Folder, name: str, stem: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("collectionName", stem) != stem:
         raise SourceError(name, 0, "it is the metadata of something else")
     return found
+
+
+class DumpSource(FolderSource):
+    endings = (".bson",)
+    documents = staticmethod(_documents)
+
+    def has_documents(self, folder: Folder, name: str) -> bool:
+        return not _is_view(folder, name)

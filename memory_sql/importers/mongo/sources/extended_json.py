@@ -6,14 +6,15 @@ Documents that stand on several lines (`--pretty`) are found as those of an arra
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO
 
 from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.sources.decoding import from_json
-from memory_sql.importers.mongo.sources.files import BrokenError, only_folder, readable, skip
-from memory_sql.importers.mongo.sources.source import Damaged, Found, Part, Place, Read, given_out
+from memory_sql.importers.mongo.sources.files import BrokenError, readable, skip
+from memory_sql.importers.mongo.sources.folder import FolderSource
+from memory_sql.importers.mongo.sources.source import Damaged, Found, Place, Read
 
 MOST_JSON_BYTES = 64 * 1024 * 1024  # of a document: canonical JSON takes up to four times the bytes of BSON
 _AHEAD = 1 << 16
@@ -21,32 +22,11 @@ _MARK = b"\xef\xbb\xbf"  # that a text is UTF-8
 _BETWEEN = re.compile(rb"[\s,]*")
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 
+_QUOTE = ord('"')
+_DEPTHS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
+
 Piece = tuple[int, bytes | BrokenError, int]
 """Where it begins, the bytes of a document or what is wrong there, and where reading goes on."""
-
-
-class ExtendedJsonSource:
-    """`names` gives the collection of files that are called otherwise: `{"memory_user_stage": "memory_user"}`."""
-
-    def __init__(self, path: Path, *, names: Mapping[str, str] | None = None, keep_going: bool = False) -> None:
-        endings = (".metadata.json", ".json", ".jsonl", ".ndjson")
-        self._folder = only_folder(path, endings[1:], names or {})
-        self._keep_going = keep_going
-
-    @property
-    def name(self) -> str:
-        return self._folder.path.name
-
-    async def parts(self) -> tuple[Part, ...]:
-        return self._folder.parts()
-
-    async def read(self, part: Part, after: str | None = None) -> AsyncIterator[Read]:
-        with self._folder.opened(part.name) as file:
-            for item in _documents(file, part.name, int(after or 0)):
-                yield item if isinstance(item, Found) else given_out(item, keep_going=self._keep_going)
-
-    async def close(self) -> None:
-        """Files are closed as soon as they have been read."""
 
 
 def _documents(file: IO[bytes], name: str, after: int) -> Iterator[Read]:
@@ -111,51 +91,76 @@ def _line(file: IO[bytes], held: bytes) -> tuple[bytes, bytes]:
         return held + file.readline(MOST_JSON_BYTES + 1), b""
 
 
-def _bracketed(file: IO[bytes], held: bytes, offset: int) -> Iterator[Piece]:
+@dataclass(slots=True)
+class _Held:
+    """Bytes of a file that have been read ahead: `base` is where they begin in it, `place` where reading stands in them."""
+
+    file: IO[bytes]
+    data: bytes
+    base: int
+    place: int = 0
+
+    @property
+    def offset(self) -> int:
+        return self.base + self.place
+
+    def more(self) -> bool:
+        """As much again, so that a long text isn't looked through too often. Raises `BrokenError`."""
+        self.data, self.base, self.place = self.data[self.place :], self.offset, 0
+        if len(self.data) > MOST_JSON_BYTES:
+            raise BrokenError(f"a document over {MOST_JSON_BYTES:,} bytes", ends_part=True)
+        with readable():
+            read = self.file.read(max(_AHEAD, len(self.data)))
+        self.data += read
+        return bool(read)
+
+    def mark(self) -> bytes:
+        return self.data[self.place : self.place + 1]
+
+
+def _bracketed(file: IO[bytes], data: bytes, offset: int) -> Iterator[Piece]:
     """The documents of an array, or those that stand one after another on several lines."""
+    held = _Held(file, data, offset)
+    try:
+        while _is_before_document(held):
+            begin = held.offset
+            length = _length(held)
+            document = held.data[held.place : held.place + length]
+            held.place += length
+            yield begin, document, held.offset
+    except BrokenError as broken:
+        yield held.offset, broken, held.offset
+
+
+def _is_before_document(held: _Held) -> bool:
+    """Behind the commas and white space that stand between two; False at the end of the array or file."""
     while True:
-        between = _BETWEEN.match(held)
-        cut = between.end() if between else 0
-        held, offset = held[cut:], offset + cut
-        if not held:
-            held = _more(file, held)
-            if not held:
-                return
-            continue
-        if held[:1] == b"]":
-            return
-        try:
-            length, held = _length(file, held)
-        except BrokenError as broken:
-            yield offset, broken, offset
-            return
-        yield offset, held[:length], offset + length
-        held, offset = held[length:], offset + length
+        between = _BETWEEN.match(held.data, held.place)
+        held.place = between.end() if between else held.place
+        if held.mark():
+            return held.mark() != b"]"
+        if not held.more():
+            return False
 
 
-def _length(file: IO[bytes], held: bytes) -> tuple[int, bytes]:
-    """Of the document with which `held` begins, and more of the file if it took that. Raises `BrokenError`."""
-    if held[:1] != b"{":
+def _length(held: _Held) -> int:
+    """Of the document that begins here. Raises `BrokenError`."""
+    if held.mark() != b"{":
         raise BrokenError("a document was to begin here", ends_part=True)
-    depth, place = 0, 0
+    depth, length = 0, 0
     while True:
-        for token in _TOKEN.finditer(held, place):
-            mark = held[token.start() : token.start() + 1]
-            if mark == b'"' and token.end() - token.start() == 1:
-                break  # a text that goes on behind what is held
-            place = token.end()
-            depth += 1 if mark in b"{[" else -1 if mark in b"}]" else 0
+        for token in _TOKEN.finditer(held.data, held.place + length):
+            mark = held.data[token.start()]
+            if mark == _QUOTE and token.end() - token.start() == 1:
+                break  # a text that goes on behind what has been read
+            length = token.end() - held.place
+            depth += _DEPTHS.get(mark, 0)
             if depth == 0:
-                return place, held
-        more = _more(file, held)
-        if not more:
+                return length
+        if not held.more():
             raise BrokenError("it is truncated: a document has no end", ends_part=True)
-        held += more
 
 
-def _more(file: IO[bytes], held: bytes) -> bytes:
-    """As much again, so that a long text isn't looked through too often."""
-    if len(held) > MOST_JSON_BYTES:
-        raise BrokenError(f"a document over {MOST_JSON_BYTES:,} bytes", ends_part=True)
-    with readable():
-        return file.read(max(_AHEAD, len(held)))
+class ExtendedJsonSource(FolderSource):
+    endings = (".json", ".jsonl", ".ndjson")
+    documents = staticmethod(_documents)

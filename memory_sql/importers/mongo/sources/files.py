@@ -37,19 +37,20 @@ class Folder:
     names: Mapping[str, str]
 
     def parts(self) -> tuple[Part, ...]:
-        """Raises `SourceError` where one of them isn't a plain file of this folder, or stands there twice."""
+        """In error is what isn't a plain file of this folder, or holds what another holds. Raises `SourceError`."""
         known = known_names(self.names)
         found: dict[str, Part] = {}
         for entry in _entries(self.path):
-            stem = self._stem(entry.name)
+            stem = self.stem(entry.name)
             if stem not in known:
                 continue
+            size, error = _plain_file(entry)
             if stem in found:
-                raise SourceError(entry.name, 0, f"{found[stem].name} holds the same collection")
-            found[stem] = Part(known[stem], entry.name, size=_plain_file(entry))
+                error = SourceError(entry.name, 0, f"{found[stem].name} holds the same collection")
+            found[stem if error is None else entry.name] = Part(known[stem], entry.name, size, error=error)
         return in_order(iter(found.values()))
 
-    def _stem(self, name: str) -> str | None:
+    def stem(self, name: str) -> str | None:
         plain = name.removesuffix(GZIP)
         return next((plain.removesuffix(ending) for ending in self.endings if plain.endswith(ending)), None)
 
@@ -122,11 +123,11 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False)
 
 
-def _plain_file(entry: os.DirEntry[str]) -> int:
-    """Its size."""
+def _plain_file(entry: os.DirEntry[str]) -> tuple[int, SourceError | None]:
+    """Its size, and why it isn't one."""
     if entry.is_symlink():
-        raise SourceError(entry.name, 0, "it is a symbolic link")
+        return 0, SourceError(entry.name, 0, "it is a symbolic link")
     found = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
-        raise SourceError(entry.name, 0, "it isn't a plain file")
-    return found.st_size
+        return 0, SourceError(entry.name, 0, "it isn't a plain file")
+    return found.st_size, None

@@ -30,12 +30,16 @@ COLLECTIONS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file or collection. `collection` is a key of `COLLECTIONS`; `size` in bytes, `documents` about; 0: not known."""
+    """A file or collection. `collection` is a key of `COLLECTIONS`; `size` in bytes, `documents` about; 0: not known.
+
+    `error`: why it can't be read at all.
+    """
 
     collection: str
     name: str
     size: int = 0
     documents: int = 0
+    error: SourceError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,17 @@ _EXCLUDED = ("incognito", "exclude_memory")  # now, and until the end of 2025
 
 @dataclass(frozen=True, slots=True)
 class HostSession:
-    """A session of the host's. `messages` may repeat what was given before: each is stored once, by its id.
+    """A session of the host's. `messages` have ids, and may repeat what was given before: each is stored once.
 
-    `user_id` is the speaker of those that name none; `excluded`: nothing is to be remembered of it.
+    `user_id` is the speaker of those that name none. `excluded`: whether nothing is to be remembered of it; None leaves it
+    as it is.
     """
 
     conversation_id: str
     user_id: str
     messages: Sequence[Message | Mapping[str, Any]] = ()
     group_ids: tuple[str, ...] = ()
-    excluded: bool = False
+    excluded: bool | None = None
 
 
 async def read_fields(session: Any) -> HostSession:
@@ -43,14 +44,14 @@ def session_of(session: Any, messages: Sequence[Any], canonical: Mapping[str, st
     owner = field_of(session, "owner", "user_id", "user")
     if owner is None:
         raise InputError("the session has no owner: say whose it is with owner or user_id")
-    extras = field_of(session, "extras")
+    excluded = field_of(field_of(session, "extras"), *_EXCLUDED)
     user_id = user_id_of(owner)
     return HostSession(
         id_of_host(session),
         names.get(user_id, user_id),
         [message_of(message, names) for message in messages],
         tuple(id_of_host(group) for group in field_of(session, "group_ids", "groups") or ()),
-        any(field_of(extras, name) for name in _EXCLUDED) if extras is not None else False,
+        None if excluded is None else bool(excluded),
     )
 
 

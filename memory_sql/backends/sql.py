@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from memory_sql.backends.hosts import HostSession, id_of_host, read_fields, user_id_of
+from memory_sql.backends.hosts import HostSession, field_of, id_of_host, read_fields, user_id_of
 from memory_sql.backends.places import agent_of, is_due, place_of
 from memory_sql.config import ContextFormat
+from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import AddResult
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, InvalidMessageError
 from memory_sql.languages.text import clean
 from memory_sql.memory import Memory
 
@@ -139,6 +140,7 @@ class SqlBackend:
     async def _store(self, agent_id: str, session: Any, *, wait: bool) -> AddResult | None:
         """What the last call said; None: there is no message."""
         found, added = await self._read_session(session), None
+        _refuse_without_ids(found.messages)
         for first in range(0, len(found.messages), _BATCH):
             batch = found.messages[first : first + _BATCH]
             added = await self._memory.add(
@@ -255,3 +257,10 @@ class SqlBackend:
 
     def _agent_or_none(self, agent_id: Any) -> str | None:
         return self._agent_id if agent_id is None else id_of_host(agent_id)
+
+
+def _refuse_without_ids(messages: Sequence[Message | Mapping[str, Any]]) -> None:
+    """A session is given whole with each call: without an id a message would be stored each time."""
+    for position, message in enumerate(messages):
+        if field_of(message, "id") is None:
+            raise InvalidMessageError(position, "has no id, by which it would be known when it comes again")

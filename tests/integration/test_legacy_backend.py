@@ -153,7 +153,7 @@ async def test_it_forms_nothing(legacy: LegacyMongoBackend) -> None:
 
 async def test_session_is_read_with_its_messages_and_the_ids_that_count(legacy: LegacyMongoBackend) -> None:
     found = await legacy.read_session({"_id": HOME.session})
-    assert (found.conversation_id, found.user_id, found.excluded) == (SESSION, str(MIA), False)
+    assert (found.conversation_id, found.user_id, found.excluded) == (SESSION, str(MIA), None)
     first, answer, last = cast("list[dict[str, Any]]", found.messages)
     assert (first["role"], first["user_id"], first["id"]) == ("user", str(MIA), str(HOME.key("message", 1)))
     assert first["created_at"] == at(1).replace(tzinfo=UTC)

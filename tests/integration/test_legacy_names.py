@@ -12,7 +12,14 @@ import pytest
 from memory_sql import backends
 from memory_sql.backends import MemoryService, SqlBackend, memory_service
 from memory_sql.config import Settings
-from memory_sql.errors import AnswerError, ConfigurationError, InputError, NotFoundError, TooLargeError
+from memory_sql.errors import (
+    AnswerError,
+    ConfigurationError,
+    InputError,
+    InvalidMessageError,
+    NotFoundError,
+    TooLargeError,
+)
 from memory_sql.memory import Memory
 from tests.factories import MONDAY, message
 from tests.fakes import HOPELESS, Scripted, extracted
@@ -132,6 +139,24 @@ async def test_excluded_session_is_never_formed(memory: Memory, service: MemoryS
     session.say(50)
     assert not await service.maybe_form_memories(AGENT, session, ADA)
     assert await memory.observations.list(**MIAS) == []
+
+
+async def test_exclusion_by_somebody_else_stays_where_the_session_says_nothing(
+    memory: Memory, service: MemoryService
+) -> None:
+    session = Session()
+    session.say(2)
+    await service.maybe_form_memories(AGENT, session, ADA)
+    await memory.conversations.exclude(agent_id=AGENT, conversation_id="42")
+    session.say(50)
+    assert not await service.maybe_form_memories(AGENT, session, ADA)
+    assert await memory.observations.list(**MIAS) == []
+
+
+async def test_message_without_an_id_is_refused_since_it_would_come_again(service: MemoryService) -> None:
+    session = Session(messages=[message(), {"role": "user", "content": "I keep bees."}])
+    with pytest.raises(InvalidMessageError, match="message 1: has no id"):
+        await service.maybe_form_memories(AGENT, session, ADA)
 
 
 async def test_context_has_the_layout_of_before_and_says_what_is_known_now(

@@ -84,6 +84,7 @@ def test_ids_of_messages_are_no_messages() -> None:
 def test_session_says_whose_it_is_and_what_is_left_out() -> None:
     session = {"_id": "42", "owner": ObjectId(KEY), "extras": {"exclude_memory": True}, "groups": [{"_id": "harbor"}]}
     assert session_of(session, [], {KEY: "mia"}) == HostSession("42", "mia", [], ("harbor",), excluded=True)
-    assert not session_of({**session, "extras": {"is_public": True}}, []).excluded
+    assert session_of({**session, "extras": {"incognito": False}}, []).excluded is False
+    assert session_of({**session, "extras": {"is_public": True}}, []).excluded is None
     with pytest.raises(InputError, match="no owner"):
         session_of({"_id": "42"}, [])

@@ -62,6 +62,8 @@ class LegacyMongoBackend:
         try:
             module = import_module(_READER)
         except ModuleNotFoundError as error:
+            if error.name not in ("pymongo", "bson"):
+                raise
             raise ConfigurationError("reading MongoDB needs pymongo: install memory-sql[mongo]") from error
         reader: LegacyReader = module.MongoReader(url, database=database, patience_seconds=patience_seconds)
         return cls(reader)

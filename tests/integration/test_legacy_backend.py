@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -197,6 +198,13 @@ async def test_server_that_isnt_there_is_an_error_without_its_address() -> None:
         with pytest.raises(SourceError) as raised:
             await backend.assemble_memory_context(None, AGENT, str(MIA))
     assert "secret" not in str(raised.value)
+
+
+def test_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "memory_sql.importers.mongo.sources.legacy_reader", raising=False)
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    with pytest.raises(ConfigurationError, match=r"memory-sql\[mongo\]"):
+        LegacyMongoBackend.at("mongodb://127.0.0.1/legacy")
 
 
 # Several people

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
         DeadRun,
         EmbedResult,
         FormResult,
+        ImportCheck,
+        ImportReport,
+        ImportRun,
         JournalStatus,
         Judged,
         JudgeRate,
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
         Receipt,
         RefusedMessage,
         Review,
+        RolledBack,
         RunDueResult,
         Stats,
         Trimmed,
@@ -125,6 +129,7 @@ if TYPE_CHECKING:
         UnavailableError,
         VersionError,
     )
+    from memory_sql.importers.mongo.options import ImportOptions
     from memory_sql.jobs import DueKind, DueWork
     from memory_sql.llm import Answer, LanguageModel, Request
     from memory_sql.llm.embeddings import EmbeddingModel
@@ -134,6 +139,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.conversations import Conversations
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
+    from memory_sql.resources.imports import Imports
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
     from memory_sql.resources.prompts import Prompts
@@ -204,6 +210,11 @@ __all__ = [
     "Holds",
     "HostSession",
     "Id",
+    "ImportCheck",
+    "ImportOptions",
+    "ImportReport",
+    "ImportRun",
+    "Imports",
     "InputError",
     "InvalidIdError",
     "InvalidMessageError",
@@ -252,6 +263,7 @@ __all__ = [
     "RetrievalStats",
     "Review",
     "Role",
+    "RolledBack",
     "RoutingBackend",
     "RunDueResult",
     "SchemaError",
@@ -318,7 +330,7 @@ _HOME = {
     "domain.results": (
         "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
         "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "
-        "RunDueResult Stats Trimmed Usage Violation"
+        "RunDueResult Stats Trimmed Usage Violation ImportCheck ImportReport ImportRun RolledBack"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
     "domain.selection": "Selection",
@@ -337,6 +349,8 @@ _HOME = {
     "resources.conversations": "Conversations",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
+    "importers.mongo.options": "ImportOptions",
+    "resources.imports": "Imports",
     "resources.observations": "Observations",
     "resources.people": "People",
     "resources.prompts": "Prompts",

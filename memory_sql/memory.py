@@ -36,6 +36,7 @@ from memory_sql.resources.admin import Admin
 from memory_sql.resources.conversations import Conversations
 from memory_sql.resources.groups import Groups
 from memory_sql.resources.holds import Holds
+from memory_sql.resources.imports import Imports
 from memory_sql.resources.observations import Observations
 from memory_sql.resources.people import People
 from memory_sql.resources.prompts import Prompts
@@ -71,6 +72,7 @@ class Memory:
         self._runtime = runtime
         self.observations = Observations(runtime)
         self.scopes = Scopes(runtime)
+        self.imports = Imports(runtime)
         self.prompts = Prompts(runtime)
         self.conversations = Conversations(runtime)
         self.groups = Groups(runtime)

@@ -25,6 +25,7 @@ from memory_sql.cli import (
     forgetting,
     groups,
     holds,
+    importing,
     observations,
     output,
     people,
@@ -56,6 +57,7 @@ FACES = {
     "group": groups.app,
     "person": people.app,
     "hold": holds.app,
+    "import": importing.app,
     "work": work.app,
     "admin": admin.app,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
@@ -382,3 +382,57 @@ class Stats(Value):
     retrieval: RetrievalStats = RetrievalStats()
     vectors_advised: tuple[str, ...] = ()
     vectors: str = "off"
+
+
+class ImportReport(Value):
+    """What became of another store's documents. `run` None: nothing was stored, this is what would be.
+
+    `collections`: by name how many documents there were (`source`), and how many were `migrated`, `merged` into another,
+    `skipped` or `rejected`; `reasons` say why, with their number. `anomalies`: what was odd, by code (docs/migrating.md).
+    `cut_off`: files that end in what can't be read. `unaccounted`: collections whose numbers don't add up; never any.
+    """
+
+    run: int | None
+    collections: dict[str, dict[str, int]]
+    reasons: dict[str, int]
+    anomalies: dict[str, int]
+    cut_off: tuple[str, ...] = ()
+    unaccounted: tuple[str, ...] = ()
+
+
+class ImportRun(Value):
+    """An import: when, of what, and what came of it. `state` is running (or broken off), finished or rolled_back."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    run: int = Field(validation_alias="import_id")
+    source: str
+    state: Literal["running", "finished", "rolled_back"]
+    options: dict[str, Any]
+    accounts: dict[str, Any]
+    started_at: datetime
+    finished_at: datetime | None
+    rolled_back_at: datetime | None
+
+
+class RolledBack(Value):
+    """What was taken out again. `withheld`: scopes whose text was built on it, and is due to be rewritten without it."""
+
+    run: int
+    observations: int
+    scopes: int
+    withheld: tuple[str, ...] = ()
+
+
+class ImportCheck(Value):
+    """What differs between an import, its source and what stands here: references of documents, at most so many of each.
+
+    `compared`: how many rows of the source; None: it wasn't looked at. `changed_here`: another text stands here than was
+    stored; `changed_there`: another in the source than was read; `missing`: it is in the source and not here.
+    """
+
+    run: int
+    compared: int | None = None
+    changed_here: tuple[str, ...] = ()
+    changed_there: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ refuse whatever a model is making of it meanwhile. What is left becomes pending 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -96,6 +97,23 @@ async def preview(session: Session, asked: Asked, agent_key: int, selection: Sel
         async with taken_back(session):
             receipt = (await forget(session, asked, agent_key, selection)).receipt
     return receipt.model_copy(update={"dry_run": True})
+
+
+async def take_out(
+    session: Session, asked: Asked, agent_key: int, observations: Sequence[tuple[int, int]], import_id: int
+) -> Receipt:
+    """What an import brought, with what was made of it, as if it had never come: it may come again."""
+
+    async def act(locks: Locks) -> Receipt:
+        seeds = Seeds(observations=tuple(observations))
+        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+        await _need(session, agent_key, locks, found)
+        receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
+        named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
+        return (await _erase(session, asked, agent_key, found, receipt.model_copy(update=named))).receipt
+
+    await share_agent(session, agent_key)
+    return await under_locks(session, agent_key, act)
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:

@@ -598,7 +598,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 82
+    assert len(listed) == 86
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -614,7 +614,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", faces, re.M) == [
-        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "work", "admin"
+        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "import", "work", "admin"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", operations, re.M) == ["worker", "db"]
 

@@ -262,6 +262,7 @@ OTHERWISE = {
     "messages.message_id",
     "observations.message_ids",
     "observations.legacy_ref",
+    "imported.legacy_ref",
 }
 
 renames = pytest.mark.parametrize(

@@ -52,7 +52,8 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-FOR_USERS = sorted(set(TABLES) - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
+OF_IMPORTS = {"imports", "import_rejects", "imported", "forgotten_refs"}
+FOR_USERS = sorted(set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
 
 
 @pytest.fixture
@@ -122,6 +123,10 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.departures (agent_key, user_hash, scope_id) VALUES (1, 'somebody', {group})",
         f"INSERT INTO memory.prompts (agent_key, scope_id, name, version, mode, body) VALUES (1, {mine}, 'extraction', 1,"
         " 'guidance', 'Her gate.')",
+        "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
+        "INSERT INTO memory.import_rejects VALUES (1, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty')",
+        f"INSERT INTO memory.imported VALUES (1, {mine}, 'memory_user:1', 1, NULL, 'a', 'b', 'c')",
+        "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
@@ -727,7 +732,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
-        **dict.fromkeys(("detach", "erase", "erase_agent", "take_back_evidence"), roles.eraser),
+        **dict.fromkeys(("detach", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser),
         **dict.fromkeys(("installation_id", "keyed_hash"), roles.owner),
     }
     for name, _, config, arguments, public in definers:

@@ -54,6 +54,11 @@ async def fill(url: str) -> None:
         "SELECT agent_key, 'user', 'mia', now() FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
         "INSERT INTO memory.departures (agent_key, user_hash, scope_id) SELECT agent_key, 'x', scope_id FROM memory.scopes",
+        "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
+        "INSERT INTO memory.import_rejects SELECT import_id, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty' "
+        "FROM memory.imports",
+        "INSERT INTO memory.imported SELECT agent_key, scope_id, 'memory_user:1', 1, NULL, 'a', 'b', 'c' FROM memory.scopes",
+        "INSERT INTO memory.forgotten_refs SELECT agent_key, 'c' FROM memory.agents",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 

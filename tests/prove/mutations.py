@@ -435,7 +435,7 @@ MUTATIONS = (
         "an isolated scope is asked about with the others",
         (
             Change("tuple(scope for scope in task.scopes if not scope.isolated)", "task.scopes"),
-            Change("{scope.alias for scope in task.scopes if scope.isolated}", "set()"),
+            Change("{scope.alias.casefold() for scope in task.scopes if scope.isolated}", "set()"),
         ),
         DIALOGUE,
     ),

@@ -21,6 +21,7 @@ NOUNS = {
     "groups": "group",
     "people": "person",
     "holds": "hold",
+    "imports": "import",
     "work": "work",
     "admin": "admin",
 }

@@ -36,7 +36,7 @@ class RunRow(Base):
         key_of("agents"),
         key_of("conversations", "conversation_id"),
         key_of("scopes", "scope_id"),
-        one_of("kind", "formation", "consolidation", "propagation"),
+        one_of("kind", "formation", "consolidation", "propagation", "import"),
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded", "retired"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
@@ -54,13 +54,14 @@ class RunRow(Base):
         ),
         Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
         Index("runs_held_idx", "agent_key", "scope_id", "run_id", postgresql_where=text("held IS NOT NULL")),
+        Index("runs_import_id_idx", "agent_key", "import_id", postgresql_where=text("import_id IS NOT NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
-    kind: Mapped[str] = constant("formation (of a conversation), consolidation or propagation (of a scope).")
+    kind: Mapped[str] = constant("formation (of a conversation), consolidation, propagation or import (of a scope).")
     conversation_id: Mapped[str | None] = host_id("The conversation, for a formation.")
     from_number: Mapped[int | None] = column("A formation read the messages after this number …")
     to_number: Mapped[int | None] = column("… up to and including this one.")
@@ -93,6 +94,7 @@ class RunRow(Base):
         server_default=NO_PAIRS,
     )
     calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)
+    import_id: Mapped[int | None] = column("The import that brought what it stored.")
     forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
 
     agent: Mapped[AgentRow] = related()

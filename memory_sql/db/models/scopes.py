@@ -170,6 +170,8 @@ class ScopeRow(Base):
         server_default=ZERO,
     )
 
+    import_id: Mapped[int | None] = column("The import that made it; null: it was there before, or wasn't imported.")
+
     agent: Mapped[AgentRow] = related()
     observations: Mapped[list[ObservationRow]] = related(order_by="ObservationRow.seq")
     versions: Mapped[list[ConsolidationRow]] = related(order_by="ConsolidationRow.version")
@@ -204,6 +206,7 @@ class MemberRow(Base):
     joined_at: Mapped[datetime] = column("From when.", server_default=NOW)
     left_at: Mapped[datetime | None] = column("Until when; null: still a member.")
     source: Mapped[str] = constant("Who said so: host, import or inferred.", server_default=text("'host'"))
+    import_id: Mapped[int | None] = column("The import that said so.")
 
     scope: Mapped[ScopeRow] = related()
 
@@ -229,6 +232,7 @@ class PromptRow(Base):
     )
     body: Mapped[str | None] = erase("The words; null: the base prompt alone.")
     created_at: Mapped[datetime] = column("When.", server_default=NOW)
+    import_id: Mapped[int | None] = column("The import that brought it.")
 
     scope: Mapped[ScopeRow] = related()
 

@@ -392,7 +392,8 @@ class ForgettingRepository:
 
     async def count_agent(self) -> dict[str, int]:
         """What `erase_agent` would delete."""
-        tables = [table for table in Base.metadata.sorted_tables if table.name not in ("agents", "events")]
+        kept = ("agents", "events", "forgotten_refs")
+        tables = [t for t in Base.metadata.sorted_tables if t.name not in kept and "agent_key" in t.c]
         counts = [select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key) for t in tables]
         found = await self._session.execute(select(*(count.scalar_subquery() for count in counts)))
         return dict(zip((table.name for table in tables), found.one(), strict=True))

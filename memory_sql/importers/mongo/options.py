@@ -28,12 +28,13 @@ def _users(group: str, users: object) -> tuple[str, ...]:
 class ImportOptions:
     """How legacy memory is taken over where there is a choice.
 
-    `groups`: the users of each group by its id, `default` for one group of all users of an agent (R130), or None.
-    `keep_shards`: the texts of shards joined in one collective scope, or a named scope for each (C9, C10). `episodes`:
-    left out, or the newest of a conversation's own scope (C6). `without_text`: what counts as absorbed where its scope has
+    `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None.
+    `keep_shards`: the texts of shards joined in one collective scope, or a named scope for each. `episodes`:
+    left out, or the newest of a conversation's own scope. `without_text`: what counts as absorbed where its scope has
     no text. `evicted_facts`: facts that have left their list are found by a search, or not. `requeue_lost`: what is younger
-    than its blob, and waits nowhere, waits again (A16). `missing_agents` and their memory come as inactive, or not at all
-    (A12). `messages`: the sessions and their messages come too. `trusted`: what comes counts as confirmed.
+    than its blob, and waits nowhere, waits again. `missing_agents` and their memory come as inactive, or not at all.
+    `messages`: the sessions and their messages are planned too, but not stored yet. `trusted`: what comes counts as
+    confirmed.
     """
 
     groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"

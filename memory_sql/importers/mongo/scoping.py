@@ -98,7 +98,7 @@ def collective(agent_id: str, blobs: Sequence[Blob], shards: Sequence[Shard], na
         created_at=min([shard.created_at for shard in shards] + ([draft.created_at] if draft.created_at else [])),
         settings=_SHARD | _limits(active or shards) | (dict(draft.settings) if blobs else {}),
         prompts=_guidance(said),
-        legacy_refs=(*draft.legacy_refs, *(shard.ref for shard in shards)),
+        legacy_refs=(*draft.legacy_refs, *(shard.ref for shard in active)),
     )
 
 

@@ -1,5 +1,5 @@
--- memory.erase_agent(agent_key): deletes everything of an agent but its id and the events, and counts it. One row per
--- table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
+-- memory.erase_agent(agent_key): deletes everything of an agent but its id, the events, and what mustn't be imported again,
+-- and counts it. One row per table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -10,8 +10,11 @@ BEGIN
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
 
+    INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
+    SELECT DISTINCT p_agent, i.ref_hash, now() FROM memory.imported i WHERE i.agent_key = p_agent
+    ON CONFLICT DO NOTHING;
     FOREACH what IN ARRAY ARRAY[
-        'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
+        'imported', 'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
         'runs', 'messages', 'conversations', 'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;

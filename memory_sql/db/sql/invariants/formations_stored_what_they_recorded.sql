@@ -1,4 +1,4 @@
--- A formation or propagation stored as many observations as it recorded; one that didn't succeed stored none, and nothing else made any.
+-- A formation, propagation or import stored as many observations as it recorded; one that didn't succeed stored none, and nothing else made any.
 -- What was forgotten since is counted on the run.
 SELECT
     a.agent_id,
@@ -14,4 +14,4 @@ LEFT JOIN (
     GROUP BY agent_key, run_id
 ) o USING (agent_key, run_id)
 WHERE coalesce(o.observations, 0)
-      <> CASE WHEN r.kind IN ('formation', 'propagation') THEN coalesce(r.observations, 0) - r.forgotten ELSE 0 END
+      <> CASE WHEN r.kind = 'consolidation' THEN 0 ELSE coalesce(r.observations, 0) - r.forgotten END

@@ -14,4 +14,5 @@ SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('run %s read anot
 FROM memory.observations o
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE o.conversation_id IS DISTINCT FROM r.conversation_id
+WHERE r.kind <> 'import'  -- which read another store
+  AND o.conversation_id IS DISTINCT FROM r.conversation_id

@@ -1,5 +1,5 @@
 -- A live version has absorbed as many observations as its run recorded: its extras and those in its range, without the
--- ones that it passed over (still waiting, or an extra of a later version). The live version whose range holds an
+-- ones that it passed over (still waiting, or an extra of a later version). (An import records all that it stored.) The live version whose range holds an
 -- observation is found in one sweep over the numbers of its scope.
 WITH listed AS (
     SELECT DISTINCT c.agent_key, c.scope_id, e.seq
@@ -36,4 +36,5 @@ FROM memory.consolidations c
 JOIN memory.agents a USING (agent_key)
 JOIN memory.runs r USING (agent_key, run_id)
 LEFT JOIN held h ON h.agent_key = c.agent_key AND h.scope_id = c.scope_id AND h.version = c.version
-WHERE c.live AND r.observations IS DISTINCT FROM coalesce(h.observations, 0) + cardinality(c.extra_seqs)
+WHERE c.live AND r.kind <> 'import'
+  AND r.observations IS DISTINCT FROM coalesce(h.observations, 0) + cardinality(c.extra_seqs)

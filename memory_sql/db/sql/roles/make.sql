@@ -58,7 +58,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    EXECUTE format('GRANT INSERT ON memory.events, memory.departures, memory.observation_states TO %I', eraser);
+    EXECUTE format('GRANT INSERT ON memory.events, memory.departures, memory.observation_states, memory.forgotten_refs TO %I', eraser);
     EXECUTE format('ALTER TABLE memory.installation OWNER TO %I', owner);
     EXECUTE format('REVOKE ALL ON memory.installation FROM %I, %I, %I, %I, %I', app, eraser, reader, analyst, content);
 

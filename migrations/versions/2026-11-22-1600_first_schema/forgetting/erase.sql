@@ -199,6 +199,18 @@ BEGIN
     SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
     FROM before b;
 
+    -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
+    -- that is taken out again may.
+    WITH gone AS (
+        DELETE FROM memory.imported i
+        WHERE i.agent_key = p_agent
+          AND ((i.scope_id, i.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs)) OR i.scope_id = ANY (p_scopes) AND i.seq IS NULL)
+        RETURNING i.ref_hash
+    )
+    INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
+    SELECT DISTINCT p_agent, g.ref_hash, p_at FROM gone g WHERE p_forgetting NOT LIKE 'import:%'
+    ON CONFLICT DO NOTHING;
+
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.observations o

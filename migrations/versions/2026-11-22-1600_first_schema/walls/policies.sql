@@ -17,7 +17,8 @@ DECLARE
 BEGIN
     FOREACH v_table IN ARRAY ARRAY[
         'scopes', 'prompts', 'members', 'observations', 'observation_states', 'consolidations', 'evidence', 'lineage',
-        'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'retrievals'
+        'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'retrievals', 'imported',
+        'forgotten_refs'
     ] LOOP
         EXECUTE format('ALTER TABLE memory.%I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format(
@@ -28,6 +29,12 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- Of all agents, so only for who serves them all.
+ALTER TABLE memory.imports ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.imports USING ((SELECT memory.serves_all()));
+ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
 
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])

@@ -1,0 +1,228 @@
+"""Legacy memory: mongo, list, verify, rollback."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from memory_sql.cli import output, tree
+from memory_sql.cli.options import Actor, AsJson, Data, Reason, Url, Yes, run
+from memory_sql.errors import InputError
+
+if TYPE_CHECKING:
+    from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
+    from memory_sql.memory import Memory
+
+app = tree.group("Memory brought over from another store.")
+
+Dump = Annotated[Path | None, typer.Option("--dump", metavar="DIR", help="A folder that mongodump has written.")]
+Export = Annotated[
+    Path | None, typer.Option("--export", metavar="DIR", help="A folder of files that mongoexport has written.")
+]
+Live = Annotated[
+    str | None,
+    typer.Option("--mongo-url", metavar="URL", help="A server, with the name of the database. It is only read."),
+]
+KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="Pass over files and documents that can't be read, and name them.")
+]
+Run = Annotated[int, typer.Argument(metavar="RUN", help="The import, by the number that it has printed.")]
+KEY_BYTES = 32
+
+
+@app.command()
+def mongo(
+    key_file: Annotated[
+        Path,
+        typer.Option(
+            "--key-file", metavar="FILE", help="The key of its references, the same for each import; made if missing."
+        ),
+    ],
+    dump: Dump = None,
+    export: Export = None,
+    live: Live = None,
+    groups: Annotated[
+        str,
+        typer.Option("--groups", metavar="WHICH", help="default: one of all users of an agent; none; or a JSON file."),
+    ] = "default",
+    shards: Annotated[
+        Literal["merged", "named"],
+        typer.Option("--shards", metavar="HOW", help="merged into one collective text, or a named scope for each."),
+    ] = "merged",
+    episodes: Annotated[
+        Literal["skip", "conversation"],
+        typer.Option("--episodes", metavar="HOW", help="skip them, or keep the newest in their conversation's scope."),
+    ] = "skip",
+    without_text: Annotated[
+        Literal["pending", "archived"],
+        typer.Option("--without-text", metavar="HOW", help="What is said to be absorbed and is in no text."),
+    ] = "pending",
+    missing_agents: Annotated[
+        Literal["inactive", "skip"],
+        typer.Option("--missing-agents", metavar="HOW", help="Memory of agents that are deleted or missing."),
+    ] = "inactive",
+    trusted: Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may spread.")] = False,
+    pause: Annotated[
+        float,
+        typer.Option("--pause", metavar="SECONDS", help="Between two scopes that become due; else all are at once."),
+    ] = 0.0,
+    keep_going: KeepGoing = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be.")] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Brings over the memory of the system before, from MongoDB.
+
+    \b
+    memory-sql import mongo --dump dump/eden --key-file import.key --dry-run
+    memory-sql import mongo --dump dump/eden --key-file import.key
+
+    The old store is only read. Run it again at any time: what is here is left out, and so is what was forgotten here.
+    """
+    from memory_sql.importers.importing import key_of_file
+    from memory_sql.importers.mongo.options import ImportOptions
+
+    options = ImportOptions(
+        groups=_groups(groups), keep_shards=shards, episodes=episodes, without_text=without_text,
+        missing_agents=missing_agents, trusted=trusted,
+    )  # fmt: skip
+    key = key_of_file(_key(key_file, dry_run=dry_run))
+
+    async def work(memory: Memory) -> ImportReport:
+        return await memory.imports.mongo(
+            key=key, dump=dump, export=export, mongo_url=live, keep_going=keep_going, options=options, dry_run=dry_run,
+            pause=pause,
+        )  # fmt: skip
+
+    report = run(url, data, work)
+    output.one(report, _report_text, as_json)
+    if report.unaccounted or report.cut_off:
+        raise typer.Exit(1)
+
+
+def _groups(which: str) -> Any:
+    from memory_sql.importers.mongo.options import groups_of
+
+    if which in ("default", "none"):
+        return "default" if which == "default" else None
+    try:
+        return groups_of(json.loads(Path(which).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(f"--groups: {which} can't be read as JSON") from error
+
+
+def _key(path: Path, *, dry_run: bool) -> bytes:
+    """What the file holds; a new one is made, for this user alone. A dry run needs none."""
+    if path.exists():
+        return path.read_bytes()
+    made = secrets.token_hex(KEY_BYTES).encode()
+    if not dry_run:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made)
+        output.complain(f"made {path}: keep it, and not in the database; each import needs it")
+    return made
+
+
+def _report_text(report: ImportReport) -> str:
+    counts = ("source", "migrated", "merged", "skipped", "rejected")
+    widest = max((len(name) for name in report.collections), default=0)
+    lines = [f"{'':<{widest}}" + "".join(f"{name:>12}" for name in counts)]
+    lines += [
+        f"{name:<{widest}}" + "".join(f"{found[count]:>12,}" for count in counts)
+        for name, found in report.collections.items()
+    ]
+    lines += ["", *(f"{count:>8,}  {reason}" for reason, count in report.reasons.items())]
+    if report.anomalies:
+        from memory_sql.importers.mongo.anomalies import ANOMALIES
+
+        lines += ["", *(f"{count:>8,}  {code}: {ANOMALIES[code].what}" for code, count in report.anomalies.items())]
+    lines += [f"cut off: {error}" for error in report.cut_off]
+    lines += [f"not accounted for: {name}" for name in report.unaccounted]
+    head = "nothing was written; this is what would be" if report.run is None else f"import {report.run}"
+    return "\n".join([head, "", *lines])
+
+
+@app.command("list")
+def list_imports(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Lists the imports.
+
+    \b
+    memory-sql import list
+    """
+    output.rows(run(url, data, lambda memory: memory.imports.list()), _run_line, as_json, "no imports")
+
+
+def _run_line(one: ImportRun) -> str:
+    brought = sum(counts["migrated"] for counts in one.accounts.get("collections", {}).values())
+    return f"{one.run}  {one.state}  {output.minute(one.started_at)}  {one.source}  {brought:,} documents"
+
+
+@app.command()
+def verify(
+    number: Run,
+    dump: Dump = None,
+    export: Export = None,
+    live: Live = None,
+    keep_going: KeepGoing = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compares what an import brought with what stands here and, if it is named, with its source.
+
+    \b
+    memory-sql import verify 1 --dump dump/eden
+    """
+
+    async def work(memory: Memory) -> ImportCheck:
+        return await memory.imports.verify(number, dump=dump, export=export, mongo_url=live, keep_going=keep_going)
+
+    found = run(url, data, work)
+    output.one(found, _check_text, as_json)
+    if found.changed_here or found.changed_there:
+        raise typer.Exit(1)
+
+
+def _check_text(found: ImportCheck) -> str:
+    kinds = {
+        "changed here": found.changed_here,
+        "changed in the source": found.changed_there,
+        "in the source, and not here": found.missing,
+    }
+    lines = [f"{what}: {', '.join(refs)}" for what, refs in kinds.items() if refs]
+    compared = "" if found.compared is None else f" ({found.compared:,} rows compared)"
+    return "\n".join(lines) or f"nothing differs{compared}"
+
+
+@app.command()
+def rollback(
+    number: Run,
+    yes: Yes = False,
+    actor: Actor = None,
+    reason: Reason = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Takes out what an import brought, and nothing else.
+
+    \b
+    memory-sql import rollback 1 --yes
+
+    What was formed since stays. Texts that held it are rewritten of what is left.
+    """
+    if not yes:
+        raise InputError("this takes out everything that the import brought: say --yes")
+    done = run(url, data, lambda memory: memory.imports.rollback(number, actor=actor, reason=reason))
+    output.one(done, _rolled_back_text, as_json)
+
+
+def _rolled_back_text(done: RolledBack) -> str:
+    texts = f"; to be rewritten: {', '.join(done.withheld)}" if done.withheld else ""
+    return f"{output.many(done.observations, 'observation')} and {output.many(done.scopes, 'scope')} taken out{texts}"

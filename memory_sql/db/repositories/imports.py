@@ -1,0 +1,483 @@
+"""What is brought over from another store: staged by COPY, then stored set by set, a few hundred scopes at a time.
+
+Staged rows lie in temporary tables of the transaction, since no COPY goes into a table with row-level policies. What is
+known by its reference is left out, and so is what was forgotten. The rest is numbered and stored by a handful of statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    DateTime,
+    Double,
+    Integer,
+    SmallInteger,
+    Text,
+    TextClause,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import TypeEngine
+
+from memory_sql.db.models import (
+    AgentRow,
+    ImportedRow,
+    ImportRejectRow,
+    ImportRow,
+    MemberRow,
+    ObservationRow,
+    PromptRow,
+    RunRow,
+    ScopeRow,
+)
+from memory_sql.languages.text import HASH_VERSION
+
+STAGED = {
+    "scope_id": "bigint",
+    "legacy_ref": "text",
+    "of_ref": "text",
+    "content": "text",
+    "observed_at": "timestamptz",
+    "given_at": "timestamptz",
+    "conversation_id": "text",
+    "message_ids": "text[]",
+    "users": "text[]",
+    "lane": "text",
+    "state": "text",
+    "verification": "text",
+    "sensitivity": "text",
+    "categories": "text[]",
+    "metadata": "text",
+    "digest": "bytea",
+    "search_extra": "text",
+    "dates": "text",
+    "source_hash": "bytea",
+    "stored_hash": "bytea",
+    "ref_hash": "bytea",
+    "also": "text[]",
+    "also_hashes": "bytea[]",
+}
+"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says."""
+
+TEXTS = {
+    "scope_id": "bigint",
+    "content": "text",
+    "words": "integer",
+    "refs": "text[]",
+    "ref_hashes": "bytea[]",
+    "source_hash": "bytea",
+    "stored_hash": "bytea",
+}
+
+
+def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
+    listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    return f"CREATE TEMPORARY TABLE {name} ({listed}, {more}) ON COMMIT DROP"
+
+
+_STAGE = (
+    _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY, seq integer, run_id bigint"),
+    _temporary("import_texts", TEXTS, "is_told boolean NOT NULL DEFAULT true, absorbed integer NOT NULL DEFAULT 0"),
+)
+_EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
+
+# What is known of a document is known of its sentences, whatever they are by now.
+_KNOWN = """
+    DELETE FROM import_rows r
+    USING memory.imported i
+    WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id
+      AND i.legacy_ref IN (r.legacy_ref, split_part(r.legacy_ref, '#', 1))
+    RETURNING CASE WHEN r.of_ref IS NULL AND i.legacy_ref NOT LIKE '%#%' AND i.legacy_ref = r.legacy_ref THEN r.legacy_ref END
+"""
+_KNOWN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs) AS u (ref)
+    JOIN memory.imported i ON i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = u.ref
+"""
+_LEAVE_OUT = (
+    """
+    UPDATE import_texts t SET is_told = false
+    FROM memory.scopes s
+    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id
+      AND (s.last_seq > 0 OR s.version > 0 OR EXISTS (
+          SELECT FROM memory.imported i
+          WHERE i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = ANY (t.refs)
+      ) OR EXISTS (
+          SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = ANY (t.ref_hashes)
+      ) OR EXISTS (
+          SELECT FROM import_rows r
+          JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
+          WHERE r.scope_id = t.scope_id AND r.state = 'absorbed'
+      ))
+    """,
+    """
+    DELETE FROM import_rows r
+    USING import_texts t, unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash), memory.forgotten_refs f
+    WHERE t.scope_id = r.scope_id AND r.legacy_ref LIKE u.ref || '#%' AND f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+    """,
+)
+_FORGOTTEN = """
+    DELETE FROM import_rows r USING memory.forgotten_refs f
+    WHERE f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
+    RETURNING CASE WHEN r.of_ref IS NULL AND r.legacy_ref NOT LIKE '%#%' THEN r.legacy_ref END
+"""
+_FORGOTTEN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+    JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+"""
+_NUMBER = (
+    # A scope that has learnt something else has a text of its own, or none: what the other text held waits for the next.
+    """
+    UPDATE import_rows r SET state = 'pending'
+    WHERE r.state = 'absorbed' AND NOT EXISTS (
+        SELECT FROM import_texts t WHERE t.scope_id = r.scope_id AND t.is_told AND t.content IS NOT NULL
+    )
+    """,
+    """
+    UPDATE import_rows r SET seq = s.last_seq + n.n
+    FROM (
+        SELECT place, row_number() OVER (PARTITION BY scope_id ORDER BY place) AS n FROM import_rows WHERE of_ref IS NULL
+    ) n, memory.scopes s
+    WHERE r.place = n.place AND s.agent_key = :agent_key AND s.scope_id = r.scope_id
+    """,
+    """
+    UPDATE import_rows r SET seq = coalesce(
+        (SELECT o.seq FROM import_rows o WHERE o.scope_id = r.scope_id AND o.legacy_ref = r.of_ref AND o.of_ref IS NULL),
+        (
+            SELECT i.seq FROM memory.imported i
+            WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id AND i.legacy_ref = r.of_ref
+        )
+    )
+    WHERE r.of_ref IS NOT NULL
+    """,
+    """
+    UPDATE import_texts t SET absorbed = (
+        SELECT count(*) FROM import_rows r WHERE r.scope_id = t.scope_id AND r.of_ref IS NULL AND r.state = 'absorbed'
+    )
+    WHERE t.is_told
+    """,
+    "ANALYZE import_rows",
+)
+_STORE = (
+    """
+    WITH found AS (
+        SELECT scope_id, count(*) FILTER (WHERE of_ref IS NULL) AS stored,
+               count(*) FILTER (WHERE of_ref IS NOT NULL) AS known
+        FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id
+    ), made AS (
+        INSERT INTO memory.runs (
+            agent_key, kind, scope_id, from_seq, to_seq, fence, state, observations, duplicates, started_at, finished_at,
+            import_id
+        )
+        SELECT :agent_key, 'import', f.scope_id, 0, coalesce(t.absorbed, 0), s.fence, 'succeeded', f.stored, f.known, :now,
+               :now, :import_id
+        FROM found f
+        JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = f.scope_id
+        LEFT JOIN import_texts t ON t.scope_id = f.scope_id AND t.is_told
+        RETURNING run_id, scope_id
+    )
+    UPDATE import_rows r SET run_id = m.run_id FROM made m WHERE m.scope_id = r.scope_id
+    """,
+    """
+    INSERT INTO memory.observations (
+        agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
+        related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
+        search_extra, dates
+    )
+    SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
+           r.message_ids, r.users, r.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
+           memory.content_hash(r.scope_id, r.digest), :hash_version, s.language, r.search_extra, r.dates::datemultirange
+    FROM import_rows r
+    JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = r.scope_id
+    WHERE r.of_ref IS NULL
+    ORDER BY r.place
+    """,
+    """
+    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, verification)
+    SELECT :agent_key, r.scope_id, r.seq, CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END, :now,
+           r.verification
+    FROM import_rows r
+    WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
+    """,
+    # Each person once for an observation, however many documents say that it is theirs.
+    """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
+    SELECT :agent_key, r.scope_id, r.seq, u.user_id, min(r.run_id), :now
+    FROM import_rows r
+    LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
+    WHERE r.seq IS NOT NULL AND (r.of_ref IS NULL OR u.user_id IS NOT NULL) AND NOT EXISTS (
+        SELECT FROM memory.evidence e
+        WHERE r.of_ref IS NOT NULL AND e.agent_key = :agent_key AND e.scope_id = r.scope_id AND e.seq = r.seq
+          AND e.user_id = u.user_id
+    )
+    GROUP BY r.scope_id, r.seq, u.user_id
+    """,
+    """
+    INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
+    SELECT :agent_key, r.scope_id, r.legacy_ref, :import_id, r.seq, r.source_hash, r.stored_hash, r.ref_hash
+    FROM import_rows r
+    WHERE r.seq IS NOT NULL
+    UNION ALL
+    SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
+    FROM import_rows r
+    CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
+    WHERE r.seq IS NOT NULL
+    UNION ALL
+    SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
+    FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+    WHERE NOT EXISTS (
+        SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+    )
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    INSERT INTO memory.consolidations (
+        agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason, run_id, created_at
+    )
+    SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import',
+           (SELECT r.run_id FROM import_rows r WHERE r.scope_id = t.scope_id LIMIT 1), :now
+    FROM import_texts t
+    WHERE t.is_told AND t.content IS NOT NULL
+    """,
+    """
+    UPDATE memory.scopes s
+    SET last_seq = greatest(s.last_seq, f.last_seq), last_activity_at = :now
+    FROM (SELECT scope_id, max(seq) AS last_seq FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id) f
+    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
+    """,
+    # What it holds was shared in the old store as far as it should be, or never will be.
+    """
+    UPDATE memory.scopes s
+    SET done_seq = t.absorbed, version = 1, consolidation = t.content, consolidated_at = :now, propagated_version = 1
+    FROM import_texts t
+    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id AND t.is_told AND t.content IS NOT NULL
+    """,
+)
+_COUNT = (
+    "SELECT count(*) FILTER (WHERE of_ref IS NULL), count(DISTINCT scope_id) FROM import_rows WHERE seq IS NOT NULL"
+)
+_SPREAD = """
+    UPDATE memory.scopes s SET due_at = :now + f.place * :pause * interval '1 second'
+    FROM unnest(CAST(:scope_ids AS bigint[])) WITH ORDINALITY AS f (scope_id, place)
+    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id AND s.due_at IS NOT NULL
+"""
+_CHANGED = """
+    SELECT i.legacy_ref FROM memory.imported i
+    JOIN memory.observations o USING (agent_key, scope_id, seq)
+    WHERE i.agent_key = :agent_key AND i.import_id = :import_id AND i.legacy_ref = o.legacy_ref
+      AND sha256(convert_to(o.content, 'UTF8')) <> i.stored_hash
+    ORDER BY 1 LIMIT :most
+"""
+
+
+SHARDS = "memory_agent"
+"""The collection of which each document is told, though several are one text."""
+
+_TYPES: Mapping[str, TypeEngine[Any]] = {
+    "agent_key": BigInteger(),
+    "import_id": BigInteger(),
+    "now": DateTime(timezone=True),
+    "hash_version": SmallInteger(),
+    "scope_ids": ARRAY(BigInteger),
+    "pause": Double(),
+    "most": Integer(),
+}
+
+
+def _typed(statement: str, used: Iterable[str]) -> TextClause:
+    return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """`known` and `forgotten` are documents that were left out: they were here already, or had been forgotten here."""
+
+    observations: int = 0
+    scopes: int = 0
+    known: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
+
+    def __add__(self, other: Stored) -> Stored:
+        return Stored(
+            self.observations + other.observations,
+            self.scopes + other.scopes,
+            self.known | other.known,
+            self.forgotten | other.forgotten,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRepository:
+    _session: AsyncSession
+
+    async def begin(self, source: str, options: Mapping[str, Any], key_hash: bytes, now: datetime) -> int:
+        """The import that was broken off, if it read the same in the same way, else a new one."""
+        i = ImportRow
+        found = await self._session.scalar(
+            select(i.import_id)
+            .where(i.state == "running", i.source == source, i.options == dict(options), i.key_hash == key_hash)
+            .order_by(i.import_id.desc())
+            .limit(1)
+        )
+        if found is not None:
+            return int(found)
+        made = await self._session.scalar(
+            insert(i)
+            .values(source=source, options=dict(options), key_hash=key_hash, state="running", started_at=now)
+            .returning(i.import_id)
+        )
+        return int(made or 0)
+
+    async def other_key(self, key_hash: bytes) -> bool:
+        """Whether references are kept under another key."""
+        found = await self._session.scalar(select(ImportRow.import_id).where(ImportRow.key_hash != key_hash).limit(1))
+        return found is not None
+
+    async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> None:
+        await self._session.execute(
+            update(ImportRow)
+            .where(ImportRow.import_id == import_id)
+            .values(state="finished", accounts=dict(accounts), finished_at=now)
+        )
+
+    async def put_rejects(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Of an import that was broken off they are there already."""
+        await self._session.execute(upsert(ImportRejectRow).on_conflict_do_nothing(), list(rows))
+
+    async def get(self, import_id: int) -> Mapping[str, Any] | None:
+        found = await self._session.execute(select(ImportRow.__table__).where(ImportRow.import_id == import_id))
+        row = found.mappings().one_or_none()
+        return None if row is None else dict(row)
+
+    async def all(self) -> Sequence[Mapping[str, Any]]:
+        found = await self._session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
+        return [dict(row) for row in found.mappings()]
+
+    async def has_agent(self, agent_key: int, import_id: int) -> bool:
+        """Whether this import has stored the agent: all of it, since it does so in one transaction."""
+        found = await self._session.scalar(
+            select(RunRow.run_id).where(RunRow.agent_key == agent_key, RunRow.import_id == import_id).limit(1)
+        )
+        return found is not None
+
+    async def agents(self, import_id: int) -> list[tuple[int, str]]:
+        """Those to whom it has brought anything, key and id, in the order of the keys."""
+        a, s, r, m = AgentRow, ScopeRow, RunRow, MemberRow
+        brought = [
+            select(row.agent_key).where(row.agent_key == a.agent_key, row.import_id == import_id).exists()
+            for row in (s, r, m)
+        ]
+        found = await self._session.execute(select(a.agent_key, a.agent_id).where(or_(*brought)).order_by(a.agent_key))
+        return [(row.agent_key, row.agent_id) for row in found]
+
+    async def observations(self, agent_key: int, import_id: int) -> list[tuple[int, int]]:
+        """What it has brought to the agent and is still there, by their keys."""
+        o, r = ObservationRow, RunRow
+        found = await self._session.execute(
+            select(o.scope_id, o.seq)
+            .join(r, and_(r.agent_key == o.agent_key, r.run_id == o.run_id))
+            .where(r.agent_key == agent_key, r.import_id == import_id)
+            .order_by(o.scope_id, o.seq)
+        )
+        return [(row.scope_id, row.seq) for row in found]
+
+    async def source_hashes(self, agent_key: int, import_id: int, refs: Sequence[str]) -> dict[str, set[bytes]]:
+        """Of those of these that it has brought, what their texts were in the source; one may be in several scopes."""
+        i = ImportedRow
+        found = await self._session.execute(
+            select(i.legacy_ref, i.source_hash).where(
+                i.agent_key == agent_key, i.import_id == import_id, i.legacy_ref == any_(cast(list(refs), ARRAY(Text)))
+            )
+        )
+        hashes: dict[str, set[bytes]] = {}
+        for row in found:
+            hashes.setdefault(row.legacy_ref, set()).add(row.source_hash)
+        return hashes
+
+    async def undo(self, agent_key: int, import_id: int) -> list[int]:
+        """Takes out what it brought beside observations; the scopes that are gone."""
+        gone = select(func.memory.undo_import(agent_key, import_id))
+        return sorted(await self._session.scalars(gone))
+
+    async def rolled_back(self, import_id: int, now: datetime) -> None:
+        await self._session.execute(
+            update(ImportRow).where(ImportRow.import_id == import_id).values(state="rolled_back", rolled_back_at=now)
+        )
+
+    async def open(self) -> None:
+        """Makes the tables in which rows are staged, for this transaction."""
+        for statement in _STAGE:
+            await self._session.execute(text(statement))
+
+    async def stage(self, rows: Iterable[Sequence[Any]], texts: Iterable[Sequence[Any]]) -> None:
+        """Rows have the columns of `STAGED`, texts those of `TEXTS`; of a scope the rows come in its order."""
+        await self._session.execute(text(_EMPTY))
+        raw = (await (await self._session.connection()).get_raw_connection()).driver_connection
+        assert raw is not None
+        await raw.copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
+        await raw.copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
+
+    async def store(self, agent_key: int, import_id: int, now: datetime) -> Stored:
+        """What is staged, in scopes that the caller has locked."""
+        values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
+        known = await self._left_out(agent_key, _KNOWN, _KNOWN_TEXTS)
+        await self._run(_LEAVE_OUT, values)
+        forgotten = await self._left_out(agent_key, _FORGOTTEN, _FORGOTTEN_TEXTS)
+        await self._run((*_NUMBER, *_STORE), values)
+        observations, scopes = (await self._session.execute(text(_COUNT))).one()
+        return Stored(observations, scopes, known - forgotten, forgotten)
+
+    async def _left_out(self, agent_key: int, rows: str, texts: str) -> frozenset[str]:
+        """Documents with a row or text of their own. Of several texts of one user, the first stands for all."""
+        given = {"agent_key": agent_key}
+        found = {ref for ref in await self._session.scalars(_typed(rows, given), given) if ref is not None}
+        firsts = dict[tuple[int, str], str]()
+        for scope_id, ref in await self._session.execute(_typed(texts, given), given):
+            collection = ref.partition(":")[0]
+            firsts.setdefault((scope_id, ref if collection == SHARDS else collection), ref)
+        return frozenset({*found, *firsts.values()})
+
+    async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
+        for statement in statements:
+            used = {name: value for name, value in values.items() if f":{name}" in statement}
+            await self._session.execute(_typed(statement, used), used)
+
+    async def spread(self, agent_key: int, scope_ids: Sequence[int], pause: float, now: datetime) -> None:
+        """What has become due is due one after another, so many seconds apart."""
+        given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": now}
+        await self._session.execute(_typed(_SPREAD, given), given)
+
+    async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
+        """Those of these that aren't there yet; by owner and name."""
+        made = upsert(ScopeRow).on_conflict_do_nothing().returning(ScopeRow.scope_id, ScopeRow.owner, ScopeRow.name)
+        found = await self._session.execute(made, list(rows))
+        return {(row.owner, row.name): row.scope_id for row in found}
+
+    async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        await self._session.execute(insert(PromptRow), list(rows))
+
+    async def put_members(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        await self._session.execute(insert(MemberRow), list(rows))
+
+    async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
+        """Of what it brought, the references of what isn't stored as it was."""
+        given = {"agent_key": agent_key, "import_id": import_id, "most": most}
+        return list(await self._session.scalars(_typed(_CHANGED, given), given))

@@ -1,0 +1,57 @@
+"""Whether what an import brought is what stands in its source, and what stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from memory_sql.db.engine import Database
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.imports import ImportRepository
+from memory_sql.importers.mongo.accounts import Accounts
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.plan import Plan
+from memory_sql.importers.mongo.sources.source import Source
+from memory_sql.importers.mongo.spool import Spool
+from memory_sql.importers.mongo.survey import Survey
+
+AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """References: `changed` have another text in the source than was imported, `missing` aren't here."""
+
+    compared: int
+    changed: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+async def compare(
+    database: Database, source: Source, options: ImportOptions, import_id: int, now: datetime
+) -> Differences:
+    """Each row that the source makes by these options with what the import has noted of it. Raises `SourceError`."""
+    compared, changed, missing = 0, list[str](), list[str]()
+    with closing(Spool(options)) as spool:
+        await Survey(source, spool, options, Accounts()).run()
+        plan = Plan(spool, options, now)
+        for agent in plan.agents():
+            async with database.transaction(principal=service(agent.agent_id)) as unit:
+                key = await agent_key_of(unit, agent.agent_id)
+                imports, rows = ImportRepository(unit), _hashes(plan, agent.agent_id)
+                while some := dict(islice(rows, AT_ONCE)):
+                    known = {} if key is None else await imports.source_hashes(key, import_id, list(some))
+                    compared += len(some)
+                    missing += [ref for ref in some if ref not in known]
+                    changed += [ref for ref, digest in known.items() if some[ref] not in digest]
+    return Differences(compared, tuple(changed), tuple(missing))
+
+
+def _hashes(plan: Plan, agent_id: str) -> Iterator[tuple[str, bytes]]:
+    for scope in plan.scopes(agent_id):
+        for row in plan.rows(scope):
+            yield row.legacy_ref, row.source_hash

@@ -1,0 +1,257 @@
+"""A plan → the database, agent by agent, each in one transaction that can be done again and finds what is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from memory_sql.config import ScopeSettings, Settings
+from memory_sql.config.scopes import DEFAULTS, SCOPE_SETTINGS, stored
+from memory_sql.db import Session
+from memory_sql.db.engine import Database
+from memory_sql.db.locks import share_agent
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.agents import ensure_agent
+from memory_sql.db.repositories.groups import GroupRepository
+from memory_sql.db.repositories.imports import STAGED, ImportRepository, Stored
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.domain.ids import owner_key
+from memory_sql.importers.mongo.drafts import (
+    AgentDraft,
+    DuplicateDraft,
+    GroupDraft,
+    ObservationDraft,
+    RowDraft,
+    ScopeDraft,
+)
+from memory_sql.languages.dates import days_of, zone_of
+from memory_sql.languages.text import content_digest, count_words
+from memory_sql.languages.words import search_extra
+from memory_sql.privacy.classify import classify
+
+SCOPES_AT_ONCE = 200
+T = TypeVar("T")
+
+
+class Plan(Protocol):
+    """What is to be stored, in order; may be gone through more than once."""
+
+    def agents(self) -> Iterator[AgentDraft]: ...
+
+    def groups(self, agent_id: str) -> Iterator[GroupDraft]: ...
+
+    def scopes(self, agent_id: str) -> Iterator[ScopeDraft]: ...
+
+    def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """`key` is that of references, and lies outside of the database. What becomes due is so `pause` seconds apart."""
+
+    database: Database
+    settings: Settings
+    plan: Plan
+    import_id: int
+    key: bytes
+    now: datetime
+    pause: float = 0.0
+
+    async def agent(self, draft: AgentDraft) -> Stored | None:
+        """All that is planned for the agent; None: this import has stored it before."""
+        return await self.database.write(
+            lambda unit: self._agent(unit, draft.agent_id), principal=service(draft.agent_id)
+        )
+
+    async def _agent(self, unit: Session, agent_id: str) -> Stored | None:
+        agent = await ensure_agent(unit, agent_id, self.now)
+        await share_agent(unit, agent.key)
+        imports = ImportRepository(unit)
+        if await imports.has_agent(agent.key, self.import_id):
+            return None
+        await imports.open()
+        own, done = self.settings.of_agent(agent.settings), Stored()
+        for scopes in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
+            done += await self._scopes(unit, agent.key, scopes, own)
+        for group in self.plan.groups(agent_id):
+            await self._group(unit, agent.key, group, own)
+        return done
+
+    async def _scopes(self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft], own: Settings) -> Stored:
+        imports, scopes = ImportRepository(unit), ScopeRepository(unit)
+        rows = [self._new(agent_key, draft, own) for draft in drafts]
+        made = await imports.make_scopes(rows)
+        await self._prompts(unit, agent_key, drafts, made)
+        places = [(draft.owner, draft.name) for draft in drafts]
+        locked = {(state.owner, state.name): state for state in await scopes.lock(agent_key, places)}
+        staged = (
+            row for draft, place in zip(drafts, places, strict=True) for row in self._rows(draft, locked[place], own)
+        )
+        texts = [self._text(draft, locked[place]) for draft, place in zip(drafts, places, strict=True)]
+        await imports.stage(staged, texts)
+        done = await imports.store(agent_key, self.import_id, self.now)
+        ids = [state.scope_id for state in locked.values()]
+        await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)
+        if self.pause:
+            await imports.spread(agent_key, ids, self.pause, self.now)
+        return done
+
+    def _new(self, agent_key: int, draft: ScopeDraft, own: Settings) -> dict[str, Any]:
+        scope = NewScope(draft.kind, draft.owner, draft.name, draft.display_name)
+        return {
+            **{name: DEFAULTS.get(name) for name in SCOPE_SETTINGS},
+            **scope.row(own),
+            **stored(ScopeSettings(**draft.settings), own),
+            "agent_key": agent_key,
+            "is_active": draft.is_active,
+            "created_at": self.now,
+            "import_id": self.import_id,
+        }
+
+    async def _prompts(
+        self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft], made: Mapping[tuple[str, str], int]
+    ) -> None:
+        """Of scopes that weren't there: what another says to its models stays."""
+        rows = [
+            {
+                "agent_key": agent_key,
+                "scope_id": made[draft.owner, draft.name],
+                "name": prompt.name,
+                "version": 1,
+                "mode": prompt.mode,
+                "body": prompt.body,
+                "created_at": self.now,
+                "import_id": self.import_id,
+            }
+            for draft in drafts
+            if (draft.owner, draft.name) in made
+            for prompt in draft.prompts
+        ]
+        if rows:
+            await ImportRepository(unit).put_prompts(rows)
+
+    async def _group(self, unit: Session, agent_key: int, draft: GroupDraft, own: Settings) -> None:
+        """With those of its members who aren't members already."""
+        owner, groups = owner_key("group", draft.group_id), GroupRepository(unit, agent_key)
+        wanted = ScopeDraft(
+            draft.agent_id, "group", draft.group_id, "", draft.group_id, True, None, (), None, None, draft.settings
+        )
+        await ImportRepository(unit).make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
+        (scope,) = await ScopeRepository(unit).lock(agent_key, [(owner, "")])
+        known = (await groups.members_among([scope.scope_id], list(draft.user_ids))).get(scope.scope_id, frozenset())
+        rows = [
+            {
+                "agent_key": agent_key,
+                "scope_id": scope.scope_id,
+                "user_id": user,
+                "joined_at": self.now,
+                "source": "import",
+                "import_id": self.import_id,
+            }
+            for user in draft.user_ids
+            if user not in known
+        ]
+        if rows:
+            await ImportRepository(unit).put_members(rows)
+
+    # What is staged
+
+    def _rows(self, draft: ScopeDraft, scope: ScopeState, own: Settings) -> Iterator[tuple[Any, ...]]:
+        for row in self._with_text(draft):
+            if isinstance(row, DuplicateDraft):
+                yield self._duplicate(draft, scope, row)
+            else:
+                yield self._observation(draft, scope, row, own)
+
+    def _with_text(self, draft: ScopeDraft) -> Iterator[RowDraft]:
+        """A text of which no row says anything is one itself: what it was made of can be found, and taken out."""
+        rows = self.plan.rows(draft)
+        first = next(rows, None)
+        if draft.text is not None and (not isinstance(first, ObservationDraft) or first.state != "absorbed"):
+            yield self._whole(draft, draft.text)
+        if first is not None:
+            yield first
+        yield from rows
+
+    def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
+        part = draft.parts[0]
+        return ObservationDraft(
+            f"{part.legacy_ref}#0", text, part.written_at, "absorbed", "absorb", part.source_hash, "unverified"
+        )
+
+    def _observation(
+        self, draft: ScopeDraft, scope: ScopeState, row: ObservationDraft, own: Settings
+    ) -> tuple[Any, ...]:
+        found = classify(row.content)
+        days = days_of(row.content, row.observed_at, zone_of(own.time_zone))
+        beside = dict.fromkeys(f"{day}" for span in days for day in span)
+        return _staged(
+            scope_id=scope.scope_id,
+            legacy_ref=row.legacy_ref,
+            content=row.content,
+            observed_at=row.observed_at,
+            given_at=row.given_at,
+            conversation_id=row.conversation_id,
+            message_ids=list(row.message_ids),
+            users=_people(draft, row),
+            lane=row.lane,
+            state=row.state,
+            verification=row.verification,
+            sensitivity=found.sensitivity,
+            categories=list(found.categories),
+            metadata=json.dumps(dict(row.metadata)),
+            digest=content_digest(row.content),
+            search_extra=" ".join(filter(None, (search_extra(row.content), *beside))),
+            dates=f"{{{','.join(f'[{span.first},{span.last}]' for span in days)}}}" if days else None,
+            source_hash=row.source_hash,
+            stored_hash=_sha256(row.content),
+            ref_hash=self._ref(row.legacy_ref),
+            also=list(row.also),
+            also_hashes=[self._ref(ref) for ref in row.also],
+        )
+
+    def _duplicate(self, draft: ScopeDraft, scope: ScopeState, row: DuplicateDraft) -> tuple[Any, ...]:
+        return _staged(
+            scope_id=scope.scope_id,
+            legacy_ref=row.legacy_ref,
+            of_ref=row.of,
+            users=_people(draft, row),
+            source_hash=row.source_hash,
+            stored_hash=row.source_hash,
+            ref_hash=self._ref(row.legacy_ref),
+        )
+
+    def _text(self, draft: ScopeDraft, scope: ScopeState) -> tuple[Any, ...]:
+        text, refs = draft.text or "", list(draft.legacy_refs)
+        source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
+        hashes = [self._ref(ref) for ref in refs]
+        return scope.scope_id, draft.text, count_words(text), refs, hashes, source, _sha256(text)
+
+    def _ref(self, ref: str) -> bytes:
+        return hmac.digest(self.key, ref.encode(), "sha256")
+
+
+def _staged(**values: Any) -> tuple[Any, ...]:
+    return tuple(values.get(name) for name in STAGED)
+
+
+def _people(draft: ScopeDraft, row: RowDraft) -> list[str]:
+    """Who said it: of what is somebody's own, and names nobody, that person."""
+    if row.related_users or draft.kind != "individual" or draft.owner_id is None:
+        return list(row.related_users)
+    return [draft.owner_id]
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _some(items: Iterator[T], most: int) -> Iterator[list[T]]:
+    while chunk := list(islice(items, most)):
+        yield chunk

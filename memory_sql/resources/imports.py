@@ -1,0 +1,153 @@
+"""Memory brought over from another store, checked, and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from memory_sql.arguments import optional_id, reason_of, within
+from memory_sql.db import Session
+from memory_sql.db.principals import SERVICE, service
+from memory_sql.db.repositories.imports import ImportRepository
+from memory_sql.domain.ids import Id
+from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.importers.checking import compare
+from memory_sql.importers.importing import Import
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.sources.select import SourceKind, open_source
+from memory_sql.importers.mongo.sources.source import Source
+from memory_sql.lifecycle import corrections, forgetting
+from memory_sql.resources.runtime import Face, asked_of
+
+MOST_SECONDS = 86_400
+
+
+class Imports(Face):
+    """Memory brought over from another store, checked, and taken out again."""
+
+    async def mongo(
+        self,
+        *,
+        key: bytes,
+        dump: Path | str | None = None,
+        export: Path | str | None = None,
+        mongo_url: str | None = None,
+        keep_going: bool = False,
+        options: ImportOptions | None = None,
+        dry_run: bool = False,
+        pause: float = 0.0,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> ImportReport:
+        """Brings over the memory of the system before, an agent a transaction, and accounts for each document.
+
+        From a folder of mongodump (`dump`) or mongoexport (`export`), or a server that is only read (`mongo_url`, with
+        the name of the database). `keep_going`: what can't be read is passed over, and named.
+
+        What is here already, by its reference, is left out, and so is what was forgotten here; so it can be run again,
+        and goes on where it was broken off. `key` are 32 bytes or more that are kept outside of the database, the same
+        for each import: what was forgotten is known by HMACs under it alone. `dry_run`: nothing is written, the report
+        is of what would be. `pause`: what becomes due to be consolidated is so many seconds apart. `progress` is told
+        now and then what is done, a file or an agent, and how much of it. Raises `SourceError`, `InputError`,
+        `ConfigurationError`.
+        """
+        if not 0 <= pause <= MOST_SECONDS:
+            raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
+        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
+            importing = Import(
+                self._database, self._settings, source, options or ImportOptions(), key, self._now(), pause, progress
+            )
+            return await importing.run(dry_run=dry_run)
+
+    async def list(self) -> Sequence[ImportRun]:
+        """All imports, oldest first."""
+        async with self._database.transaction(principal=SERVICE) as unit:
+            return [ImportRun(**row) for row in await ImportRepository(unit).all()]
+
+    async def verify(
+        self,
+        run: int,
+        *,
+        dump: Path | str | None = None,
+        export: Path | str | None = None,
+        mongo_url: str | None = None,
+        keep_going: bool = False,
+        limit: int = 50,
+    ) -> ImportCheck:
+        """Whether what an import brought stands here as it stored it and, with its source, as it stands there.
+
+        Every text is compared, by its hash; `limit`: so many references of each kind are named. What was forgotten since,
+        or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
+        """
+        most, here = within("limit", limit, 1000), list[str]()
+        async with self._database.transaction(principal=SERVICE) as unit:
+            imports = await _known(unit, run)
+            options = (await imports.get(run) or {})["options"]
+            for agent_key, _ in await imports.agents(run):
+                here += await imports.changed(agent_key, run, most - len(here))
+        if dump is None and export is None and mongo_url is None:
+            return ImportCheck(run=run, changed_here=tuple(here))
+        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
+            found = await compare(self._database, source, ImportOptions(**options), run, self._now())
+        return ImportCheck(
+            run=run,
+            compared=found.compared,
+            changed_here=tuple(here),
+            changed_there=found.changed[:most],
+            missing=found.missing[:most],
+        )
+
+    async def rollback(self, run: int, *, actor: Id | None = None, reason: str | None = None) -> RolledBack:
+        """Takes out exactly what an import brought, an agent a transaction; nothing that was formed since.
+
+        With it goes what was made of it. Texts that held it return to the version before, or to none, and are
+        rewritten of what is left. What a legal hold keeps is withdrawn. It can be imported again. Raises
+        `NotFoundError`, also for one that was rolled back before.
+        """
+        by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
+        async with self._database.transaction(principal=SERVICE) as unit:
+            agents = await (await _known(unit, run)).agents(run)
+        observations, withheld, scopes = 0, list[str](), 0
+        for agent_key, agent_id in agents:
+            asked = asked_of(agent_id, by, why, self._settings, now)
+
+            async def take_out(
+                unit: Session, asked: corrections.Asked = asked, agent_key: int = agent_key
+            ) -> tuple[int, tuple[str, ...], list[int]]:
+                imports = ImportRepository(unit)
+                brought = await imports.observations(agent_key, run)
+                receipt = await forgetting.take_out(unit, asked, agent_key, brought, run)
+                return len(receipt.observations), receipt.withheld, await imports.undo(agent_key, run)
+
+            taken, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
+            left = {f"s{key}" for key in gone}
+            observations, scopes = observations + taken, scopes + len(gone)
+            withheld += [scope for scope in rebuilt if scope not in left]
+        async with self._database.transaction(principal=SERVICE) as unit:
+            await ImportRepository(unit).rolled_back(run, now)
+        return RolledBack(run=run, observations=observations, scopes=scopes, withheld=tuple(withheld))
+
+
+@asynccontextmanager
+async def _opened(
+    dump: Path | str | None, export: Path | str | None, mongo_url: str | None, *, keep_going: bool
+) -> AsyncIterator[Source]:
+    given: tuple[tuple[SourceKind, Path | str | None], ...] = (("dump", dump), ("export", export), ("live", mongo_url))
+    named = [(kind, str(where)) for kind, where in given if where is not None]
+    if len(named) != 1:
+        raise InputError("say where from: a dump, an export or a URL")
+    ((kind, where),) = named
+    source = open_source(kind, where, keep_going=keep_going)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def _known(unit: Session, run: int) -> ImportRepository:
+    imports = ImportRepository(unit)
+    found = await imports.get(run)
+    if found is None or found["state"] == "rolled_back":
+        raise NotFoundError("import", str(run))
+    return imports

@@ -1,0 +1,156 @@
+"""Legacy memory brought over: complete, once, and nothing that was forgotten here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_sql.domain.results import ImportReport
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.fakes import Scripted
+from tests.legacy.formats import dump
+from tests.legacy.generator import Legacy
+
+KEY = b"k" * 32
+STATE = """
+    SELECT a.agent_id, s.owner, s.name, s.consolidation, s.is_active, o.seq, o.legacy_ref, o.content, o.lane,
+           coalesce(t.status, 'active'), o.observed_at, o.seq <= s.done_seq
+    FROM memory.scopes s
+    JOIN memory.agents a USING (agent_key)
+    LEFT JOIN memory.observations o USING (agent_key, scope_id)
+    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
+    ORDER BY a.agent_id, s.owner, s.name, o.seq
+"""
+LARGEST = """
+    SELECT agent_id, owner FROM memory.scopes JOIN memory.agents USING (agent_key)
+    WHERE owner LIKE 'u:%' ORDER BY last_seq DESC, scope_id
+"""
+
+
+@pytest.fixture
+async def memory(memory: Memory) -> AsyncIterator[Memory]:
+    yield memory
+    assert await memory.admin.verify() == []
+
+
+@pytest.fixture(scope="module")
+def legacy() -> Legacy:
+    return Legacy(agents=2)
+
+
+@pytest.fixture(scope="module")
+def folder(legacy: Legacy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("legacy")
+    dump(path, legacy.collections())
+    return path
+
+
+async def bring(
+    memory: Memory, folder: Path, *, key: bytes = KEY, dry_run: bool = False, **options: Any
+) -> ImportReport:
+    return await memory.imports.mongo(dump=folder, key=key, options=ImportOptions(**options), dry_run=dry_run)
+
+
+async def state(memory: Memory) -> list[tuple[Any, ...]]:
+    return await rows(memory, STATE)
+
+
+async def test_every_document_is_accounted_for(memory: Memory, legacy: Legacy, folder: Path) -> None:
+    manifest = legacy.manifest()
+    report = await bring(memory, folder)
+    assert report.unaccounted == ()
+    assert {name: counts["source"] for name, counts in report.collections.items()} == dict(manifest.source)
+    wanted = {
+        (name, outcome): sum(n for (c, o, _), n in manifest.outcomes.items() if (c, o) == (name, outcome))
+        for name in report.collections
+        for outcome in ("migrated", "merged", "skipped", "rejected")
+    }
+    assert {(n, o): counts[o] for n, counts in report.collections.items() for o in counts if o != "source"} == wanted
+    assert {code: report.anomalies.get(code, 0) for code in manifest.anomalies} == dict(manifest.anomalies)
+
+
+async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, folder: Path) -> None:
+    planned = await bring(memory, folder, dry_run=True)
+    assert (planned.run, await state(memory)) == (None, [])
+    done = await bring(memory, folder)
+    assert done.model_copy(update={"run": None}) == planned
+
+
+async def test_second_run_adds_nothing(memory: Memory, folder: Path) -> None:
+    first = await bring(memory, folder)
+    before = await state(memory)
+    second = await bring(memory, folder)
+    assert await state(memory) == before
+    assert second.unaccounted == ()
+    for name, counts in second.collections.items():
+        assert counts["migrated"] == 0, name
+        assert counts["skipped"] == first.collections[name]["skipped"] + first.collections[name]["migrated"]
+
+
+async def test_what_was_forgotten_does_not_come_again(memory: Memory, folder: Path) -> None:
+    first = await bring(memory, folder)
+    (agent, owner), *_ = await rows(memory, LARGEST)
+    await memory.forget(Selection(user_id=owner[2:]), agent_id=agent)
+    before = await state(memory)
+    again = await bring(memory, folder)
+    assert await state(memory) == before
+    assert again.unaccounted == ()
+    assert sum(count for reason, count in again.reasons.items() if reason.endswith("skipped, forgotten")) > 5
+    assert again.collections.keys() == first.collections.keys()
+
+
+async def test_other_key_is_refused(memory: Memory, folder: Path) -> None:
+    await bring(memory, folder)
+    with pytest.raises(InputError, match="another key"):
+        await bring(memory, folder, key=b"o" * 32)
+
+
+async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Legacy, folder: Path) -> None:
+    before = await state(memory)
+    report = await bring(memory, folder)
+    assert report.run is not None
+    done = await memory.imports.rollback(report.run, actor="ops")
+    assert await state(memory) == before == []
+    assert done.withheld == ()
+    (run,) = await memory.imports.list()
+    assert run.state == "rolled_back"
+    with pytest.raises(NotFoundError):
+        await memory.imports.rollback(report.run)
+    again = await bring(memory, folder)
+    assert again.collections == report.collections
+
+
+async def test_what_was_formed_since_survives_a_rollback(memory: Memory, llm: Scripted, folder: Path) -> None:
+    report = await bring(memory, folder)
+    (agent, owner), *_ = await rows(memory, LARGEST)
+    who = {"agent_id": agent, "user_id": owner[2:]}
+    kept = await memory.observe("Likes tea.", **who)
+    llm.then("All that was known, and tea.")
+    built = await memory.scopes.consolidate(agent_id=agent, scope_id=kept.scope.id)
+    assert built.version == 2
+    done = await memory.imports.rollback(report.run or 0)
+    assert done.withheld == (kept.scope.id,)
+    assert [o.content for o in await memory.observations.list(**who)] == ["Likes tea."]
+    assert "<UserMemory" in str(await memory.context(**who))
+    assert "calendar" not in str(await memory.context(**who))
+
+
+async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Path) -> None:
+    run = (await bring(memory, folder)).run or 0
+    same = await memory.imports.verify(run, dump=folder)
+    assert same.compared is not None
+    assert same.compared > 100
+    assert (same.changed_here, same.changed_there, same.missing) == ((), (), ())
+    await rows(memory, "UPDATE memory.imported SET stored_hash = '' WHERE seq = 1 AND scope_id = 1")
+    (ref,) = (await memory.imports.verify(run)).changed_here
+    await rows(memory, "UPDATE memory.imported SET source_hash = '' WHERE legacy_ref = :ref", ref=ref)
+    assert (await memory.imports.verify(run, dump=folder)).changed_there == (ref,)
+    await rows(memory, "DELETE FROM memory.imported WHERE legacy_ref = :ref", ref=ref)
+    assert (await memory.imports.verify(run, dump=folder)).missing == (ref,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -94,7 +95,8 @@ class RoutingBackend:
 
     async def _compare(self, agent_id: str, told: str, given: tuple[Any, Any, Any, bool, str, bool]) -> None:
         found = await self._sql.assemble_memory_context(*given)
-        self._shadow.compared(agent_id, ContextDifference.between(told, found))
+        difference = await asyncio.to_thread(ContextDifference.between, told, found)  # 19 ms of 76 kB: not in the loop
+        self._shadow.compared(agent_id, difference)
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
         return await self._routed(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.factories import conversation
@@ -106,3 +108,12 @@ class Stepwise(Legacy):
     async def retrieve_observations(self, *given: Any) -> list[str]:
         self._note("retrieve_observations", *given)
         return ["one"]
+
+
+def examples() -> dict[str, Any]:
+    """What the examples of docs/switching.md define."""
+    page = (Path(__file__).parents[1] / "docs" / "switching.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(code, "docs/switching.md", "exec"), names)
+    return names

@@ -14,6 +14,7 @@ from memory_sql.backends import HostSession, LegacyMongoBackend, LegacyReader, R
 from memory_sql.errors import ConfigurationError, SourceError
 from memory_sql.memory import Memory
 from tests.fakes import Scripted, extracted
+from tests.hosts import examples
 from tests.legacy.formats import load
 from tests.legacy.homes import Document, Home, at, key
 from tests.legacy.server import stand_in
@@ -188,6 +189,15 @@ async def test_shadow_can_be_tried_without_the_hosts_code(
     counts = routing.counts(AGENT)
     assert (counts.calls, counts.contexts, counts.differing, counts.common, dict(counts.failed)) == (2, 1, 0, 7, {})
     assert "Mia likes boats." in [o.content for o in await memory.observations.list(**mine)]
+
+
+async def test_example_of_the_page_compares_without_the_hosts_code(memory: Memory, server: str) -> None:
+    home = Home(("page",))
+    documents = {"users3": [home.person(home.user)], "memory_user": [home.blob()]}
+    await load(server, "old", documents.items())
+    compare = examples()["compare"]
+    counts = await compare(memory, server, "old", [str(home.session)], str(home.agent), str(home.user))
+    assert (counts.contexts, counts.only_legacy, counts.only_sql, counts.failed) == (1, 2, 0, {})
 
 
 async def test_server_that_isnt_there_is_an_error_without_its_address() -> None:

@@ -13,7 +13,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memory_sql.config import Assembly, ContextFormat, ContextKind, ScopeSettings, Secrets, Settings
+    from memory_sql.backends.differences import ContextDifference
+    from memory_sql.backends.hosts import HostSession
+    from memory_sql.backends.legacy import LegacyMongoBackend
+    from memory_sql.backends.protocols import LegacyReader, MemoryBackend, StepwiseBackend
+    from memory_sql.backends.routing import RoutingBackend
+    from memory_sql.backends.service import MemoryService
+    from memory_sql.backends.shadow import ShadowCounts
+    from memory_sql.backends.sql import SqlBackend
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, ScopeSettings, Secrets, Settings
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -157,6 +165,7 @@ __all__ = [
     "ConsolidateResult",
     "Consolidation",
     "Context",
+    "ContextDifference",
     "ContextFormat",
     "ContextKind",
     "ContextLine",
@@ -173,6 +182,7 @@ __all__ = [
     "EmbedResult",
     "EmbeddedError",
     "EmbeddingModel",
+    "Engine",
     "Explanation",
     "ExportHeader",
     "ExportLine",
@@ -198,6 +208,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "Holds",
+    "HostSession",
     "Id",
     "ImportCheck",
     "ImportOptions",
@@ -215,13 +226,17 @@ __all__ = [
     "KeptReason",
     "LanguageModel",
     "LanguageModelError",
+    "LegacyMongoBackend",
+    "LegacyReader",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
     "Member",
     "MemberSource",
     "Memory",
+    "MemoryBackend",
     "MemorySQLError",
+    "MemoryService",
     "Message",
     "MessageHit",
     "NotFoundError",
@@ -249,6 +264,7 @@ __all__ = [
     "Review",
     "Role",
     "RolledBack",
+    "RoutingBackend",
     "RunDueResult",
     "SchemaError",
     "Scope",
@@ -266,11 +282,14 @@ __all__ = [
     "Sentence",
     "SetAside",
     "Settings",
+    "ShadowCounts",
     "Source",
     "SourceError",
     "SourceKind",
+    "SqlBackend",
     "StaleError",
     "Stats",
+    "StepwiseBackend",
     "TooLargeError",
     "TooManyError",
     "Trimmed",
@@ -287,7 +306,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "config": "Assembly ContextFormat ContextKind ScopeSettings Secrets Settings",
+    "backends.differences": "ContextDifference",
+    "backends.hosts": "HostSession",
+    "backends.legacy": "LegacyMongoBackend",
+    "backends.protocols": "LegacyReader MemoryBackend StepwiseBackend",
+    "backends.routing": "RoutingBackend",
+    "backends.service": "MemoryService",
+    "backends.shadow": "ShadowCounts",
+    "backends.sql": "SqlBackend",
+    "config": "Assembly ContextFormat ContextKind Engine ScopeSettings Secrets Settings",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
         "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "

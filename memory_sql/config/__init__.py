@@ -21,6 +21,7 @@ from memory_sql.config.kinds import (
     Assembly,
     ContextFormat,
     ContextKind,
+    Engine,
     Secrets,
 )
 from memory_sql.config.scopes import SCOPE_SETTINGS, ScopeSettings
@@ -45,6 +46,7 @@ __all__ = [
     "Assembly",
     "ContextFormat",
     "ContextKind",
+    "Engine",
     "ScopeSettings",
     "Secrets",
     "Settings",

@@ -71,6 +71,7 @@ LANGUAGES = (
 )
 
 Assembly = Literal["eden", "digest", "both"]
+Engine = Literal["legacy", "sql", "shadow"]
 ContextFormat = Literal["standard", "legacy"]
 ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "individual", "conversation"]
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share, and so see alike, first

@@ -36,6 +36,7 @@ from memory_sql.config.kinds import (
     ContextFormat,
     ContextOrder,
     ConversationScope,
+    Engine,
     Ids,
     Language,
     Names,
@@ -520,3 +521,15 @@ class DigestSettings(Section):
             "most tokens (estimated) of a digest's episodes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
         ),
     ] = None
+
+
+class SwitchSettings(Section):
+    """Switch from another memory"""
+
+    engine: Annotated[
+        Engine,
+        per_agent(
+            "whose memory a RoutingBackend answers from: this one (sql), the host's own (legacy), or that one with this one"
+            " beside it, to be compared (shadow)"
+        ),
+    ] = "sql"

@@ -27,6 +27,7 @@ from memory_sql.config.sections import (
     PropagationSettings,
     RetentionSettings,
     SearchSettings,
+    SwitchSettings,
     VectorSettings,
     WorkSettings,
 )
@@ -40,6 +41,7 @@ CONFIG_FILE = "memory-sql.toml"
 
 
 class Settings(  # the last base comes first where they are listed
+    SwitchSettings,
     DigestSettings,
     ContextSettings,
     SearchSettings,

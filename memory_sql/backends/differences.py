@@ -1,0 +1,77 @@
+"""What two contexts say that the other doesn't. Pure.
+
+They are compared by what they state, not as XML: a context of before may not be well-formed. A statement is a sentence or
+line in its normal form, without elements, headings, bullets and ages, a text's version and its count of words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import os
+import re
+from collections.abc import Iterable
+from typing import Self
+
+from memory_sql.domain.ids import Value
+from memory_sql.importers.mongo.texts import statements
+from memory_sql.languages.text import normal_form
+
+_ELEMENT = re.compile(r"</?[A-Z]\w*(?:Memory|Context|Shard|Guidelines|Observations|Messages)\b[^<>]*>")
+_FRAME = re.compile(
+    r"^\s*(?:VERSION:\s*\d+|-- Total word count: [\d,]+|-- User Memory for .*) *(?:--)?\s*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_WHEN = re.compile(
+    r"\s*\((?:(?:today|yesterday|(?:\w+ )?\d{4}-\d\d-\d\d)(?:, disputed)?|disputed)\)[ \t]*$", re.MULTILINE
+)
+_AGE = re.compile(r"\s*\(age: [^()\n]{1,40}\)[ \t]*$", re.MULTILINE)
+_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+", re.MULTILINE)  # of an item of a list
+_KEY = os.urandom(32)  # of this process: a hash in a log confirms no guess
+_MOST_HASHES = 10
+
+
+class ContextDifference(Value):
+    """What one context states and the other doesn't, in normal form, in order; `common` counts what both state.
+
+    `ContextDifference.between(legacy, sql)` compares two texts.
+    """
+
+    common: int
+    only_legacy: tuple[str, ...] = ()
+    only_sql: tuple[str, ...] = ()
+
+    @classmethod
+    def between(cls, legacy: str, sql: str) -> Self:
+        """Order counts for nothing, nor how often something is said."""
+        before, now = statements_of(legacy), statements_of(sql)
+        return cls(
+            common=len(before.keys() & now.keys()),
+            only_legacy=tuple(said for said in before if said not in now),
+            only_sql=tuple(said for said in now if said not in before),
+        )
+
+    @property
+    def is_none(self) -> bool:
+        return not self.only_legacy and not self.only_sql
+
+    @property
+    def rate(self) -> float:
+        """Which share of all that is stated stands on one side alone; 0 where nothing is."""
+        one_side = len(self.only_legacy) + len(self.only_sql)
+        return one_side / (one_side + self.common) if one_side else 0.0
+
+
+def statements_of(context: str) -> dict[str, None]:
+    """Each once, in order."""
+    text = html.unescape(_ELEMENT.sub("\n", context))
+    for pattern in (_FRAME, _NUMBER, _AGE, _WHEN):
+        text = pattern.sub("", text)
+    return dict.fromkeys(filter(None, (normal_form(said.content) for said in statements(text))))
+
+
+def hashes(said: Iterable[str]) -> str:
+    """Of the first few, for a log: equal for equal statements, in this process alone."""
+    found = [hashlib.blake2b(one.encode(), key=_KEY, digest_size=4).hexdigest() for one in said]
+    more = f" and {len(found) - _MOST_HASHES} more" if len(found) > _MOST_HASHES else ""
+    return f"{' '.join(found[:_MOST_HASHES])}{more}" or "none"

@@ -1,0 +1,116 @@
+"""A host's own objects, read as memory takes them: ids, sessions and their messages.
+
+Objects with attributes and mappings alike, with the field names of the system before. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from memory_sql.domain.messages import Message
+from memory_sql.errors import InputError
+
+_ROLES = {"eden": "assistant"}
+_EXCLUDED = ("incognito", "exclude_memory")  # now, and until the end of 2025
+
+
+@dataclass(frozen=True, slots=True)
+class HostSession:
+    """A session of the host's. `messages` have ids, and may repeat what was given before: each is stored once.
+
+    `user_id` is the speaker of those that name none. `excluded`: whether nothing is to be remembered of it; None leaves it
+    as it is.
+    """
+
+    conversation_id: str
+    user_id: str
+    messages: Sequence[Message | Mapping[str, Any]] = ()
+    group_ids: tuple[str, ...] = ()
+    excluded: bool | None = None
+
+
+async def read_fields(session: Any) -> HostSession:
+    """The session as it is, with the messages that it holds itself."""
+    return session_of(session, field_of(session, "messages") or ())
+
+
+def session_of(session: Any, messages: Sequence[Any], canonical: Mapping[str, str] | None = None) -> HostSession:
+    """`canonical` are the ids that count, by those that they stand for. Raises `InputError` where nobody owns it."""
+    names = canonical or {}
+    owner = field_of(session, "owner", "user_id", "user")
+    if owner is None:
+        raise InputError("the session has no owner: say whose it is with owner or user_id")
+    excluded = field_of(field_of(session, "extras"), *_EXCLUDED)
+    user_id = user_id_of(owner)
+    return HostSession(
+        id_of_host(session),
+        names.get(user_id, user_id),
+        [message_of(message, names) for message in messages],
+        tuple(id_of_host(group) for group in field_of(session, "group_ids", "groups") or ()),
+        None if excluded is None else bool(excluded),
+    )
+
+
+def message_of(message: Any, canonical: Mapping[str, str]) -> Message | Mapping[str, Any]:
+    """A message of the host's in the shape that `Memory.add` takes; one that is in it stays as it is."""
+    if isinstance(message, Message):
+        return message
+    if not isinstance(message, Mapping) and field_of(message, "role") is None:
+        raise InputError("the session's messages aren't messages: give SqlBackend a read_session that reads them")
+    role = str(field_of(message, "role"))
+    given: dict[str, Any] = {
+        "role": _ROLES.get(role, role),
+        "content": field_of(message, "content"),
+        "id": _optional_id(field_of(message, "id", "_id")),
+        "name": field_of(message, "name"),
+        "created_at": _moment(field_of(message, "created_at", "createdAt")),
+        "trigger": _optional_id(field_of(message, "trigger")),
+        "tool_calls": [_call(call) for call in field_of(message, "tool_calls") or ()],
+    }
+    sender = field_of(message, "sender", "user_id") if role == "user" else None
+    if sender is not None:
+        user_id = user_id_of(sender)
+        given["user_id"] = canonical.get(user_id, user_id)
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def id_of_host(thing: Any) -> str:
+    """The id of an object, or the id that it is. Raises `InputError` for anything else."""
+    if isinstance(thing, str | int | UUID) or type(thing).__name__ == "ObjectId":
+        return str(thing)
+    found = field_of(thing, "id", "_id")
+    if found is None:
+        raise InputError(f"{type(thing).__name__} has no id")
+    return id_of_host(found)
+
+
+def user_id_of(user: Any) -> str:
+    """The id that counts, of a user with several."""
+    canonical = None if isinstance(user, str | int | UUID) else field_of(user, "eden_user_id")
+    return id_of_host(user if canonical is None else canonical)
+
+
+def field_of(thing: Any, *names: str) -> Any:
+    """The first of these that it has, and that isn't None."""
+    for name in names:
+        value = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _optional_id(value: Any) -> str | None:
+    return None if value is None else id_of_host(value)
+
+
+def _moment(value: Any) -> Any:
+    """Drivers give times in UTC without saying so."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _call(call: Any) -> Mapping[str, Any]:
+    return {"function": {"name": field_of(call, "tool") or field_of(field_of(call, "function"), "name")}}

@@ -1,0 +1,82 @@
+"""What a host calls for memory, whoever answers: the names and parameters of the system before (R108, R111, R112, R295)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class MemoryBackend(Protocol):
+    """The three calls of a turn. A host's own backend is one as it stands, with its own sessions, agents and users."""
+
+    async def assemble_memory_context(
+        self,
+        session: Any,
+        agent: Any,
+        user: Any,
+        force_refresh: bool = False,
+        reason: str = "unknown",
+        skip_save: bool = False,
+        instrumentation: Any = None,
+    ) -> str: ...
+
+    async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool: ...
+
+    async def form_memories(
+        self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
+    ) -> bool: ...
+
+
+class StepwiseBackend(MemoryBackend, Protocol):
+    """The steps of forming, consolidating, propagating and retrieving as calls of their own."""
+
+    async def extract_observations(
+        self, conversation_text: str, user: Any, groups: Sequence[Any], existing_consolidations: Mapping[str, str]
+    ) -> Sequence[Any]: ...
+
+    async def save_observations(self, observations: Sequence[Any]) -> Sequence[Any]: ...
+
+    async def maybe_consolidate(self, scope: Any) -> None: ...
+
+    async def consolidate_scope(self, scope: Any) -> None: ...
+
+    async def maybe_propagate_to_group(self, individual_scope: Any, observations: Sequence[Any]) -> None: ...
+
+    async def maybe_propagate_to_collective(self, group_scope: Any, observations: Sequence[Any]) -> None: ...
+
+    async def retrieve_observations(
+        self, user_message: str, scope_ids: Sequence[Any], limit: int = 5
+    ) -> Sequence[Any]: ...
+
+
+class LegacyReader(Protocol):
+    """The collections of the system before, read as they are. Ids are 24 hexadecimal digits.
+
+    What finds nothing is empty. Raises `SourceError`.
+    """
+
+    async def person(self, user_id: str) -> Mapping[str, Any] | None:
+        """The document of `users3`, of a user or an agent."""
+
+    async def session(self, session_id: str) -> Mapping[str, Any] | None:
+        """The document of `sessions`."""
+
+    async def senders(self, session_id: str) -> Sequence[str]:
+        """Who has written to the session, each once, but agents."""
+
+    async def user_memory(self, agent_id: str, user_id: str) -> Sequence[Mapping[str, Any]]:
+        """Of `memory_user`, the newest last: there may be several."""
+
+    async def shards(self, agent_id: str) -> Sequence[Mapping[str, Any]]:
+        """Of `memory_agent`, those that are active, oldest first."""
+
+    async def records(self, record_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Of `memory_sessions`, in whatever order; ids without a document are left out."""
+
+    async def episodes(self, session_id: str, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Of `memory_sessions`, the newest of the session, oldest first."""
+
+    async def messages(self, session_id: str) -> Sequence[Mapping[str, Any]]:
+        """Of `messages`, all of the session, oldest first."""
+
+    async def close(self) -> None: ...

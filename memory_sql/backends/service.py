@@ -1,0 +1,117 @@
+"""The façade that a host of the system before calls, and the one instance that it imports (R014, R019, R020, R295)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from memory_sql.backends.protocols import MemoryBackend, StepwiseBackend
+from memory_sql.errors import ConfigurationError
+
+_STEPS = (
+    "extract_observations save_observations maybe_consolidate consolidate_scope maybe_propagate_to_group "
+    "maybe_propagate_to_collective retrieve_observations"
+).split()
+
+
+class MemoryService:
+    """The calls of the system before, with their names and parameters.
+
+    Answered by `backend`, which may be set later, once, where the host starts. Of a backend that has only the three calls
+    of a turn the other ones raise `ConfigurationError`; so does every call while there is none. What a backend takes
+    beside the parameters here, such as `agent_id` where a call names no agent, is passed on to it.
+    """
+
+    def __init__(self, backend: MemoryBackend | None = None) -> None:
+        self.backend = backend
+
+    async def assemble_memory_context(
+        self,
+        session: Any,
+        agent: Any,
+        user: Any,
+        force_refresh: bool = False,
+        reason: str = "unknown",
+        skip_save: bool = False,
+        instrumentation: Any = None,
+        **more: Any,
+    ) -> str:
+        """The XML for the prompt of this user's turn; `user_message` may be among `more`."""
+        return await self._turn.assemble_memory_context(
+            session, agent, user, force_refresh, reason, skip_save, instrumentation, **more
+        )
+
+    async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
+        """Forms memories of the session if it is due; whether it did."""
+        return await self._turn.maybe_form_memories(agent_id, session, agent)
+
+    async def form_memories(
+        self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
+    ) -> bool:
+        """Forms memories of the session now; whether there was anything to form."""
+        return await self._turn.form_memories(agent_id, session, agent, conversation_text, char_counts)
+
+    async def extract_observations(
+        self,
+        conversation_text: str,
+        user: Any,
+        groups: Sequence[Any] = (),
+        existing_consolidations: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Sequence[Any]:
+        """What is worth remembering of a text, with scopes, by one model call."""
+        return await self._steps.extract_observations(
+            conversation_text, user, groups, existing_consolidations or {}, **more
+        )
+
+    async def save_observations(self, observations: Sequence[Any]) -> Sequence[Any]:
+        """Those that are stored now."""
+        return await self._steps.save_observations(observations)
+
+    async def maybe_consolidate(self, scope: Any, **more: Any) -> None:
+        """Consolidates the scope if enough is pending."""
+        await self._steps.maybe_consolidate(scope, **more)
+
+    async def consolidate_scope(self, scope: Any, **more: Any) -> None:
+        """Consolidates the scope now."""
+        await self._steps.consolidate_scope(scope, **more)
+
+    async def maybe_propagate_to_group(
+        self, individual_scope: Any, observations: Sequence[Any] = (), **more: Any
+    ) -> None:
+        """Tells the user's groups what concerns them."""
+        await self._steps.maybe_propagate_to_group(individual_scope, observations, **more)
+
+    async def maybe_propagate_to_collective(
+        self, group_scope: Any, observations: Sequence[Any] = (), **more: Any
+    ) -> None:
+        """Tells everybody what several groups show."""
+        await self._steps.maybe_propagate_to_collective(group_scope, observations, **more)
+
+    async def retrieve_observations(
+        self, user_message: str, scope_ids: Sequence[Any], limit: int = 5, **more: Any
+    ) -> Sequence[Any]:
+        """What the message finds in these scopes, best first."""
+        return await self._steps.retrieve_observations(user_message, scope_ids, limit, **more)
+
+    @property
+    def _turn(self) -> MemoryBackend:
+        if self.backend is None:
+            raise ConfigurationError("the memory service has no backend: set its `backend` where the host starts")
+        return self.backend
+
+    @property
+    def _steps(self) -> StepwiseBackend:
+        return stepwise(self._turn)
+
+
+def stepwise(backend: MemoryBackend) -> StepwiseBackend:
+    """The same backend, where it has the single steps. Raises `ConfigurationError`."""
+    missing = [name for name in _STEPS if not hasattr(backend, name)]
+    if missing:
+        raise ConfigurationError(f"{type(backend).__name__} has no {', '.join(missing)}")
+    return cast("StepwiseBackend", backend)
+
+
+memory_service = MemoryService()
+"""What a host imports: it has no backend until the host sets one."""

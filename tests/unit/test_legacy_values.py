@@ -85,6 +85,12 @@ def test_statements_are_without_headings_bullets_dividers_and_ages() -> None:
     ]
 
 
+def test_number_of_a_point_is_no_statement() -> None:
+    found = [s.content for s in statements("She said: 1. Likes tea. 2. Rows daily.\n3.\nSails.")]
+    assert not any(one.rstrip(".").isdecimal() for one in found)
+    assert "Sails." in found
+
+
 @pytest.mark.parametrize(
     ("text", "content", "version"),
     [

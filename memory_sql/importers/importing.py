@@ -94,7 +94,7 @@ class Import:
         loader = Loader(self.database, self.settings, plan, import_id, self.key, self.now, self.pause)
         stored = Stored()
         for agent in plan.agents():
-            done = await loader.agent(agent) or Stored()
+            done = await loader.agent(agent)
             stored += done
             self._tell(agent.agent_id, done.observations)
         return stored

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -63,19 +63,16 @@ class Loader:
     now: datetime
     pause: float = 0.0
 
-    async def agent(self, draft: AgentDraft) -> Stored | None:
-        """All that is planned for the agent; None: this import has stored it before."""
+    async def agent(self, draft: AgentDraft) -> Stored:
+        """All that is planned for the agent; what is here already is passed over."""
         return await self.database.write(
             lambda unit: self._agent(unit, draft.agent_id), principal=service(draft.agent_id)
         )
 
-    async def _agent(self, unit: Session, agent_id: str) -> Stored | None:
+    async def _agent(self, unit: Session, agent_id: str) -> Stored:
         agent = await ensure_agent(unit, agent_id, self.now)
         await share_agent(unit, agent.key)
-        imports = ImportRepository(unit)
-        if await imports.has_agent(agent.key, self.import_id):
-            return None
-        await imports.open()
+        await ImportRepository(unit).open()
         own, done = self.settings.of_agent(agent.settings), Stored()
         for scopes in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
             done += await self._scopes(unit, agent.key, scopes, own)
@@ -90,13 +87,17 @@ class Loader:
         await self._prompts(unit, agent_key, drafts, made)
         places = [(draft.owner, draft.name) for draft in drafts]
         locked = {(state.owner, state.name): state for state in await scopes.lock(agent_key, places)}
+        ids = [state.scope_id for state in locked.values()]
+        known = Known(self.import_id, await imports.known(agent_key, ids))
         staged = (
-            row for draft, place in zip(drafts, places, strict=True) for row in self._rows(draft, locked[place], own)
+            row
+            for draft, place in zip(drafts, places, strict=True)
+            for row in self._rows(draft, locked[place], own, known)
         )
         texts = [self._text(draft, locked[place]) for draft, place in zip(drafts, places, strict=True)]
         await imports.stage(staged, texts)
         done = await imports.store(agent_key, self.import_id, self.now)
-        ids = [state.scope_id for state in locked.values()]
+        done += Stored(known=frozenset(known.documents))
         await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)
         if self.pause:
             await imports.spread(agent_key, ids, self.pause, self.now)
@@ -162,8 +163,10 @@ class Loader:
 
     # What is staged
 
-    def _rows(self, draft: ScopeDraft, scope: ScopeState, own: Settings) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, draft: ScopeDraft, scope: ScopeState, own: Settings, known: Known) -> Iterator[tuple[Any, ...]]:
         for row in self._with_text(draft):
+            if known.holds(scope.scope_id, row):
+                continue
             if isinstance(row, DuplicateDraft):
                 yield self._duplicate(draft, scope, row)
             else:
@@ -235,6 +238,27 @@ class Loader:
 
     def _ref(self, ref: str) -> bytes:
         return hmac.digest(self.key, ref.encode(), "sha256")
+
+
+@dataclass(slots=True)
+class Known:
+    """What is here already: by scope the references, and which import has brought each.
+
+    `documents` are those of them that another import has brought, as rows of their own; they gather as rows are asked for.
+    """
+
+    import_id: int
+    refs: Mapping[int, Mapping[str, int]]
+    documents: set[str] = field(default_factory=set)
+
+    def holds(self, scope_id: int, row: RowDraft) -> bool:
+        """Of a text that is known its sentences are, whatever they are by now."""
+        refs = self.refs.get(scope_id, {})
+        whole, _, sentence = row.legacy_ref.partition("#")
+        by = refs.get(row.legacy_ref, refs.get(whole))
+        if by is not None and by != self.import_id and not sentence and isinstance(row, ObservationDraft):
+            self.documents.add(row.legacy_ref)
+        return by is not None
 
 
 def _staged(**values: Any) -> tuple[Any, ...]:

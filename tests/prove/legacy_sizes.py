@@ -41,12 +41,21 @@ def main() -> int:
             manifest = other.apply(written, (folder, options.format, options.records))
         source: Source = (DumpSource if "dump" in options.format else ExtendedJsonSource)(Path(folder))
         wrong = asyncio.run(planned(source, manifest))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = most_memory() // 1024
     print(f"{peak} MiB at the most")
     if peak > options.mebibytes:
         wrong.append(f"more memory than {options.mebibytes} MiB")
     print(*wrong, sep="\n")
     return 1 if wrong else 0
+
+
+def most_memory() -> int:
+    """KiB of this program. What the kernel counts for the process is that of whoever started it, too, where that was more."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1])
 
 
 def written(folder: str, form: str, records: int) -> Manifest:

@@ -35,6 +35,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
+from memory_sql.db.arrays import among
 from memory_sql.db.models import (
     AgentRow,
     ImportedRow,
@@ -98,17 +99,11 @@ _STAGE = (
 _EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
 
 # What is known of a document is known of its sentences, whatever they are by now.
-_KNOWN = """
-    DELETE FROM import_rows r
-    USING memory.imported i
-    WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id
-      AND i.legacy_ref IN (r.legacy_ref, split_part(r.legacy_ref, '#', 1))
-    RETURNING CASE WHEN r.of_ref IS NULL AND i.legacy_ref NOT LIKE '%#%' AND i.legacy_ref = r.legacy_ref THEN r.legacy_ref END
-"""
 _KNOWN_TEXTS = """
     SELECT t.scope_id, u.ref FROM import_texts t
     CROSS JOIN LATERAL unnest(t.refs) AS u (ref)
     JOIN memory.imported i ON i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = u.ref
+    WHERE i.import_id <> :import_id
 """
 _LEAVE_OUT = (
     """
@@ -306,6 +301,15 @@ def _typed(statement: str, used: Iterable[str]) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
 
 
+def _first_of_each(texts: Iterable[Any]) -> frozenset[str]:
+    """Documents, of scope and reference; of several texts of one user the first stands for all."""
+    firsts = dict[tuple[int, str], str]()
+    for scope_id, ref in texts:
+        collection = ref.partition(":")[0]
+        firsts.setdefault((scope_id, ref if collection == SHARDS else collection), ref)
+    return frozenset(firsts.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """`known` and `forgotten` are documents that were left out: they were here already, or had been forgotten here."""
@@ -371,12 +375,16 @@ class ImportRepository:
         found = await self._session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
         return [dict(row) for row in found.mappings()]
 
-    async def has_agent(self, agent_key: int, import_id: int) -> bool:
-        """Whether this import has stored the agent: all of it, since it does so in one transaction."""
-        found = await self._session.scalar(
-            select(RunRow.run_id).where(RunRow.agent_key == agent_key, RunRow.import_id == import_id).limit(1)
+    async def known(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+        """By scope the references that it has, and which import has brought each. The caller has locked the scopes."""
+        i = ImportedRow
+        found = await self._session.execute(
+            select(i.scope_id, i.legacy_ref, i.import_id).where(i.agent_key == agent_key, among(i.scope_id, scope_ids))
         )
-        return found is not None
+        refs: dict[int, dict[str, int]] = {}
+        for row in found:
+            refs.setdefault(row.scope_id, {})[row.legacy_ref] = row.import_id
+        return refs
 
     async def agents(self, import_id: int) -> list[tuple[int, str]]:
         """Those to whom it has brought anything, key and id, in the order of the keys."""
@@ -438,22 +446,16 @@ class ImportRepository:
     async def store(self, agent_key: int, import_id: int, now: datetime) -> Stored:
         """What is staged, in scopes that the caller has locked."""
         values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
-        known = await self._left_out(agent_key, _KNOWN, _KNOWN_TEXTS)
+        given = {"agent_key": agent_key, "import_id": import_id}
+        texts = await self._session.execute(_typed(_KNOWN_TEXTS, given), given)
+        known = _first_of_each(texts)
         await self._run(_LEAVE_OUT, values)
-        forgotten = await self._left_out(agent_key, _FORGOTTEN, _FORGOTTEN_TEXTS)
+        rows = await self._session.scalars(_typed(_FORGOTTEN, ["agent_key"]), {"agent_key": agent_key})
+        texts = await self._session.execute(_typed(_FORGOTTEN_TEXTS, ["agent_key"]), {"agent_key": agent_key})
+        forgotten = frozenset(filter(None, rows)) | _first_of_each(texts)
         await self._run((*_NUMBER, *_STORE), values)
         observations, scopes = (await self._session.execute(text(_COUNT))).one()
         return Stored(observations, scopes, known - forgotten, forgotten)
-
-    async def _left_out(self, agent_key: int, rows: str, texts: str) -> frozenset[str]:
-        """Documents with a row or text of their own. Of several texts of one user, the first stands for all."""
-        given = {"agent_key": agent_key}
-        found = {ref for ref in await self._session.scalars(_typed(rows, given), given) if ref is not None}
-        firsts = dict[tuple[int, str], str]()
-        for scope_id, ref in await self._session.execute(_typed(texts, given), given):
-            collection = ref.partition(":")[0]
-            firsts.setdefault((scope_id, ref if collection == SHARDS else collection), ref)
-        return frozenset({*found, *firsts.values()})
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:

@@ -1,0 +1,77 @@
+"""An import from a dump, beside a bare COPY of the same rows into a table with the same indexes.
+
+    python -m benchmarks importing
+
+Times are of one run each, side by side. Reading and planning the source is told apart from storing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+
+from benchmarks.server import fresh_database
+from memory_sql.memory import Memory
+from tests.legacy.formats import dump
+from tests.legacy.generator import Legacy
+from tests.prove.legacy_sizes import most_memory
+
+RECORDS = (2_000, 20_000)
+KEY = b"k" * 32
+COLUMNS = (
+    "agent_key, scope_id, seq, content, observed_at, created_at, source_kind, conversation_id, message_ids, related_users, "
+    "run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language, search_extra, dates"
+)
+
+
+async def main() -> None:
+    print(f"{'records':>9}{'planned/s':>11}{'stored/s':>10}{'COPY/s':>9}{'share':>8}{'taken out/s':>13}")
+    for records in RECORDS:
+        async with fresh_database() as url:
+            with tempfile.TemporaryDirectory() as folder:
+                legacy = Legacy.of_records(records, copies=0)
+                await asyncio.to_thread(dump, Path(folder), legacy.collections())
+                await _measured(url, Path(folder), records)
+    print(f"most memory of this process: {most_memory() / 1024:,.0f} MiB")
+
+
+async def _measured(url: str, folder: Path, records: int) -> None:
+    async with Memory(url) as memory:
+        began = time.perf_counter()
+        await memory.imports.mongo(dump=folder, key=KEY, dry_run=True)
+        planned = time.perf_counter() - began
+        began = time.perf_counter()
+        report = await memory.imports.mongo(dump=folder, key=KEY)
+        stored = time.perf_counter() - began - planned
+        rows, copied = await _copied(url)
+        began = time.perf_counter()
+        await memory.imports.rollback(report.run or 0)
+        taken_out = time.perf_counter() - began
+    print(
+        f"{records:>9,}{records / planned:>11,.0f}{rows / stored:>10,.0f}{rows / copied:>9,.0f}{copied / stored:>8.0%}"
+        f"{rows / taken_out:>13,.0f}"
+    )
+
+
+async def _copied(url: str) -> tuple[int, float]:
+    """How many observations there are, and how long it takes to copy them where nothing else is done with them."""
+    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+    try:
+        kept = io.BytesIO()
+        await connection.copy_from_query(f"SELECT {COLUMNS} FROM memory.observations", output=kept)  # noqa: S608
+        await connection.execute("CREATE TABLE memory.bare (LIKE memory.observations INCLUDING ALL)")
+        kept.seek(0)
+        names = [name.strip() for name in COLUMNS.split(",")]
+        began = time.perf_counter()
+        await connection.copy_to_table("bare", schema_name="memory", source=kept, columns=names)
+        copied = time.perf_counter() - began
+        rows = await connection.fetchval("SELECT count(*) FROM memory.bare")
+        await connection.execute("DROP TABLE memory.bare")
+        return rows, copied
+    finally:
+        await connection.close()

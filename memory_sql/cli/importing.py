@@ -95,10 +95,11 @@ def mongo(
     key = key_of_file(_key(key_file, dry_run=dry_run))
 
     async def work(memory: Memory) -> ImportReport:
-        return await memory.imports.mongo(
-            key=key, dump=dump, export=export, mongo_url=live, keep_going=keep_going, options=options, dry_run=dry_run,
-            pause=pause,
-        )  # fmt: skip
+        with output.Running() as progress:
+            return await memory.imports.mongo(
+                key=key, dump=dump, export=export, mongo_url=live, keep_going=keep_going, options=options,
+                dry_run=dry_run, pause=pause, progress=progress.told,
+            )  # fmt: skip
 
     report = run(url, data, work)
     output.one(report, _report_text, as_json)

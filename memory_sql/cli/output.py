@@ -6,9 +6,10 @@ import json
 import re
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     from memory_sql.domain.messages import RetainedMessage
@@ -119,7 +120,7 @@ class Progress:
         self._what, self._total, self._done, self._width = what, total, 0, 0
         self._shown = sys.stderr.isatty() and total > 1
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._show()
         return self
 
@@ -138,3 +139,20 @@ class Progress:
         if self._shown:
             print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = len(text)
+
+
+class Running(Progress):
+    """As `Progress`, of work of which nobody knows how much it is: what is done now, and how much of all a second."""
+
+    def __init__(self) -> None:
+        super().__init__("", 2)
+        self._began, self._counts = time.monotonic(), dict[str, int]()
+
+    def told(self, what: str, count: int) -> None:
+        """So much has been done of it in all."""
+        self._counts[what] = count
+        rate = sum(self._counts.values()) / max(time.monotonic() - self._began, 0.001)
+        self._write(f"{what}: {count:,} ({rate:,.0f} a second)")
+
+    def _show(self) -> None:
+        """Nothing before the first count."""

@@ -20,7 +20,7 @@ class ImportRow(Base):
     )
 
     import_id: Mapped[int] = column("Our own key.", Identity(always=False))
-    source: Mapped[str] = constant("What it was read from: dump, extended_json or live.")
+    source: Mapped[str] = constant("What it was read from: the name of a folder or database.")
     options: Mapped[dict[str, Any]] = constant("How it was read, where there was a choice.", server_default=NO_PAIRS)
     state: Mapped[str] = constant("running (or broken off), finished or rolled_back.")
     accounts: Mapped[dict[str, Any]] = constant(

@@ -54,7 +54,7 @@ CREATE TABLE memory.imports (
 );
 COMMENT ON TABLE memory.imports IS 'One row per import of another store; of all agents, so only who serves all of them sees it.';
 COMMENT ON COLUMN memory.imports.import_id IS 'Our own key.';
-COMMENT ON COLUMN memory.imports.source IS 'What it was read from: dump, extended_json or live.';
+COMMENT ON COLUMN memory.imports.source IS 'What it was read from: the name of a folder or database.';
 COMMENT ON COLUMN memory.imports.options IS 'How it was read, where there was a choice.';
 COMMENT ON COLUMN memory.imports.state IS 'running (or broken off), finished or rolled_back.';
 COMMENT ON COLUMN memory.imports.accounts IS 'By collection how many documents there were, and what became of them; anomalies by code.';

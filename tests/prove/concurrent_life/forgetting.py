@@ -175,22 +175,28 @@ class Forgetting(Actor):
         )
 
     async def forget_run(self) -> None:
+        """With the messages behind it, and so with what else is made of them: a run after another may hold a lie alone."""
         agent = self.agent()
         rows = await self.sql(
-            "SELECT run_id, array_agg(content) FROM memory.observations JOIN memory.agents USING (agent_key)"
-            " WHERE agent_id = :agent AND run_id IS NOT NULL AND source_kind = 'formation'"
-            " GROUP BY run_id ORDER BY run_id DESC LIMIT 20",
+            "SELECT o.run_id, array_agg(DISTINCT o.content), array_agg(DISTINCT m.content)"
+            " FROM memory.observations o JOIN memory.agents USING (agent_key)"
+            " LEFT JOIN memory.evidence e USING (agent_key, scope_id, seq)"
+            " LEFT JOIN memory.messages m ON (m.agent_key, m.conversation_id, m.number)"
+            " = (e.agent_key, e.conversation_id, e.number)"
+            " WHERE agent_id = :agent AND o.run_id IS NOT NULL AND source_kind = 'formation'"
+            " GROUP BY o.run_id ORDER BY o.run_id DESC LIMIT 20",
             agent=agent,
         )
         if not rows:
             raise NothingToDoError
-        run, contents = self.random.choice(rows)
-        tokens = {token for content in contents for token in TOKEN.findall(content)}
+        run, contents, messages = self.random.choice(rows)
+        told = {token for content in contents for token in TOKEN.findall(content)}
+        said_there = told | {token for content in messages for token in TOKEN.findall(content or "")}
         await self.forget(
             agent,
             Selection(run_id=run),
-            lambda said: said.token in tokens and self.is_single(said),
-            lambda said: said.token in tokens,
+            lambda said: said.token in told and self.is_single(said),
+            lambda said: said.token in said_there,
         )
 
     async def forget_everything(self) -> None:

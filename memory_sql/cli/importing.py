@@ -205,6 +205,7 @@ def _check_text(found: ImportCheck) -> str:
 def rollback(
     number: Run,
     yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go.")] = False,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
@@ -214,16 +215,18 @@ def rollback(
     """Takes out what an import brought, and nothing else.
 
     \b
+    memory-sql import rollback 1 --dry-run
     memory-sql import rollback 1 --yes
 
     What was formed since stays. Texts that held it are rewritten of what is left.
     """
-    if not yes:
-        raise InputError("this takes out everything that the import brought: say --yes")
-    done = run(url, data, lambda memory: memory.imports.rollback(number, actor=actor, reason=reason))
+    if not yes and not dry_run:
+        raise InputError("this takes out everything that the import brought: say --yes, or --dry-run to see it")
+    done = run(url, data, lambda memory: memory.imports.rollback(number, dry_run=dry_run, actor=actor, reason=reason))
     output.one(done, _rolled_back_text, as_json)
 
 
 def _rolled_back_text(done: RolledBack) -> str:
     texts = f"; to be rewritten: {', '.join(done.withheld)}" if done.withheld else ""
-    return f"{output.many(done.observations, 'observation')} and {output.many(done.scopes, 'scope')} taken out{texts}"
+    what = f"{output.many(done.observations, 'observation')} and {output.many(done.scopes, 'scope')}"
+    return f"{what} {'would be ' if done.dry_run else ''}taken out{texts}"

@@ -84,6 +84,7 @@ VIEWS = (
     "v_model_cost",
     "v_retrieval",
     "v_propagation_flow",
+    "v_imports",
 )
 AFTER_TABLES = (*FUNCTIONS, *(f"views/{view}" for view in VIEWS), "walls/policies")
 

@@ -416,9 +416,13 @@ class ImportRun(Value):
 
 
 class RolledBack(Value):
-    """What was taken out again. `withheld`: scopes whose text was built on it, and is due to be rewritten without it."""
+    """What was taken out again; with `dry_run`, what would be.
+
+    `withheld`: scopes whose text was built on it, and is due to be rewritten without it.
+    """
 
     run: int
+    dry_run: bool = False
     observations: int
     scopes: int
     withheld: tuple[str, ...] = ()

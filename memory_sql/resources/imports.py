@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memory_sql.arguments import optional_id, reason_of, within
 from memory_sql.db import Session
+from memory_sql.db.engine import taken_back
 from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.ids import Id
@@ -98,12 +99,14 @@ class Imports(Face):
             missing=found.missing[:most],
         )
 
-    async def rollback(self, run: int, *, actor: Id | None = None, reason: str | None = None) -> RolledBack:
+    async def rollback(
+        self, run: int, *, dry_run: bool = False, actor: Id | None = None, reason: str | None = None
+    ) -> RolledBack:
         """Takes out exactly what an import brought, an agent a transaction; nothing that was formed since.
 
         With it goes what was made of it. Texts that held it return to the version before, or to none, and are
-        rewritten of what is left. What a legal hold keeps is withdrawn. It can be imported again. Raises
-        `NotFoundError`, also for one that was rolled back before.
+        rewritten of what is left. What a legal hold keeps is withdrawn. It can be imported again. `dry_run`: it is done
+        and taken back, to say what would go. Raises `NotFoundError`, also for one that was rolled back before.
         """
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
         async with self._database.transaction(principal=SERVICE) as unit:
@@ -115,18 +118,29 @@ class Imports(Face):
             async def take_out(
                 unit: Session, asked: corrections.Asked = asked, agent_key: int = agent_key
             ) -> tuple[int, tuple[str, ...], list[int]]:
-                imports = ImportRepository(unit)
-                brought = await imports.observations(agent_key, run)
-                receipt = await forgetting.take_out(unit, asked, agent_key, brought, run)
-                return len(receipt.observations), receipt.withheld, await imports.undo(agent_key, run)
+                if not dry_run:
+                    return await _taken_out(unit, asked, agent_key, run)
+                async with taken_back(unit):
+                    return await _taken_out(unit, asked, agent_key, run)
 
             taken, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
             left = {f"s{key}" for key in gone}
             observations, scopes = observations + taken, scopes + len(gone)
             withheld += [scope for scope in rebuilt if scope not in left]
-        async with self._database.transaction(principal=SERVICE) as unit:
-            await ImportRepository(unit).rolled_back(run, now)
-        return RolledBack(run=run, observations=observations, scopes=scopes, withheld=tuple(withheld))
+        if not dry_run:
+            async with self._database.transaction(principal=SERVICE) as unit:
+                await ImportRepository(unit).rolled_back(run, now)
+        return RolledBack(run=run, dry_run=dry_run, observations=observations, scopes=scopes, withheld=tuple(withheld))
+
+
+async def _taken_out(
+    unit: Session, asked: corrections.Asked, agent_key: int, run: int
+) -> tuple[int, tuple[str, ...], list[int]]:
+    """How many observations, the scopes whose texts are to be rewritten, and those that are gone."""
+    imports = ImportRepository(unit)
+    brought = await imports.observations(agent_key, run)
+    receipt = await forgetting.take_out(unit, asked, agent_key, brought, run)
+    return len(receipt.observations), receipt.withheld, await imports.undo(agent_key, run)
 
 
 @asynccontextmanager

@@ -76,6 +76,10 @@ async def test_every_document_is_accounted_for(memory: Memory, legacy: Legacy, f
         for outcome in ("migrated", "merged", "skipped", "rejected")
     }
     assert {(n, o): counts[o] for n, counts in report.collections.items() for o in counts if o != "source"} == wanted
+    views = "SELECT collection, source, migrated, merged, skipped, rejected FROM memory.v_imports"
+    assert {row[0]: row[1:] for row in await rows(memory, views)} == {
+        name: tuple(counts.values()) for name, counts in report.collections.items()
+    }
     assert {code: report.anomalies.get(code, 0) for code in manifest.anomalies} == dict(manifest.anomalies)
 
 
@@ -119,7 +123,11 @@ async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Leg
     before = await state(memory)
     report = await bring(memory, folder)
     assert report.run is not None
+    brought = await state(memory)
+    planned = await memory.imports.rollback(report.run, dry_run=True)
+    assert await state(memory) == brought
     done = await memory.imports.rollback(report.run, actor="ops")
+    assert done == planned.model_copy(update={"dry_run": False})
     assert await state(memory) == before == []
     assert done.withheld == ()
     (run,) = await memory.imports.list()

@@ -123,7 +123,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.departures (agent_key, user_hash, scope_id) VALUES (1, 'somebody', {group})",
         f"INSERT INTO memory.prompts (agent_key, scope_id, name, version, mode, body) VALUES (1, {mine}, 'extraction', 1,"
         " 'guidance', 'Her gate.')",
-        "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
+        "INSERT INTO memory.imports (source, state, key_hash, accounts) VALUES ('dump', 'running', 'k',"
+        """ '{"collections": {"memory_user": {"source": 1}}}')""",
         "INSERT INTO memory.import_rejects VALUES (1, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty')",
         f"INSERT INTO memory.imported VALUES (1, {mine}, 'memory_user:1', 1, NULL, 'a', 'b', 'c')",
         "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
@@ -1008,7 +1009,7 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval", "v_propagation_flow"}
+    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval", "v_propagation_flow", "v_imports"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full

@@ -11,15 +11,19 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from memory_sql.config import Settings
+from memory_sql.db.roles import Roles
 from memory_sql.domain.results import ImportReport
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
+from tests.conftest import as_login
 from tests.database import rows
 from tests.fakes import Scripted
-from tests.legacy.formats import FORMATS, dump
+from tests.legacy.formats import FORMATS, dump, load
 from tests.legacy.generator import Legacy
+from tests.legacy.server import stand_in
 
 KEY = b"k" * 32
 STATE = """
@@ -180,6 +184,30 @@ async def test_all_formats_give_the_same_target(
     FORMATS[form](tmp_path, legacy.collections())
     where: dict[str, Any] = {"dump" if "dump" in form else "export": tmp_path}
     assert (await state_of(memory, **where))[0] == wanted
+
+
+@pytest.mark.slow
+async def test_live_server_gives_the_same_target(memory: Memory, legacy: Legacy, folder: Path) -> None:
+    """Half a surrogate pair, which no client sends, is a NUL there: both are stored as U+FFFD."""
+    wanted, run = await state_of(memory, dump=folder)
+    await memory.imports.rollback(run)
+    with stand_in() as url:
+        await load(url, "eden", legacy.collections())
+        found, _ = await state_of(memory, mongo_url=f"{url.rstrip('/')}/eden")
+    assert found == wanted
+
+
+async def test_login_that_can_not_delete_imports_and_rolls_back(
+    walled_database: str, roles: Roles, llm: Scripted, settings: Settings, folder: Path
+) -> None:
+    async with Memory(as_login(walled_database, roles), llm, settings) as walled:
+        report = await bring(walled, folder)
+        assert report.unaccounted == ()
+        assert await walled.admin.verify() == []
+        again = await bring(walled, folder)
+        assert sum(counts["migrated"] for counts in again.collections.values()) == 0
+        await walled.imports.rollback(report.run or 0)
+        assert await state(walled) == []
 
 
 async def state_of(memory: Memory, **where: Any) -> tuple[list[tuple[Any, ...]], int]:

@@ -166,7 +166,8 @@ async def filled(
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
-    where nobody else reads along, and a group's only in its own conversations, where all who speak are members.
+    where nobody else reads along, and a group's only in its own conversations, where all who speak are members. What a
+    conversation remembers of itself only where nobody else has ever spoken in it: it holds others' words.
     """
     belonging, persons = GroupRepository(session, state.agent_key), window.persons
     owners = [target.owner for target in window.named]
@@ -180,6 +181,7 @@ async def filled(
     all_hear = state.shared or settings.shared_conversations
     heard = set(groups) if all_hear else await belonging.heard_by(groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
+    always_alone = alone and set(persons).issuperset(state.participants)
     targets = []
     added = beside(window, [scope for scope, _ in found], here, settings.collective)
     for target in (*window.named, *added):
@@ -190,7 +192,8 @@ async def filled(
         main = mains.get(target.owner, scope.scope_id)  # to which its members belong
         present, hears = members.get(main, frozenset()), target.heard or main in heard
         together = target.owner in here and present.issuperset(persons)
-        may_show = {"individual": alone, "group": together}.get(target.kind, True)
+        shown_to = {"individual": alone, "group": together, "conversation": always_alone}
+        may_show = shown_to.get(target.kind, True)
         texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
         texts += [item.content for item in pending] if may_show and scope.is_active else []
         shares = len(added) if target.name else 1  # what stands beside main scopes shares what one of these may take

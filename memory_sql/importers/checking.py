@@ -44,10 +44,11 @@ async def compare(
                 key = await agent_key_of(unit, agent.agent_id)
                 imports, rows = ImportRepository(unit), _hashes(plan, agent.agent_id)
                 while some := dict(islice(rows, AT_ONCE)):
-                    known = {} if key is None else await imports.source_hashes(key, import_id, list(some))
+                    known = {} if key is None else await imports.source_hashes(key, list(some))
+                    own = {ref: by[import_id] for ref, by in known.items() if import_id in by}
                     compared += len(some)
                     missing += [ref for ref in some if ref not in known]
-                    changed += [ref for ref, digest in known.items() if some[ref] not in digest]
+                    changed += [ref for ref, digests in own.items() if some[ref] not in digests]
     return Differences(compared, tuple(changed), tuple(missing))
 
 

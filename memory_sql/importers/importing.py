@@ -91,7 +91,10 @@ class Import:
         )
 
     async def _store(self, plan: Plan, import_id: int) -> Stored:
-        loader = Loader(self.database, self.settings, plan, import_id, self.key, self.now, self.pause)
+        loader = Loader(
+            self.database, self.settings, plan, import_id, self.key, self.now, self.pause,
+            "confirmed" if self.options.trusted else "unverified",
+        )  # fmt: skip
         stored = Stored()
         for agent in plan.agents():
             done = await loader.agent(agent)
@@ -107,7 +110,8 @@ class Import:
             for rows in _rejects(import_id, spool.refusals()):
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
-            await imports.finish(import_id, told, self.now)
+            if not await imports.finish(import_id, told, self.now):
+                raise InputError(f"import {import_id} was rolled back while it ran: roll it back once more")
         return report
 
 

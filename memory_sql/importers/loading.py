@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, SCOPE_SETTINGS, stored
@@ -62,6 +62,7 @@ class Loader:
     key: bytes
     now: datetime
     pause: float = 0.0
+    verification: Literal["unverified", "confirmed"] = "unverified"
 
     async def agent(self, draft: AgentDraft) -> Stored:
         """All that is planned for the agent; what is here already is passed over."""
@@ -185,7 +186,7 @@ class Loader:
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
         return ObservationDraft(
-            f"{part.legacy_ref}#0", text, part.written_at, "absorbed", "absorb", part.source_hash, "unverified"
+            f"{part.legacy_ref}#0", text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification
         )
 
     def _observation(

@@ -162,6 +162,6 @@ async def _opened(
 async def _known(unit: Session, run: int) -> ImportRepository:
     imports = ImportRepository(unit)
     found = await imports.get(run)
-    if found is None or found["state"] == "rolled_back":
+    if found is None or (found["state"] == "rolled_back" and not await imports.agents(run)):
         raise NotFoundError("import", str(run))
     return imports

@@ -224,10 +224,11 @@ class ForgettingRepository:
         return tuple(found)
 
     async def _stated_in(self, conversation_id: str) -> tuple[tuple[int, int], ...]:
-        """What the host stated in the conversation, without a message."""
+        """What the host stated in the conversation, or another store had of it, without a message."""
         return await self._keys(
             select(ObservationRow.scope_id, ObservationRow.seq).where(
-                ObservationRow.conversation_id == conversation_id, ObservationRow.source_kind == "observe"
+                ObservationRow.conversation_id == conversation_id,
+                ObservationRow.source_kind.in_(("observe", "import")),
             )
         )
 

@@ -20,7 +20,6 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     TextClause,
-    and_,
     any_,
     bindparam,
     cast,
@@ -38,6 +37,7 @@ from sqlalchemy.types import TypeEngine
 from memory_sql.db.arrays import among
 from memory_sql.db.models import (
     AgentRow,
+    EvidenceRow,
     ImportedRow,
     ImportRejectRow,
     ImportRow,
@@ -355,12 +355,15 @@ class ImportRepository:
         found = await self._session.scalar(select(ImportRow.import_id).where(ImportRow.key_hash != key_hash).limit(1))
         return found is not None
 
-    async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> None:
-        await self._session.execute(
+    async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> bool:
+        """False: somebody has rolled it back meanwhile."""
+        finished = await self._session.scalar(
             update(ImportRow)
-            .where(ImportRow.import_id == import_id)
+            .where(ImportRow.import_id == import_id, ImportRow.state == "running")
             .values(state="finished", accounts=dict(accounts), finished_at=now)
+            .returning(ImportRow.import_id)
         )
+        return finished is not None
 
     async def put_rejects(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Of an import that was broken off they are there already."""
@@ -388,36 +391,41 @@ class ImportRepository:
 
     async def agents(self, import_id: int) -> list[tuple[int, str]]:
         """Those to whom it has brought anything, key and id, in the order of the keys."""
-        a, s, r, m = AgentRow, ScopeRow, RunRow, MemberRow
+        a = AgentRow
         brought = [
             select(row.agent_key).where(row.agent_key == a.agent_key, row.import_id == import_id).exists()
-            for row in (s, r, m)
+            for row in (ScopeRow, RunRow, MemberRow, PromptRow, ImportedRow)
         ]
         found = await self._session.execute(select(a.agent_key, a.agent_id).where(or_(*brought)).order_by(a.agent_key))
         return [(row.agent_key, row.agent_id) for row in found]
 
     async def observations(self, agent_key: int, import_id: int) -> list[tuple[int, int]]:
-        """What it has brought to the agent and is still there, by their keys."""
-        o, r = ObservationRow, RunRow
+        """What it alone has brought to the agent and is still there, by their keys; not what somebody has said as well."""
+        o, r, e = ObservationRow, RunRow, EvidenceRow
+        ours = select(r.run_id).where(r.agent_key == agent_key, r.import_id == import_id)
+        others = (
+            select(e.evidence_id)
+            .where(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
+            .where(or_(e.run_id.is_(None), e.run_id.not_in(ours)))
+        )
         found = await self._session.execute(
             select(o.scope_id, o.seq)
-            .join(r, and_(r.agent_key == o.agent_key, r.run_id == o.run_id))
-            .where(r.agent_key == agent_key, r.import_id == import_id)
+            .where(o.agent_key == agent_key, o.run_id.in_(ours), ~others.exists())
             .order_by(o.scope_id, o.seq)
         )
         return [(row.scope_id, row.seq) for row in found]
 
-    async def source_hashes(self, agent_key: int, import_id: int, refs: Sequence[str]) -> dict[str, set[bytes]]:
-        """Of those of these that it has brought, what their texts were in the source; one may be in several scopes."""
+    async def source_hashes(self, agent_key: int, refs: Sequence[str]) -> dict[str, dict[int, set[bytes]]]:
+        """Of those of these that are here, by import, what their texts were in the source; one may be in several scopes."""
         i = ImportedRow
         found = await self._session.execute(
-            select(i.legacy_ref, i.source_hash).where(
-                i.agent_key == agent_key, i.import_id == import_id, i.legacy_ref == any_(cast(list(refs), ARRAY(Text)))
+            select(i.legacy_ref, i.import_id, i.source_hash).where(
+                i.agent_key == agent_key, i.legacy_ref == any_(cast(list(refs), ARRAY(Text)))
             )
         )
-        hashes: dict[str, set[bytes]] = {}
+        hashes: dict[str, dict[int, set[bytes]]] = {}
         for row in found:
-            hashes.setdefault(row.legacy_ref, set()).add(row.source_hash)
+            hashes.setdefault(row.legacy_ref, {}).setdefault(row.import_id, set()).add(row.source_hash)
         return hashes
 
     async def undo(self, agent_key: int, import_id: int) -> list[int]:

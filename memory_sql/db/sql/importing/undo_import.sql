@@ -14,11 +14,52 @@ BEGIN
     END IF;
 
     DELETE FROM memory.imported i WHERE i.agent_key = p_agent AND i.import_id = p_import;
+
+    -- What somebody else has said as well stays, on their word alone.
+    WITH ours AS (
+        SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import
+    ), gone AS (
+        DELETE FROM memory.evidence e
+        USING ours r
+        WHERE e.agent_key = p_agent AND e.run_id = r.run_id AND EXISTS (
+            SELECT FROM memory.evidence v
+            WHERE v.agent_key = p_agent AND v.scope_id = e.scope_id AND v.seq = e.seq
+              AND (v.run_id IS NULL OR v.run_id NOT IN (SELECT run_id FROM ours))
+        )
+        RETURNING e.evidence_id, e.scope_id, e.seq
+    ), left_over AS (
+        UPDATE memory.observations o
+        SET run_id = CASE WHEN o.run_id IN (SELECT run_id FROM ours) THEN NULL ELSE o.run_id END,
+            legacy_ref = CASE WHEN o.run_id IN (SELECT run_id FROM ours) THEN NULL ELSE o.legacy_ref END,
+            related_users = ARRAY(
+                SELECT DISTINCT e.user_id
+                FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.user_id IS NOT NULL
+                  AND e.evidence_id NOT IN (SELECT evidence_id FROM gone)
+            )
+        FROM (SELECT DISTINCT scope_id, seq FROM gone) g, memory.observations before
+        WHERE o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq
+          AND before.agent_key = p_agent AND before.scope_id = g.scope_id AND before.seq = g.seq
+        RETURNING before.run_id
+    )
+    UPDATE memory.runs r SET forgotten = r.forgotten + n.observations
+    FROM (SELECT run_id, count(*)::integer AS observations FROM left_over GROUP BY run_id) n
+    WHERE r.agent_key = p_agent AND r.run_id = n.run_id AND r.import_id = p_import;
+
+    -- Who has left since has left; who has spoken as a member is one by the host's word.
+    UPDATE memory.members m SET import_id = NULL
+    FROM memory.scopes s
+    WHERE m.agent_key = p_agent AND m.import_id = p_import AND s.agent_key = p_agent AND s.scope_id = m.scope_id
+      AND (m.left_at IS NOT NULL OR EXISTS (
+          SELECT FROM memory.conversations t
+          WHERE t.agent_key = p_agent AND t.group_ids @> ARRAY[substr(s.owner, 3)] AND t.participants @> ARRAY[m.user_id]
+      ));
     DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.import_id = p_import;
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.import_id = p_import;
     DELETE FROM memory.runs r
     WHERE r.agent_key = p_agent AND r.import_id = p_import
       AND NOT EXISTS (SELECT FROM memory.observations o WHERE o.agent_key = p_agent AND o.run_id = r.run_id)
+      AND NOT EXISTS (SELECT FROM memory.evidence e WHERE e.agent_key = p_agent AND e.run_id = r.run_id)
       AND NOT EXISTS (SELECT FROM memory.consolidations c WHERE c.agent_key = p_agent AND c.run_id = r.run_id);
     RETURN QUERY
     DELETE FROM memory.scopes s
@@ -27,6 +68,11 @@ BEGIN
       AND NOT EXISTS (SELECT FROM memory.consolidations c WHERE c.agent_key = p_agent AND c.scope_id = s.scope_id)
       AND NOT EXISTS (SELECT FROM memory.runs r WHERE r.agent_key = p_agent AND r.scope_id = s.scope_id)
       AND NOT EXISTS (SELECT FROM memory.members m WHERE m.agent_key = p_agent AND m.scope_id = s.scope_id)
+      AND NOT EXISTS (SELECT FROM memory.departures d WHERE d.agent_key = p_agent AND d.scope_id = s.scope_id)
+      AND NOT EXISTS (
+          SELECT FROM memory.conversations t
+          WHERE s.kind = 'group' AND t.agent_key = p_agent AND t.group_ids @> ARRAY[substr(s.owner, 3)]
+      )
       AND NOT EXISTS (SELECT FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = s.scope_id)
       AND NOT EXISTS (SELECT FROM memory.imported i WHERE i.agent_key = p_agent AND i.scope_id = s.scope_id)
     RETURNING s.scope_id;

@@ -208,7 +208,15 @@ BEGIN
         RETURNING i.ref_hash
     )
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
-    SELECT DISTINCT p_agent, g.ref_hash, p_at FROM gone g WHERE p_forgetting NOT LIKE 'import:%'
+    SELECT DISTINCT p_agent, g.ref_hash, p_at
+    FROM (
+        SELECT ref_hash FROM gone
+        UNION ALL
+        SELECT i.ref_hash
+        FROM memory.imported i
+        WHERE i.agent_key = p_agent AND (i.scope_id, i.seq) IN (SELECT * FROM unnest(p_held_scope_ids, p_held_seqs))
+    ) g
+    WHERE p_forgetting NOT LIKE 'import:%'
     ON CONFLICT DO NOTHING;
 
     RETURN QUERY

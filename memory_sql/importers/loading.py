@@ -18,8 +18,7 @@ from memory_sql.db.engine import Database
 from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import ensure_agent
-from memory_sql.db.repositories.groups import GroupRepository
-from memory_sql.db.repositories.imports import STAGED, ImportRepository, Stored
+from memory_sql.db.repositories.imports import STAGED, ImportRepository, Stored, first_of_each
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers.mongo.drafts import (
@@ -75,11 +74,35 @@ class Loader:
         await share_agent(unit, agent.key)
         await ImportRepository(unit).open()
         own, done = self.settings.of_agent(agent.settings), Stored()
+        forgets = await ImportRepository(unit).has_forgotten(agent.key)
         for scopes in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
-            done += await self._scopes(unit, agent.key, scopes, own)
+            left, gone = await self._left(unit, agent.key, scopes) if forgets else (scopes, frozenset[str]())
+            done += await self._scopes(unit, agent.key, left, own) if left else Stored()
+            done += Stored(forgotten=gone)
         for group in self.plan.groups(agent_id):
             await self._group(unit, agent.key, group, own)
         return done
+
+    async def _left(
+        self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft]
+    ) -> tuple[list[ScopeDraft], frozenset[str]]:
+        """Those of which not everything has been forgotten here, and the documents of the others.
+
+        Of these nothing is made: no name of the user, no prompt.
+        """
+        left, gone = list[ScopeDraft](), set[str]()
+        for draft in drafts:
+            rows = list(self.plan.rows(draft))
+            refs = [*draft.legacy_refs, *(row.legacy_ref for row in rows)]
+            hashes = {self._ref(ref) for ref in refs}
+            if hashes - await ImportRepository(unit).forgotten_among(agent_key, list(hashes)):
+                left.append(draft)
+            else:
+                gone |= first_of_each((0, ref) for ref in draft.legacy_refs)
+                gone |= {
+                    row.legacy_ref for row in rows if isinstance(row, ObservationDraft) and "#" not in row.legacy_ref
+                }
+        return left, frozenset(gone)
 
     async def _scopes(self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft], own: Settings) -> Stored:
         imports, scopes = ImportRepository(unit), ScopeRepository(unit)
@@ -139,14 +162,16 @@ class Loader:
             await ImportRepository(unit).put_prompts(rows)
 
     async def _group(self, unit: Session, agent_key: int, draft: GroupDraft, own: Settings) -> None:
-        """With those of its members who aren't members already."""
-        owner, groups = owner_key("group", draft.group_id), GroupRepository(unit, agent_key)
+        """With those who have never been members of it; none where nobody is left to be one."""
+        imports, owner = ImportRepository(unit), owner_key("group", draft.group_id)
+        joining = await imports.joining(agent_key, draft.group_id, draft.user_ids)
+        if not joining:
+            return
         wanted = ScopeDraft(
             draft.agent_id, "group", draft.group_id, "", draft.group_id, True, None, (), None, None, draft.settings
         )
-        await ImportRepository(unit).make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
+        await imports.make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
         (scope,) = await ScopeRepository(unit).lock(agent_key, [(owner, "")])
-        known = (await groups.members_among([scope.scope_id], list(draft.user_ids))).get(scope.scope_id, frozenset())
         rows = [
             {
                 "agent_key": agent_key,
@@ -156,11 +181,9 @@ class Loader:
                 "source": "import",
                 "import_id": self.import_id,
             }
-            for user in draft.user_ids
-            if user not in known
+            for user in joining
         ]
-        if rows:
-            await ImportRepository(unit).put_members(rows)
+        await imports.put_members(rows)
 
     # What is staged
 

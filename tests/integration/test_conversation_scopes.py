@@ -123,6 +123,28 @@ async def test_who_takes_part_sees_it_and_who_left_its_group_does_not(memory: Me
     assert await shown(memory, "jonas") is None
 
 
+async def test_model_sees_it_only_where_nobody_else_has_spoken(memory: Memory, llm: Scripted) -> None:
+    """What it holds of others an obedient model could copy into the scope of who speaks now, and has left perhaps."""
+    await memory.configure(**ADA, conversation_scope="summary")
+    await said(memory, llm, "They spoke of the reef.")
+    await said(memory, llm, "And of cranes.", first=3)
+    assert "reef" in llm.requests[-1].prompt
+    await memory.add([message("Hello.", n=9, user_id="jonas")], **HERE)
+    llm.then(extracted())
+    await memory.conversations.form(**SESSION)
+    await said(memory, llm, "And of the tide.", first=11)
+    assert "reef" not in llm.requests[-2].prompt + llm.requests[-1].prompt
+
+
+async def test_excluded_conversation_shows_nothing_of_itself(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(**ADA, conversation_scope="summary")
+    await said(memory, llm, "They spoke of the reef.")
+    await memory.conversations.exclude(**SESSION)
+    assert await shown(memory) is None
+    await memory.conversations.exclude(**SESSION, excluded=False)
+    assert await shown(memory) is not None
+
+
 async def test_it_goes_with_the_conversation(memory: Memory, llm: Scripted) -> None:
     await memory.configure(**ADA, conversation_scope="summary", consolidation_threshold=1)
     await said(memory, llm, "They spoke of cranes.")

@@ -20,7 +20,8 @@ from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import rows
-from tests.fakes import Scripted
+from tests.factories import message
+from tests.fakes import Scripted, extracted
 from tests.legacy.formats import FORMATS, dump, load
 from tests.legacy.generator import Legacy
 from tests.legacy.server import stand_in
@@ -34,6 +35,10 @@ STATE = """
     LEFT JOIN memory.observations o USING (agent_key, scope_id)
     LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
     ORDER BY a.agent_id, s.owner, s.name, o.seq
+"""
+MEMBER = """
+    SELECT agent_id, user_id FROM memory.members JOIN memory.agents USING (agent_key)
+    WHERE left_at IS NULL ORDER BY agent_key, user_id
 """
 LARGEST = """
     SELECT agent_id, owner FROM memory.scopes JOIN memory.agents USING (agent_key)
@@ -254,3 +259,72 @@ def broken_off(memory: Memory, after: int) -> Iterator[None]:
         yield
     finally:
         event.remove(engine, "before_cursor_execute", count)
+
+
+# What happened here between
+
+
+async def test_what_somebody_says_again_outlives_a_rollback(memory: Memory, llm: Scripted, folder: Path) -> None:
+    """With the messages behind it, and what else was said in them."""
+    run = (await bring(memory, folder)).run or 0
+    (agent, scope_id, content, owner), *_ = await rows(
+        memory,
+        "SELECT a.agent_id, s.scope_id, o.content, s.owner FROM memory.scopes s JOIN memory.agents a USING (agent_key)"
+        " JOIN memory.observations o USING (agent_key, scope_id) WHERE s.kind = 'individual' AND o.seq = s.last_seq"
+        " AND o.seq > s.done_seq ORDER BY s.last_seq DESC, s.scope_id",
+    )
+    here: dict[str, Any] = {"agent_id": agent, "user_id": owner[2:], "conversation_id": "t"}
+    await memory.add([message("So it is, and I have bought a boat.")], **here)
+    llm.then(extracted((content, "individual", [1]), ("Has bought a boat.", "individual", [1])))
+    formed = await memory.conversations.form(agent_id=agent, conversation_id="t")
+    assert formed.duplicates == 1
+    await memory.imports.rollback(run)
+    kept = await rows(memory, "SELECT content FROM memory.observations WHERE scope_id = :id ORDER BY seq", id=scope_id)
+    assert kept == [(content,), ("Has bought a boat.",)]
+    assert await rows(memory, "SELECT content FROM memory.messages") == [("So it is, and I have bought a boat.",)]
+
+
+async def test_who_has_left_a_group_stays_away(memory: Memory, folder: Path) -> None:
+    run = (await bring(memory, folder)).run or 0
+    (agent, user), *_ = await rows(memory, MEMBER)
+    await memory.groups.remove_member("default", user, agent_id=agent)
+    await memory.observe("The Zeppelin lands at nine.", agent_id=agent, group_id="default")
+    await bring(memory, folder)
+    assert "Zeppelin" not in str(await memory.context(agent_id=agent, user_id=user))
+    await memory.imports.rollback(run)
+    left = await rows(memory, "SELECT user_id FROM memory.members WHERE left_at IS NOT NULL")
+    assert left == [(user,)]
+
+
+async def test_of_who_was_forgotten_nothing_is_made_again(memory: Memory, folder: Path) -> None:
+    await bring(memory, folder)
+    (agent, user), *_ = await rows(memory, MEMBER)
+    await memory.forget(Selection(user_id=user), agent_id=agent)
+    await bring(memory, folder)
+    assert await rows(memory, "SELECT FROM memory.members WHERE user_id = :user", user=user) == []
+    names = "SELECT display_name FROM memory.scopes WHERE owner = :owner AND display_name IS NOT NULL"
+    assert await rows(memory, names, owner=f"u:{user}") == []
+
+
+async def test_what_is_forgotten_under_a_hold_does_not_come_by_a_rollback(memory: Memory, folder: Path) -> None:
+    run = (await bring(memory, folder)).run or 0
+    (agent, owner), *_ = await rows(memory, LARGEST)
+    who = {"agent_id": agent, "user_id": owner[2:]}
+    secret = next(o for o in await memory.observations.list(**who) if o.source.kind == "import")
+    await memory.holds.place(**who)
+    await memory.forget(Selection(observation_id=secret.id), agent_id=agent)
+    await memory.imports.rollback(run)
+    await bring(memory, folder)
+    assert secret.content not in {o.content for o in await memory.observations.list(**who, limit=1000)}
+
+
+async def test_conversation_is_forgotten_with_what_was_imported_of_it(memory: Memory, folder: Path) -> None:
+    await bring(memory, folder)
+    (agent, session), *_ = await rows(
+        memory,
+        "SELECT agent_id, conversation_id FROM memory.observations JOIN memory.agents USING (agent_key)"
+        " WHERE conversation_id IS NOT NULL ORDER BY 1, 2",
+    )
+    await memory.forget(Selection(conversation_id=session), agent_id=agent)
+    left = "SELECT count(*) FROM memory.observations WHERE conversation_id = :session"
+    assert await rows(memory, left, session=session) == [(0,)]

@@ -329,6 +329,7 @@ def test_stable_characters_are_the_same_until_memory_changes(
     if style.layout == "standard":
         assert before.stable_characters == after.stable_characters
         texts = [part for part in before.parts if part.version is not None]
+        texts = [part for part in texts if part.element != "SessionMemory"]  # which may follow what is new of the user
         assert all(f"<{part.element}" in before.xml[: before.stable_characters] for part in texts)
 
 

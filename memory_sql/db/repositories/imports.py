@@ -17,6 +17,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     Integer,
+    LargeBinary,
     SmallInteger,
     Text,
     TextClause,
@@ -38,6 +39,7 @@ from memory_sql.db.arrays import among
 from memory_sql.db.models import (
     AgentRow,
     EvidenceRow,
+    ForgottenRefRow,
     ImportedRow,
     ImportRejectRow,
     ImportRow,
@@ -274,6 +276,22 @@ _SPREAD = """
     FROM unnest(CAST(:scope_ids AS bigint[])) WITH ORDINALITY AS f (scope_id, place)
     WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id AND s.due_at IS NOT NULL
 """
+_JOINING = """
+    SELECT u.user_id
+    FROM unnest(CAST(:users AS text[])) WITH ORDINALITY AS u (user_id, place)
+    WHERE EXISTS (
+        SELECT FROM memory.scopes s
+        JOIN memory.imported i ON i.agent_key = s.agent_key AND i.scope_id = s.scope_id
+        WHERE s.agent_key = :agent_key AND s.owner = 'u:' || u.user_id
+    ) AND NOT EXISTS (
+        SELECT FROM memory.scopes g
+        JOIN memory.members m ON m.agent_key = g.agent_key AND m.scope_id = g.scope_id AND m.user_id = u.user_id
+        WHERE g.agent_key = :agent_key AND g.owner = 'g:' || :group_id AND g.name = ''
+    ) AND NOT EXISTS (
+        SELECT FROM memory.left_groups(:agent_key, u.user_id, NULL) l WHERE l.group_id = :group_id
+    )
+    ORDER BY u.place
+"""
 _CHANGED = """
     SELECT i.legacy_ref FROM memory.imported i
     JOIN memory.observations o USING (agent_key, scope_id, seq)
@@ -293,6 +311,8 @@ _TYPES: Mapping[str, TypeEngine[Any]] = {
     "hash_version": SmallInteger(),
     "scope_ids": ARRAY(BigInteger),
     "pause": Double(),
+    "users": ARRAY(Text),
+    "group_id": Text(),
     "most": Integer(),
 }
 
@@ -301,7 +321,7 @@ def _typed(statement: str, used: Iterable[str]) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
 
 
-def _first_of_each(texts: Iterable[Any]) -> frozenset[str]:
+def first_of_each(texts: Iterable[Any]) -> frozenset[str]:
     """Documents, of scope and reference; of several texts of one user the first stands for all."""
     firsts = dict[tuple[int, str], str]()
     for scope_id, ref in texts:
@@ -456,11 +476,11 @@ class ImportRepository:
         values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
         given = {"agent_key": agent_key, "import_id": import_id}
         texts = await self._session.execute(_typed(_KNOWN_TEXTS, given), given)
-        known = _first_of_each(texts)
+        known = first_of_each(texts)
         await self._run(_LEAVE_OUT, values)
         rows = await self._session.scalars(_typed(_FORGOTTEN, ["agent_key"]), {"agent_key": agent_key})
         texts = await self._session.execute(_typed(_FORGOTTEN_TEXTS, ["agent_key"]), {"agent_key": agent_key})
-        forgotten = frozenset(filter(None, rows)) | _first_of_each(texts)
+        forgotten = frozenset(filter(None, rows)) | first_of_each(texts)
         await self._run((*_NUMBER, *_STORE), values)
         observations, scopes = (await self._session.execute(text(_COUNT))).one()
         return Stored(observations, scopes, known - forgotten, forgotten)
@@ -480,6 +500,25 @@ class ImportRepository:
         made = upsert(ScopeRow).on_conflict_do_nothing().returning(ScopeRow.scope_id, ScopeRow.owner, ScopeRow.name)
         found = await self._session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}
+
+    async def joining(self, agent_key: int, group_id: str, users: Sequence[str]) -> list[str]:
+        """Those of these who have imported memory, and never were members of the group: who has left stays away."""
+        given = {"agent_key": agent_key, "group_id": group_id, "users": list(users)}
+        return list(await self._session.scalars(_typed(_JOINING, given), given))
+
+    async def has_forgotten(self, agent_key: int) -> bool:
+        f = ForgottenRefRow
+        found = await self._session.scalar(select(f.agent_key).where(f.agent_key == agent_key).limit(1))
+        return found is not None
+
+    async def forgotten_among(self, agent_key: int, ref_hashes: Sequence[bytes]) -> set[bytes]:
+        f = ForgottenRefRow
+        found = await self._session.scalars(
+            select(f.ref_hash).where(
+                f.agent_key == agent_key, f.ref_hash == any_(cast(list(ref_hashes), ARRAY(LargeBinary)))
+            )
+        )
+        return set(found)
 
     async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
         await self._session.execute(insert(PromptRow), list(rows))

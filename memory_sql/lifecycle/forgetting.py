@@ -125,6 +125,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     kept = await repository.kept_beside(found.closure)
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
+    refs = await repository.imported(found.closure, found.seeds.scopes)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
     for state in states.values():
         await StateRepository(session).stand_again(state, now)
@@ -136,7 +137,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
         update={"counts": counts, "kept": kept, "withheld": tuple(f"s{key}" for key in withheld)}
     )
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)
-    return Forgotten(receipt, _entry(receipt, asked.agent_id, found))
+    return Forgotten(receipt, _entry(receipt, asked.agent_id, found, refs))
 
 
 async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgotten]:
@@ -172,9 +173,10 @@ async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: 
     repository = ForgettingRepository(session, agent_key)
     await lock_whole_agent(session, agent_key)
     await _refuse_held(session, agent_key)
+    refs = await repository.imported(None)
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
     await repository.record(receipt, actor=asked.actor, reason=asked.reason)
-    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True))
+    return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True, refs=refs))
 
 
 async def _refuse_held(session: Session, agent_key: int) -> None:
@@ -184,8 +186,10 @@ async def _refuse_held(session: Session, agent_key: int) -> None:
 
 async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) -> Receipt | None:
     """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
-    if await ForgettingRepository(session, agent_key).is_recorded(entry.id):
+    repository = ForgettingRepository(session, agent_key)
+    if await repository.is_recorded(entry.id):
         return None
+    await repository.keep_out(entry.refs, asked.now)
     receipt = _receipt(Selection(everything=True), NOTHING, {}, asked.settings, asked.now)
     receipt = receipt.model_copy(update={"id": entry.id})
     if entry.everything:
@@ -193,7 +197,6 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
 
     async def act(locks: Locks) -> Forgotten:
-        repository = ForgettingRepository(session, agent_key)
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
             await _need(session, agent_key, locks, Found(Seeds(), closure))
@@ -210,7 +213,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     return (await under_locks(session, agent_key, act)).receipt
 
 
-def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
+def _entry(receipt: Receipt, agent_id: str, found: Found, refs: tuple[str, ...]) -> Entry:
     messages: dict[str, tuple[int, ...]] = {}
     for conversation_id, number in found.closure.going.messages:
         messages[conversation_id] = (*messages.get(conversation_id, ()), number)
@@ -222,6 +225,7 @@ def _entry(receipt: Receipt, agent_id: str, found: Found) -> Entry:
         scopes=found.seeds.scopes,
         observations=found.closure.going.observations,
         messages=messages,
+        refs=refs,
     )
 
 

@@ -28,7 +28,8 @@ class Entry(Value):
     """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages.
 
     `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
-    `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest.
+    `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
+    imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Entry(Value):
     messages: Mapping[str, tuple[int, ...]] = {}
     database: str | None = None
     waited: str | None = None
+    refs: tuple[str, ...] = ()
 
     def is_of(self, database: str) -> bool:
         return self.database in (None, database)

@@ -13,7 +13,7 @@ from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.stats import large_scopes, read_stats
-from memory_sql.db.repositories.agents import agent_key_of, find_agent, list_agents
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
 from memory_sql.db.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
@@ -101,4 +101,6 @@ class Admin(Face):
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:
     """None: there is nothing to forget again."""
     agent_key = await agent_key_of(unit, entry.agent_id)
+    if agent_key is None and entry.refs:  # what is imported into it next mustn't bring that back
+        agent_key = (await ensure_agent(unit, entry.agent_id, asked.now)).key
     return None if agent_key is None else await forgetting.again(unit, asked, agent_key, entry)

@@ -328,3 +328,20 @@ async def test_conversation_is_forgotten_with_what_was_imported_of_it(memory: Me
     await memory.forget(Selection(conversation_id=session), agent_id=agent)
     left = "SELECT count(*) FROM memory.observations WHERE conversation_id = :session"
     assert await rows(memory, left, session=session) == [(0,)]
+
+
+async def test_restored_database_knows_from_the_journal_what_must_not_come(
+    memory: Memory, llm: Scripted, folder: Path, tmp_path: Path
+) -> None:
+    """It is from before the import, and knows neither the agents nor what was forgotten of them."""
+    journal, url = tmp_path / "journal", memory.database.url.render_as_string(hide_password=False)
+    settings = memory.settings.model_copy(update={"forget_journal": journal})
+    async with Memory(url, llm, settings) as kept:
+        await bring(kept, folder)
+        (agent, owner), *_ = await rows(kept, LARGEST)
+        await kept.forget(Selection(user_id=owner[2:]), agent_id=agent)
+    await rows(memory, "TRUNCATE memory.agents, memory.imports, memory.import_rejects CASCADE")
+    assert len(await memory.admin.restore_check(journal)) == 1
+    await bring(memory, folder)
+    assert await rows(memory, "SELECT FROM memory.scopes WHERE owner = :owner", owner=owner) == []
+    assert await memory.admin.restore_check(journal) == []

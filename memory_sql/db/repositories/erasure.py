@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, any_, cast, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
@@ -19,6 +20,8 @@ from memory_sql.db.models import (
     ConversationRow,
     EventRow,
     EvidenceRow,
+    ForgottenRefRow,
+    ImportedRow,
     JudgedRow,
     LineageRow,
     MessageRow,
@@ -364,6 +367,21 @@ class ForgettingRepository:
         return tuple(
             Kept(observation=observation_id(row.scope_id, row.seq), reason=row.reason, users=row.users) for row in found
         )
+
+    async def imported(self, closure: Closure | None, scopes: Sequence[int] = ()) -> tuple[str, ...]:
+        """The hashed references of what goes, and of the texts of these scopes; without a closure all of the agent's."""
+        i = ImportedRow
+        found = select(i.ref_hash).where(i.agent_key == self._agent_key).distinct()
+        if closure is not None:
+            keys = are_among((i.scope_id, i.seq), closure.going.observations)
+            found = found.where(or_(keys, and_(among(i.scope_id, scopes), i.seq.is_(None))))
+        return tuple(sorted(ref.hex() for ref in await self._session.scalars(found)))
+
+    async def keep_out(self, refs: Sequence[str], now: datetime) -> None:
+        """What has these hashed references isn't imported any more."""
+        rows = [{"agent_key": self._agent_key, "ref_hash": bytes.fromhex(ref), "forgotten_at": now} for ref in refs]
+        if rows:
+            await self._session.execute(upsert(ForgottenRefRow).on_conflict_do_nothing(), rows)
 
     async def erase(
         self, closure: Closure, scopes: Sequence[int], users: Sequence[str], forgetting: str, now: datetime

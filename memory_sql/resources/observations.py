@@ -250,7 +250,8 @@ class Observations(Face):
     ) -> Marked:
         """The observation with its new privacy; None leaves a value unchanged.
 
-        `private`: it never leaves its scope. What it has superseded is marked too. If it becomes more private,
+        `private`: it never leaves its scope. What it has superseded is marked too, and what was told twice: the same
+        from the same message in another scope of its owner. If it becomes more private,
         everything derived from it is erased, and the texts that held that return to an earlier version until they are
         rewritten. What a legal hold keeps of it is withdrawn until the hold ends. Raises as `update` does.
         """

@@ -306,3 +306,14 @@ async def test_fifth_kind_learns_and_is_forgotten_with_the_conversation(memory: 
     assert "Porto" in str(await memory.context(**MIA))
     await memory.forget(Selection(conversation_id="s"), **ADA)
     assert str(await memory.context(**MIA)) == "<MemoryContext/>"
+
+
+async def test_what_was_told_twice_is_marked_in_both_scopes(memory: Memory, llm: Scripted) -> None:
+    """Else what had been made of the other would stay with others."""
+    made = await boat(memory, extraction_mode="isolated")
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(("The gate is 4711.", "individual")), extracted(("The gate is 4711.", "named_1")))
+    formed = await memory.conversations.form(**ADA, conversation_id="s")
+    (main,) = [o for o in formed.observations if o.scope.id != made]
+    await memory.observations.mark(main.id, **MIA, private=True)
+    assert [o.no_propagate for o in await memory.observations.list(**MIA)] == [True, True]

@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import and_, exists, false, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among
-from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow
+from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
@@ -183,6 +184,40 @@ class CorrectionRepository:
         )
         line = line.union(before)
         return tuple((scope_id, n) for n in await self._session.scalars(select(line.c.seq).order_by(line.c.seq)))
+
+    async def with_twins(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """These, and what else says the same from the same message in another scope of the same owner: told twice there."""
+        o, e, s = aliased(ObservationRow), aliased(EvidenceRow), aliased(ScopeRow)
+        twin, heard, beside = aliased(ObservationRow), aliased(EvidenceRow), aliased(ScopeRow)
+        found = await self._session.execute(
+            select(twin.scope_id, twin.seq)
+            .select_from(o)
+            .join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
+            .join(e, and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq))
+            .join(
+                heard,
+                and_(
+                    heard.agent_key == e.agent_key,
+                    heard.conversation_id == e.conversation_id,
+                    heard.number == e.number,
+                ),
+            )
+            .join(
+                twin,
+                and_(
+                    twin.agent_key == heard.agent_key,
+                    twin.scope_id == heard.scope_id,
+                    twin.seq == heard.seq,
+                    twin.content == o.content,
+                ),
+            )
+            .join(
+                beside,
+                and_(beside.agent_key == twin.agent_key, beside.scope_id == twin.scope_id, beside.owner == s.owner),
+            )
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys))
+        )
+        return tuple(sorted({*keys, *((row.scope_id, row.seq) for row in found)}))
 
     async def successors(self, standing: Standing) -> tuple[ObservationKey, ...]:
         """What has taken its place, and what has taken the place of that; empty where nothing has."""

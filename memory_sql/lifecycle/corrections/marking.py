@@ -29,7 +29,7 @@ async def mark(
     sensitivity: Sensitivity | None,
     if_version: int | None,
 ) -> Marked:
-    """Sets how private it is, and what it has superseded.
+    """Sets how private it is, with what it has superseded and what says the same in another scope of its owner.
 
     If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. What a legal
     hold keeps of it is withdrawn until the hold ends.

@@ -36,7 +36,8 @@ class Spread:
 
 async def spread_of(session: Session, agent_key: int, key: ObservationKey) -> Spread:
     """What was made of several goes with any of them, as in forgetting; the words that it was made of stay."""
-    line = await CorrectionRepository(session, agent_key).with_predecessors(key)
+    corrections = CorrectionRepository(session, agent_key)
+    line = await corrections.with_twins(await corrections.with_predecessors(key))
     derived = await LineageRepository(session, agent_key).derived(line)
     return Spread(line, await closure_of(session, agent_key, derived))
 

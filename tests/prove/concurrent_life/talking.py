@@ -80,6 +80,7 @@ class Talking(Actor):
             token, agent, "observe", user, conversation=where, groups=groups, shared=in_group or kind is not None,
             tag=tag, fact_key=key,
         )  # fmt: skip
+        said.doubtful |= kind == "conversation"  # it goes with whoever else was alone in it
         with self.saying([said]):
             await self.memory.observe(
                 f"Release {token} is deployed to staging.",

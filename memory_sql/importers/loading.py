@@ -18,8 +18,9 @@ from memory_sql.db.engine import Database
 from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import ensure_agent
-from memory_sql.db.repositories.imports import STAGED, ImportRepository, Stored, first_of_each
+from memory_sql.db.repositories.imports import ImportRepository, Stored, first_of_each
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.db.staging import STAGED
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,

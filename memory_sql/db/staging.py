@@ -1,0 +1,224 @@
+"""How what an import brings is staged, and the statements that store it, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STAGED = {
+    "scope_id": "bigint",
+    "legacy_ref": "text",
+    "of_ref": "text",
+    "content": "text",
+    "observed_at": "timestamptz",
+    "given_at": "timestamptz",
+    "conversation_id": "text",
+    "message_ids": "text[]",
+    "users": "text[]",
+    "lane": "text",
+    "state": "text",
+    "verification": "text",
+    "sensitivity": "text",
+    "categories": "text[]",
+    "metadata": "text",
+    "digest": "bytea",
+    "search_extra": "text",
+    "dates": "text",
+    "source_hash": "bytea",
+    "stored_hash": "bytea",
+    "ref_hash": "bytea",
+    "also": "text[]",
+    "also_hashes": "bytea[]",
+}
+"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says."""
+
+TEXTS = {
+    "scope_id": "bigint",
+    "content": "text",
+    "words": "integer",
+    "refs": "text[]",
+    "ref_hashes": "bytea[]",
+    "source_hash": "bytea",
+    "stored_hash": "bytea",
+}
+
+
+def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
+    listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    return f"CREATE TEMPORARY TABLE {name} ({listed}, {more}) ON COMMIT DROP"
+
+
+STAGE = (
+    _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY, seq integer, run_id bigint"),
+    _temporary("import_texts", TEXTS, "is_told boolean NOT NULL DEFAULT true, absorbed integer NOT NULL DEFAULT 0"),
+)
+EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
+
+# What is known of a document is known of its sentences, whatever they are by now.
+KNOWN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs) AS u (ref)
+    JOIN memory.imported i ON i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = u.ref
+    WHERE i.import_id <> :import_id
+"""
+LEAVE_OUT = (
+    """
+    UPDATE import_texts t SET is_told = false
+    FROM memory.scopes s
+    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id
+      AND (s.last_seq > 0 OR s.version > 0 OR EXISTS (
+          SELECT FROM memory.imported i
+          WHERE i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = ANY (t.refs)
+      ) OR EXISTS (
+          SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = ANY (t.ref_hashes)
+      ) OR EXISTS (
+          SELECT FROM import_rows r
+          JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
+          WHERE r.scope_id = t.scope_id AND r.state = 'absorbed'
+      ))
+    """,
+    """
+    DELETE FROM import_rows r
+    USING import_texts t, unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash), memory.forgotten_refs f
+    WHERE t.scope_id = r.scope_id AND r.legacy_ref LIKE u.ref || '#%' AND f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+    """,
+)
+FORGOTTEN = """
+    DELETE FROM import_rows r USING memory.forgotten_refs f
+    WHERE f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
+    RETURNING CASE WHEN r.of_ref IS NULL AND r.legacy_ref NOT LIKE '%#%' THEN r.legacy_ref END
+"""
+FORGOTTEN_TEXTS = """
+    SELECT t.scope_id, u.ref FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+    JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+"""
+NUMBER = (
+    # A scope that has learnt something else has a text of its own, or none: what the other text held waits for the next.
+    """
+    UPDATE import_rows r SET state = 'pending'
+    WHERE r.state = 'absorbed' AND NOT EXISTS (
+        SELECT FROM import_texts t WHERE t.scope_id = r.scope_id AND t.is_told AND t.content IS NOT NULL
+    )
+    """,
+    """
+    UPDATE import_rows r SET seq = s.last_seq + n.n
+    FROM (
+        SELECT place, row_number() OVER (PARTITION BY scope_id ORDER BY place) AS n FROM import_rows WHERE of_ref IS NULL
+    ) n, memory.scopes s
+    WHERE r.place = n.place AND s.agent_key = :agent_key AND s.scope_id = r.scope_id
+    """,
+    """
+    UPDATE import_rows r SET seq = coalesce(
+        (SELECT o.seq FROM import_rows o WHERE o.scope_id = r.scope_id AND o.legacy_ref = r.of_ref AND o.of_ref IS NULL),
+        (
+            SELECT i.seq FROM memory.imported i
+            WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id AND i.legacy_ref = r.of_ref
+        )
+    )
+    WHERE r.of_ref IS NOT NULL
+    """,
+    """
+    UPDATE import_texts t SET absorbed = (
+        SELECT count(*) FROM import_rows r WHERE r.scope_id = t.scope_id AND r.of_ref IS NULL AND r.state = 'absorbed'
+    )
+    WHERE t.is_told
+    """,
+    "ANALYZE import_rows",
+)
+STORE = (
+    """
+    WITH found AS (
+        SELECT scope_id, count(*) FILTER (WHERE of_ref IS NULL) AS stored,
+               count(*) FILTER (WHERE of_ref IS NOT NULL) AS known
+        FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id
+    ), made AS (
+        INSERT INTO memory.runs (
+            agent_key, kind, scope_id, from_seq, to_seq, fence, state, observations, duplicates, started_at, finished_at,
+            import_id
+        )
+        SELECT :agent_key, 'import', f.scope_id, 0, coalesce(t.absorbed, 0), s.fence, 'succeeded', f.stored, f.known, :now,
+               :now, :import_id
+        FROM found f
+        JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = f.scope_id
+        LEFT JOIN import_texts t ON t.scope_id = f.scope_id AND t.is_told
+        RETURNING run_id, scope_id
+    )
+    UPDATE import_rows r SET run_id = m.run_id FROM made m WHERE m.scope_id = r.scope_id
+    """,
+    """
+    INSERT INTO memory.observations (
+        agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
+        related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
+        search_extra, dates
+    )
+    SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
+           r.message_ids, r.users, r.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
+           memory.content_hash(r.scope_id, r.digest), :hash_version, s.language, r.search_extra, r.dates::datemultirange
+    FROM import_rows r
+    JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = r.scope_id
+    WHERE r.of_ref IS NULL
+    ORDER BY r.place
+    """,
+    """
+    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, verification)
+    SELECT :agent_key, r.scope_id, r.seq, CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END, :now,
+           r.verification
+    FROM import_rows r
+    WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
+    """,
+    # Each person once for an observation, however many documents say that it is theirs.
+    """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
+    SELECT :agent_key, r.scope_id, r.seq, u.user_id, min(r.run_id), :now
+    FROM import_rows r
+    LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
+    WHERE r.seq IS NOT NULL AND (r.of_ref IS NULL OR u.user_id IS NOT NULL) AND NOT EXISTS (
+        SELECT FROM memory.evidence e
+        WHERE r.of_ref IS NOT NULL AND e.agent_key = :agent_key AND e.scope_id = r.scope_id AND e.seq = r.seq
+          AND e.user_id = u.user_id
+    )
+    GROUP BY r.scope_id, r.seq, u.user_id
+    """,
+    """
+    INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
+    SELECT :agent_key, r.scope_id, r.legacy_ref, :import_id, r.seq, r.source_hash, r.stored_hash, r.ref_hash
+    FROM import_rows r
+    WHERE r.seq IS NOT NULL
+    UNION ALL
+    SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
+    FROM import_rows r
+    CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
+    WHERE r.seq IS NOT NULL
+    UNION ALL
+    SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
+    FROM import_texts t
+    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+    WHERE NOT EXISTS (
+        SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+    )
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    INSERT INTO memory.consolidations (
+        agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason, run_id, created_at
+    )
+    SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import',
+           (SELECT r.run_id FROM import_rows r WHERE r.scope_id = t.scope_id LIMIT 1), :now
+    FROM import_texts t
+    WHERE t.is_told AND t.content IS NOT NULL
+    """,
+    """
+    UPDATE memory.scopes s
+    SET last_seq = greatest(s.last_seq, f.last_seq), last_activity_at = :now
+    FROM (SELECT scope_id, max(seq) AS last_seq FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id) f
+    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
+    """,
+    # What it holds was shared in the old store as far as it should be, or never will be.
+    """
+    UPDATE memory.scopes s
+    SET done_seq = t.absorbed, version = 1, consolidation = t.content, consolidated_at = :now, propagated_version = 1
+    FROM import_texts t
+    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id AND t.is_told AND t.content IS NOT NULL
+    """,
+)
+COUNT = "SELECT count(*) FILTER (WHERE of_ref IS NULL), count(DISTINCT scope_id) FROM import_rows WHERE seq IS NOT NULL"

@@ -66,6 +66,9 @@ def mongo(
         Literal["inactive", "skip"],
         typer.Option("--missing-agents", metavar="HOW", help="Memory of agents that are deleted or missing."),
     ] = "inactive",
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Also what was said in sessions, and what memory was formed of.")
+    ] = False,
     trusted: Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may spread.")] = False,
     pause: Annotated[
         float,
@@ -90,7 +93,7 @@ def mongo(
 
     options = ImportOptions(
         groups=_groups(groups), keep_shards=shards, episodes=episodes, without_text=without_text,
-        missing_agents=missing_agents, trusted=trusted,
+        missing_agents=missing_agents, messages=messages, trusted=trusted,
     )  # fmt: skip
     key = key_of_file(_key(key_file, dry_run=dry_run))
 

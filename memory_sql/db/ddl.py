@@ -50,6 +50,7 @@ FUNCTIONS = (
     "forgetting/speakers_of",
     "forgetting/detach",
     "forgetting/take_back_evidence",
+    "forgetting/count_unformed",
     "forgetting/erase",
     "forgetting/erase_agent",
     "importing/imported_texts",

@@ -145,7 +145,17 @@ STORE = (
     FROM import_rows r
     WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
     """,
-    # Each person once for an observation, however many documents say that it is theirs.
+    # The messages that it was made of, where they were brought as well; then each person once for an observation, however
+    # many documents say that it is theirs.
+    """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)
+    SELECT DISTINCT ON (r.scope_id, r.seq, m.conversation_id, m.number)
+           :agent_key, r.scope_id, r.seq, m.conversation_id, m.number, m.user_id, r.run_id, :now
+    FROM import_rows r
+    JOIN memory.messages m
+        ON m.agent_key = :agent_key AND m.conversation_id = r.conversation_id AND m.message_id = ANY (r.message_ids)
+    WHERE r.seq IS NOT NULL AND r.message_ids <> '{}' AND m.content IS NOT NULL
+    """,
     """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
     SELECT :agent_key, r.scope_id, r.seq, u.user_id, min(r.run_id), :now
@@ -153,8 +163,8 @@ STORE = (
     LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
     WHERE r.seq IS NOT NULL AND (r.of_ref IS NULL OR u.user_id IS NOT NULL) AND NOT EXISTS (
         SELECT FROM memory.evidence e
-        WHERE r.of_ref IS NOT NULL AND e.agent_key = :agent_key AND e.scope_id = r.scope_id AND e.seq = r.seq
-          AND e.user_id = u.user_id
+        WHERE (r.of_ref IS NOT NULL OR r.message_ids <> '{}') AND e.agent_key = :agent_key AND e.scope_id = r.scope_id
+          AND e.seq = r.seq AND (e.user_id = u.user_id OR u.user_id IS NULL)
     )
     GROUP BY r.scope_id, r.seq, u.user_id
     """,

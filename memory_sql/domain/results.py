@@ -424,6 +424,7 @@ class RolledBack(Value):
     run: int
     dry_run: bool = False
     observations: int
+    messages: int = 0
     scopes: int
     withheld: tuple[str, ...] = ()
 

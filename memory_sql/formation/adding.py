@@ -123,7 +123,11 @@ async def store(
 def _in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """As the database takes them, in the order of the call; of a refused one only the id."""
     by_place = {
-        place: _buffered(intake.weigh(message), said, place)
+        place: buffered(
+            intake.weigh(message),
+            _known_as(message.id, said.call, place),
+            message.user_id or (said.user_id if message.role == "user" else None),
+        )
         for place, message in zip(said.places, messages, strict=True)
     } | {one.position: {"refused": True, **_known_as(one.id, said.call, one.position)} for one in said.refused}
     return [by_place[place] for place in sorted(by_place)]
@@ -141,12 +145,13 @@ def _keyed(call: str, position: int) -> str:
     return hashlib.sha256(f"{call}\0{position}".encode()).hexdigest()[:32]
 
 
-def _buffered(weighed: intake.Weighed, said: Incoming, position: int) -> dict[str, Any]:
+def buffered(weighed: intake.Weighed, known_as: Mapping[str, Any], user_id: str | None) -> dict[str, Any]:
+    """A message as the database takes it. `known_as`: its `id`, and whether that was made from an idempotency key."""
     message = weighed.message
     return {
-        **_known_as(message.id, said.call, position),
+        **known_as,
         "role": message.role,
-        "user_id": message.user_id or (said.user_id if message.role == "user" else None),
+        "user_id": user_id,
         "speaker": message.name,
         "search_extra": search_extra(message.content),
         "content": message.content,

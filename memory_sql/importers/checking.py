@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
+from memory_sql.importers.batches import some_of
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.plan import Plan
 from memory_sql.importers.mongo.sources.source import Source
 from memory_sql.importers.mongo.spool import Spool
 from memory_sql.importers.mongo.survey import Survey
+from memory_sql.importers.talking import ref_of
 
 AT_ONCE = 1000
 
@@ -49,7 +53,31 @@ async def compare(
                     compared += len(some)
                     missing += [ref for ref in some if ref not in known]
                     changed += [ref for ref, digests in own.items() if some[ref] not in digests]
+                if key is not None:
+                    async for lacks, differs, count in _messages(unit, key, plan, agent.agent_id, import_id):
+                        compared, missing, changed = compared + count, missing + lacks, changed + differs
     return Differences(compared, tuple(changed), tuple(missing))
+
+
+async def _messages(
+    unit: Session, agent_key: int, plan: Plan, agent_id: str, import_id: int
+) -> AsyncIterator[tuple[list[str], list[str], int]]:
+    """Some at a time, those that aren't here, those that differ, and how many there were."""
+    messages = ImportedMessageRepository(unit, agent_key)
+    for draft in plan.conversations(agent_id):
+        for some in some_of(plan.messages(draft.conversation_id), AT_ONCE):
+            here = await messages.source_hashes(draft.conversation_id, [message.message_id for message in some])
+            lacks = [ref_of(message) for message in some if message.message_id not in here]
+            yield (
+                lacks,
+                [
+                    ref_of(message)
+                    for message in some
+                    if here.get(message.message_id, (0, b""))[0] == import_id
+                    and here[message.message_id][1] != message.source_hash
+                ],
+                len(some),
+            )
 
 
 def _hashes(plan: Plan, agent_id: str) -> Iterator[tuple[str, bytes]]:

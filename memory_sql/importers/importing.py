@@ -51,8 +51,6 @@ class Import:
 
         Goes on with an import that was broken off. `dry_run`: nothing is written.
         """
-        if self.options.messages:
-            raise InputError("messages aren't brought over yet")
         accounts = Accounts()
         with closing(Spool(self.options)) as spool:
             await self._check_key()

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, SCOPE_SETTINGS, stored
@@ -21,17 +20,18 @@ from memory_sql.db.repositories.imports import ImportRepository, Stored
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.staging import STAGED
 from memory_sql.domain.ids import owner_key
+from memory_sql.importers.batches import some_of
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
     DuplicateDraft,
     GroupDraft,
     ObservationDraft,
-    Outcome,
     RowDraft,
     ScopeDraft,
 )
 from memory_sql.importers.mongo.said import sentence_ref
 from memory_sql.importers.seen import Reason, Seen, counted, whole
+from memory_sql.importers.talking import Talk, Talking
 from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.languages.text import content_digest, count_words
 from memory_sql.languages.words import search_extra
@@ -41,10 +41,9 @@ SCOPES_AT_ONCE = 200
 ROWS_AT_ONCE = 5000
 SHARDS = "memory_agent"
 """The collection of which each document is told, though several are one text."""
-T = TypeVar("T")
 
 
-class Plan(Protocol):
+class Plan(Talk, Protocol):
     """What is to be stored, in order; may be gone through more than once."""
 
     def agents(self) -> Iterator[AgentDraft]: ...
@@ -54,9 +53,6 @@ class Plan(Protocol):
     def scopes(self, agent_id: str) -> Iterator[ScopeDraft]: ...
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
-
-    def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
-        """Is told of documents that don't come, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +93,12 @@ class Loader:
             if key is None:
                 return
             seen = await Seen.of(ImportRepository(unit), key, None, self.key)
+            await self._talking(unit, seen, self.settings).look(draft.agent_id)
             for scope in self.plan.scopes(draft.agent_id):
                 await self._look(seen, scope)
+
+    def _talking(self, unit: Session, seen: Seen, own: Settings) -> Talking:
+        return Talking(unit, self.plan, seen, own, self.now, self.pause)
 
     async def _agent(self, unit: Session, agent_id: str, due_from: datetime) -> Stored:
         agent = await ensure_agent(unit, agent_id, self.now)
@@ -106,8 +106,9 @@ class Loader:
         imports = ImportRepository(unit)
         await imports.open()
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
-        own, done = self.settings.of_agent(agent.settings), Stored()
-        for drafts in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
+        own = self.settings.of_agent(agent.settings)
+        done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
+        for drafts in some_of(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
             looked = [(draft, await self._look(seen, draft)) for draft in drafts]
             if new := [(draft, found) for draft, found in looked if found.is_new]:
                 from_here = due_from + timedelta(seconds=self.pause * done.due)
@@ -126,7 +127,7 @@ class Loader:
             return Looked()
         is_whole, makes, rewritten = True, False, set[str]()
         is_new = False
-        for rows in _some(self._rows_of(draft), ROWS_AT_ONCE):
+        for rows in some_of(self._rows_of(draft), ROWS_AT_ONCE):
             left = await seen.left_out(ref for row in rows for ref in _named(row))
             self.plan.leave_out(counted({row.legacy_ref: left[row.legacy_ref] for row in rows if _is_told(row, left)}))
             for row in rows:
@@ -154,7 +155,7 @@ class Loader:
         there = [(draft, found, locked[at]) for (draft, found), at in zip(looked, places, strict=True) if at in locked]
         await imports.empty()
         rows = ((draft, scope, row) for draft, _, scope in there for row in self._rows_of(draft))
-        for some in _some(rows, ROWS_AT_ONCE):
+        for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
             await imports.stage_rows(self._staged(seen, some, left, own))
         left = await seen.left_out(ref for draft, _, _ in there for ref in draft.legacy_refs)
@@ -347,8 +348,3 @@ def _people(draft: ScopeDraft, row: RowDraft) -> list[str]:
 
 def _sha256(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
-
-
-def _some(items: Iterator[T], most: int) -> Iterator[list[T]]:
-    while chunk := list(islice(items, most)):
-        yield chunk

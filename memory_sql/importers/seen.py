@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 
 Reason = Literal["known", "forgotten", "stored"]
@@ -50,6 +51,16 @@ class Seen:
         if any(import_id != self.import_id for import_id in by):
             return "known"
         return "stored" if by and self.is_resumed and ref not in self._fresh else None
+
+    async def messages_left_out(self, refs: Iterable[str]) -> dict[str, Reason]:
+        """The same of messages."""
+        asked = {self.ref(ref): ref for ref in refs}
+        if self.is_new or not asked:
+            return {}
+        known = await ImportedMessageRepository(self.imports.session, self.agent_key).by(list(asked))
+        gone = await self._forgotten(list(asked.values()))
+        found = {ref: self._reason(ref, known.get(hashed, ()), gone) for hashed, ref in asked.items()}
+        return {ref: reason for ref, reason in found.items() if reason is not None}
 
     async def _forgotten(self, refs: Sequence[str]) -> set[str]:
         hashes = {self.ref(ref): ref for ref in {*refs, *map(whole, refs)}}

@@ -37,11 +37,12 @@ NOTHING = Closure()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`texts`: by scope the first version that goes, whatever it holds."""
+    """`texts`: by scope the first version that goes, whatever it holds. `said_in`: conversations that lose something else."""
 
     seeds: Seeds
     closure: Closure
     texts: Mapping[int, int] = field(default_factory=dict)
+    said_in: Sequence[str] = ()
 
     @property
     def scopes(self) -> list[int]:
@@ -50,7 +51,7 @@ class Found:
 
     @property
     def conversations(self) -> list[str]:
-        return sorted({*self.closure.conversations, *self.seeds.conversations, *self.seeds.attended})
+        return sorted({*self.closure.conversations, *self.seeds.conversations, *self.seeds.attended, *self.said_in})
 
 
 async def find(session: Session, agent_key: int, selection: Selection, words: Query | None) -> Found:
@@ -108,16 +109,18 @@ async def take_out(
     agent_key: int,
     observations: Sequence[tuple[int, int]],
     texts: Mapping[int, int],
+    conversations: Sequence[str],
     import_id: int,
 ) -> Receipt:
     """What an import brought, with what was made of it, as if it had never come: it may come again.
 
-    `texts`: by scope the first version that it brought, or that was written on top of one.
+    `texts`: by scope the first version that it brought, or that was written on top of one. `conversations`: those that have
+    messages of it, which stay with the caller.
     """
 
     async def act(locks: Locks) -> Receipt:
         seeds = Seeds(observations=tuple(observations))
-        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds), texts)
+        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds), texts, conversations)
         await _need(session, agent_key, locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}

@@ -10,6 +10,7 @@ from memory_sql.arguments import optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.engine import taken_back
 from memory_sql.db.principals import SERVICE, service
+from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
@@ -87,6 +88,7 @@ class Imports(Face):
             options = (await imports.get(run) or {})["options"]
             for agent_key, _ in await imports.agents(run):
                 here += await imports.changed(agent_key, run, most - len(here))
+                here += await ImportedMessageRepository(unit, agent_key).changed(run, most - len(here))
         if dump is None and export is None and mongo_url is None:
             return ImportCheck(run=run, changed_here=tuple(here))
         async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
@@ -111,36 +113,44 @@ class Imports(Face):
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
         async with self._database.transaction(principal=SERVICE) as unit:
             agents = await (await _known(unit, run)).agents(run)
-        observations, withheld, scopes = 0, list[str](), 0
+        observations, messages, withheld, scopes = 0, 0, list[str](), 0
         for agent_key, agent_id in agents:
             asked = asked_of(agent_id, by, why, self._settings, now)
 
             async def take_out(
                 unit: Session, asked: corrections.Asked = asked, agent_key: int = agent_key
-            ) -> tuple[int, tuple[str, ...], list[int]]:
+            ) -> tuple[int, int, tuple[str, ...], list[int]]:
                 if not dry_run:
                     return await _taken_out(unit, asked, agent_key, run)
                 async with taken_back(unit):
                     return await _taken_out(unit, asked, agent_key, run)
 
-            taken, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
+            taken, said, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
             left = {f"s{key}" for key in gone}
-            observations, scopes = observations + taken, scopes + len(gone)
+            observations, messages, scopes = observations + taken, messages + said, scopes + len(gone)
             withheld += [scope for scope in rebuilt if scope not in left]
         if not dry_run:
             async with self._database.transaction(principal=SERVICE) as unit:
                 await ImportRepository(unit).rolled_back(run, now)
-        return RolledBack(run=run, dry_run=dry_run, observations=observations, scopes=scopes, withheld=tuple(withheld))
+        return RolledBack(
+            run=run,
+            dry_run=dry_run,
+            observations=observations,
+            messages=messages,
+            scopes=scopes,
+            withheld=tuple(withheld),
+        )
 
 
 async def _taken_out(
     unit: Session, asked: corrections.Asked, agent_key: int, run: int
-) -> tuple[int, tuple[str, ...], list[int]]:
-    """How many observations, the scopes whose texts are to be rewritten, and those that are gone."""
-    imports = ImportRepository(unit)
-    brought = await imports.observations(agent_key, run)
-    receipt = await forgetting.take_out(unit, asked, agent_key, brought, await imports.texts(agent_key, run), run)
-    return len(receipt.observations), receipt.withheld, await imports.undo(agent_key, run)
+) -> tuple[int, int, tuple[str, ...], list[int]]:
+    """How many observations and messages, the scopes whose texts are to be rewritten, and those that are gone."""
+    imports, messages = ImportRepository(unit), ImportedMessageRepository(unit, agent_key)
+    brought, said = await imports.observations(agent_key, run), await messages.count(run)
+    texts, conversations = await imports.texts(agent_key, run), await messages.brought(run)
+    receipt = await forgetting.take_out(unit, asked, agent_key, brought, texts, conversations, run)
+    return len(receipt.observations), said, receipt.withheld, await imports.undo(agent_key, run)
 
 
 @asynccontextmanager

@@ -241,6 +241,11 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await rows(memory, "UPDATE memory.events SET conversation_id = 'monday-1' WHERE kind = 'hold'")
     await rows(
         memory,
+        "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c'"
+        " FROM memory.messages",
+    )
+    await rows(
+        memory,
         "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, k.kind, k.owner FROM memory.agents"
         " CROSS JOIN (VALUES ('conversation', 's:monday-1'), ('entity', 'e:mia-1')) k (kind, owner)",
     )
@@ -255,6 +260,7 @@ OF_GROUPS = {"scopes.owner", "conversations.group_ids", "messages.group_ids", "r
 OF_SESSIONS = {
     "scopes.owner", "conversations.conversation_id", "messages.conversation_id", "evidence.conversation_id",
     "runs.conversation_id", "observations.conversation_id", "events.conversation_id", "holds.target",
+    "imported_messages.conversation_id",
 }  # fmt: skip
 OTHERWISE = {
     "agents.agent_id",

@@ -52,7 +52,7 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-OF_IMPORTS = {"imports", "import_rejects", "imported", "forgotten_refs"}
+OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs"}
 FOR_USERS = sorted(set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
 
 
@@ -127,6 +127,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         """ '{"collections": {"memory_user": {"source": 1}}}')""",
         "INSERT INTO memory.import_rejects VALUES (1, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty')",
         f"INSERT INTO memory.imported VALUES (1, {mine}, 'memory_user:1', 1, NULL, 'a', 'b', 'c')",
+        "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c'"
+        " FROM memory.messages LIMIT 1",
         "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):

@@ -58,6 +58,8 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.import_rejects SELECT import_id, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty' "
         "FROM memory.imports",
         "INSERT INTO memory.imported SELECT agent_key, scope_id, 'memory_user:1', 1, NULL, 'a', 'b', 'c' FROM memory.scopes",
+        "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c' "
+        "FROM memory.messages",
         "INSERT INTO memory.forgotten_refs SELECT agent_key, 'c' FROM memory.agents",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )

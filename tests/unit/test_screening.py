@@ -355,7 +355,7 @@ def test_hostile_text_is_answered_at_once(text: str) -> None:
     withheld(text)
     without_contact(text[:10_000])
     leaks(text, names=["Anna"], sources=["The deadline is Friday"])
-    assert time.perf_counter() - started < 0.1
+    assert time.perf_counter() - started < 2  # what isn't linear takes minutes
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -76,6 +76,25 @@ class ImportedRow(Base):
     ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key outside of the database.")
 
 
+class ImportedMessageRow(Base):
+    __tablename__ = "imported_messages"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "conversation_id", "number"),
+        key_of("messages", "conversation_id", "number"),
+        Index("imported_messages_ref_hash_idx", "agent_key", "ref_hash"),
+        Index("imported_messages_import_id_idx", "agent_key", "import_id"),
+        {"comment": "One row per message of another store and conversation that has it."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    conversation_id: Mapped[str] = host_id("The conversation.")
+    number: Mapped[int] = column("The message.")
+    import_id: Mapped[int] = column("The import.")
+    source_hash: Mapped[bytes] = column("SHA-256 of the text as it came.")
+    stored_hash: Mapped[bytes] = column("SHA-256 of the text as it was stored.")
+    ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key outside of the database.")
+
+
 class ForgottenRefRow(Base):
     __tablename__ = "forgotten_refs"
     __table_args__ = (

@@ -40,6 +40,7 @@ class RunRow(Base):
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded", "retired"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
+            "WHEN 'import' THEN num_nonnulls(conversation_id, scope_id) = 1 "
             "ELSE scope_id IS NOT NULL AND conversation_id IS NULL END",
             name="target",
         ),
@@ -61,8 +62,12 @@ class RunRow(Base):
 
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
-    kind: Mapped[str] = constant("formation (of a conversation), consolidation, propagation or import (of a scope).")
-    conversation_id: Mapped[str | None] = host_id("The conversation, for a formation.")
+    kind: Mapped[str] = constant(
+        "formation (of a conversation), consolidation, propagation (of a scope) or import (of either)."
+    )
+    conversation_id: Mapped[str | None] = host_id(
+        "The conversation, for a formation; for an import whose memory another system has formed."
+    )
     from_number: Mapped[int | None] = column("A formation read the messages after this number …")
     to_number: Mapped[int | None] = column("… up to and including this one.")
     scope_id: Mapped[int | None] = column("The scope, for the others.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, any_, cast, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, any_, cast, exists, func, or_, select, tuple_, union, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -21,6 +21,7 @@ from memory_sql.db.models import (
     EventRow,
     EvidenceRow,
     ForgottenRefRow,
+    ImportedMessageRow,
     ImportedRow,
     JudgedRow,
     LineageRow,
@@ -370,12 +371,14 @@ class ForgettingRepository:
 
     async def imported(self, closure: Closure | None, scopes: Sequence[int] = ()) -> tuple[str, ...]:
         """The hashed references of what goes, and of the texts of these scopes; without a closure all of the agent's."""
-        i = ImportedRow
-        found = select(i.ref_hash).where(i.agent_key == self._agent_key).distinct()
+        i, m = ImportedRow, ImportedMessageRow
+        found = select(i.ref_hash).where(i.agent_key == self._agent_key)
+        said = select(m.ref_hash).where(m.agent_key == self._agent_key)
         if closure is not None:
             keys = are_among((i.scope_id, i.seq), closure.going.observations)
             found = found.where(or_(keys, and_(among(i.scope_id, scopes), i.seq.is_(None))))
-        return tuple(sorted(ref.hex() for ref in await self._session.scalars(found)))
+            said = said.where(are_among((m.conversation_id, m.number), closure.going.messages))
+        return tuple(sorted(ref.hex() for ref in await self._session.scalars(union(found, said))))
 
     async def keep_out(self, refs: Sequence[str], now: datetime) -> None:
         """What has these hashed references isn't imported any more."""

@@ -30,6 +30,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    union,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -40,6 +41,7 @@ from memory_sql.db.models import (
     AgentRow,
     EvidenceRow,
     ForgottenRefRow,
+    ImportedMessageRow,
     ImportedRow,
     ImportRejectRow,
     ImportRow,
@@ -125,12 +127,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ImportRepository:
-    _session: AsyncSession
+    session: AsyncSession
 
     async def begin(self, source: str, options: Mapping[str, Any], key_hash: bytes, now: datetime) -> int:
         """The import that was broken off, if it read the same in the same way, else a new one."""
         i = ImportRow
-        found = await self._session.scalar(
+        found = await self.session.scalar(
             select(i.import_id)
             .where(i.state == "running", i.source == source, i.options == dict(options), i.key_hash == key_hash)
             .order_by(i.import_id.desc())
@@ -138,7 +140,7 @@ class ImportRepository:
         )
         if found is not None:
             return int(found)
-        made = await self._session.scalar(
+        made = await self.session.scalar(
             insert(i)
             .values(source=source, options=dict(options), key_hash=key_hash, state="running", started_at=now)
             .returning(i.import_id)
@@ -147,12 +149,12 @@ class ImportRepository:
 
     async def other_key(self, key_hash: bytes) -> bool:
         """Whether references are kept under another key."""
-        found = await self._session.scalar(select(ImportRow.import_id).where(ImportRow.key_hash != key_hash).limit(1))
+        found = await self.session.scalar(select(ImportRow.import_id).where(ImportRow.key_hash != key_hash).limit(1))
         return found is not None
 
     async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> bool:
         """False: somebody has rolled it back meanwhile."""
-        finished = await self._session.scalar(
+        finished = await self.session.scalar(
             update(ImportRow)
             .where(ImportRow.import_id == import_id, ImportRow.state == "running")
             .values(state="finished", accounts=dict(accounts), finished_at=now)
@@ -162,27 +164,28 @@ class ImportRepository:
 
     async def put_rejects(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Of an import that was broken off they are there already."""
-        await self._session.execute(upsert(ImportRejectRow).on_conflict_do_nothing(), list(rows))
+        await self.session.execute(upsert(ImportRejectRow).on_conflict_do_nothing(), list(rows))
 
     async def get(self, import_id: int) -> Mapping[str, Any] | None:
-        found = await self._session.execute(select(ImportRow.__table__).where(ImportRow.import_id == import_id))
+        found = await self.session.execute(select(ImportRow.__table__).where(ImportRow.import_id == import_id))
         row = found.mappings().one_or_none()
         return None if row is None else dict(row)
 
     async def all(self) -> Sequence[Mapping[str, Any]]:
-        found = await self._session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
+        found = await self.session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
         return [dict(row) for row in found.mappings()]
 
     async def brought_by(self, agent_key: int) -> set[int]:
         """The imports that have brought the agent anything that is still here."""
-        i = ImportedRow
-        found = await self._session.scalars(select(i.import_id).where(i.agent_key == agent_key).distinct())
-        return set(found)
+        brought = union(
+            *(select(row.import_id).where(row.agent_key == agent_key) for row in (ImportedRow, ImportedMessageRow))
+        )
+        return set(await self.session.scalars(brought))
 
     async def known(self, agent_key: int, refs: Sequence[str]) -> dict[str, list[int]]:
         """By which imports those of these references came that are here, in any scope."""
         i = ImportedRow
-        found = await self._session.execute(
+        found = await self.session.execute(
             select(i.legacy_ref, i.import_id)
             .where(i.agent_key == agent_key, i.legacy_ref == any_(cast(list(refs), ARRAY(Text))))
             .distinct()
@@ -195,7 +198,7 @@ class ImportRepository:
     async def own(self, agent_key: int, import_id: int, refs: Sequence[str]) -> set[str]:
         """Those of these documents that have a row of their own by the import."""
         i, o = ImportedRow, ObservationRow
-        found = await self._session.scalars(
+        found = await self.session.scalars(
             select(i.legacy_ref)
             .join(o, and_(o.agent_key == i.agent_key, o.scope_id == i.scope_id, o.seq == i.seq))
             .where(i.agent_key == agent_key, i.import_id == import_id, o.legacy_ref == i.legacy_ref)
@@ -208,9 +211,9 @@ class ImportRepository:
         a = AgentRow
         brought = [
             select(row.agent_key).where(row.agent_key == a.agent_key, row.import_id == import_id).exists()
-            for row in (ScopeRow, RunRow, MemberRow, PromptRow, ImportedRow)
+            for row in (ScopeRow, RunRow, MemberRow, PromptRow, ImportedRow, ImportedMessageRow)
         ]
-        found = await self._session.execute(select(a.agent_key, a.agent_id).where(or_(*brought)).order_by(a.agent_key))
+        found = await self.session.execute(select(a.agent_key, a.agent_id).where(or_(*brought)).order_by(a.agent_key))
         return [(row.agent_key, row.agent_id) for row in found]
 
     async def observations(self, agent_key: int, import_id: int) -> list[tuple[int, int]]:
@@ -222,7 +225,7 @@ class ImportRepository:
             .where(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
             .where(or_(e.run_id.is_(None), e.run_id.not_in(ours)))
         )
-        found = await self._session.execute(
+        found = await self.session.execute(
             select(o.scope_id, o.seq)
             .where(o.agent_key == agent_key, o.run_id.in_(ours), ~others.exists())
             .order_by(o.scope_id, o.seq)
@@ -232,7 +235,7 @@ class ImportRepository:
     async def texts(self, agent_key: int, import_id: int) -> dict[int, int]:
         """By scope the first live version that it brought, or that was written on top of one."""
         texts = func.memory.imported_texts(agent_key, import_id).table_valued("scope_id", "version", "live")
-        found = await self._session.execute(
+        found = await self.session.execute(
             select(texts.c.scope_id, func.min(texts.c.version).label("version"))
             .where(texts.c.live)
             .group_by(texts.c.scope_id)
@@ -242,7 +245,7 @@ class ImportRepository:
     async def source_hashes(self, agent_key: int, refs: Sequence[str]) -> dict[str, dict[int, set[bytes]]]:
         """Of those of these that are here, by import, what their texts were in the source; one may be in several scopes."""
         i = ImportedRow
-        found = await self._session.execute(
+        found = await self.session.execute(
             select(i.legacy_ref, i.import_id, i.source_hash).where(
                 i.agent_key == agent_key, i.legacy_ref == any_(cast(list(refs), ARRAY(Text)))
             )
@@ -255,21 +258,21 @@ class ImportRepository:
     async def undo(self, agent_key: int, import_id: int) -> list[int]:
         """Takes out what it brought beside observations; the scopes that are gone."""
         gone = select(func.memory.undo_import(agent_key, import_id))
-        return sorted(await self._session.scalars(gone))
+        return sorted(await self.session.scalars(gone))
 
     async def rolled_back(self, import_id: int, now: datetime) -> None:
-        await self._session.execute(
+        await self.session.execute(
             update(ImportRow).where(ImportRow.import_id == import_id).values(state="rolled_back", rolled_back_at=now)
         )
 
     async def open(self) -> None:
         """Makes the tables in which rows are staged, for this transaction."""
         for statement in STAGE:
-            await self._session.execute(text(statement))
+            await self.session.execute(text(statement))
 
     async def empty(self) -> None:
         """Forgets what was staged before."""
-        await self._session.execute(text(EMPTY))
+        await self.session.execute(text(EMPTY))
 
     async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> None:
         """With the columns of `STAGED`; of a scope they come in its order."""
@@ -280,7 +283,7 @@ class ImportRepository:
         await (await self._driver()).copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
 
     async def _driver(self) -> Any:
-        raw = (await (await self._session.connection()).get_raw_connection()).driver_connection
+        raw = (await (await self.session.connection()).get_raw_connection()).driver_connection
         assert raw is not None
         return raw
 
@@ -290,44 +293,44 @@ class ImportRepository:
         merged = frozenset[str]()
         if begun:
             given = {"agent_key": agent_key, "scope_ids": list(begun)}
-            merged = frozenset(await self._session.scalars(_typed(WAITING, given), given))
+            merged = frozenset(await self.session.scalars(_typed(WAITING, given), given))
         await self._run((*NUMBER, *STORE), values)
-        observations, scopes = (await self._session.execute(text(COUNT))).one()
+        observations, scopes = (await self.session.execute(text(COUNT))).one()
         return Stored(observations, scopes, merged=frozenset(ref for ref in merged if "#" not in ref))
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:
             used = {name: value for name, value in values.items() if f":{name}" in statement}
-            await self._session.execute(_typed(statement, used), used)
+            await self.session.execute(_typed(statement, used), used)
 
     async def spread(self, agent_key: int, scope_ids: Sequence[int], after: datetime, pause: float) -> int:
         """What has become due is due one after another, so many seconds apart; of how many scopes."""
         given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": after}
-        return len((await self._session.execute(_typed(_SPREAD, given), given)).all())
+        return len((await self.session.execute(_typed(_SPREAD, given), given)).all())
 
     async def last_due(self, import_id: int) -> datetime | None:
         """When the last of what it has brought is due."""
-        return await self._session.scalar(select(func.max(ScopeRow.due_at)).where(ScopeRow.import_id == import_id))
+        return await self.session.scalar(select(func.max(ScopeRow.due_at)).where(ScopeRow.import_id == import_id))
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         """Those of these that aren't there yet; by owner and name."""
         made = upsert(ScopeRow).on_conflict_do_nothing().returning(ScopeRow.scope_id, ScopeRow.owner, ScopeRow.name)
-        found = await self._session.execute(made, list(rows))
+        found = await self.session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}
 
     async def joining(self, agent_key: int, group_id: str, users: Sequence[str]) -> list[str]:
         """Those of these who have imported memory, and never were members of the group: who has left stays away."""
         given = {"agent_key": agent_key, "group_id": group_id, "users": list(users)}
-        return list(await self._session.scalars(_typed(_JOINING, given), given))
+        return list(await self.session.scalars(_typed(_JOINING, given), given))
 
     async def has_forgotten(self, agent_key: int) -> bool:
         f = ForgottenRefRow
-        found = await self._session.scalar(select(f.agent_key).where(f.agent_key == agent_key).limit(1))
+        found = await self.session.scalar(select(f.agent_key).where(f.agent_key == agent_key).limit(1))
         return found is not None
 
     async def forgotten_among(self, agent_key: int, ref_hashes: Sequence[bytes]) -> set[bytes]:
         f = ForgottenRefRow
-        found = await self._session.scalars(
+        found = await self.session.scalars(
             select(f.ref_hash).where(
                 f.agent_key == agent_key, f.ref_hash == any_(cast(list(ref_hashes), ARRAY(LargeBinary)))
             )
@@ -335,12 +338,12 @@ class ImportRepository:
         return set(found)
 
     async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        await self._session.execute(insert(PromptRow), list(rows))
+        await self.session.execute(insert(PromptRow), list(rows))
 
     async def group_of(self, agent_key: int, ref: str) -> str | None:
         """By which id the group goes here that was brought with this reference; None: it wasn't, or is gone."""
         i, s = ImportedRow, ScopeRow
-        owner = await self._session.scalar(
+        owner = await self.session.scalar(
             select(s.owner)
             .join(i, and_(i.agent_key == s.agent_key, i.scope_id == s.scope_id))
             .where(i.agent_key == agent_key, i.legacy_ref == ref)
@@ -358,12 +361,12 @@ class ImportRepository:
             "stored_hash": b"",
             "ref_hash": ref_hash,
         }
-        await self._session.execute(upsert(ImportedRow).on_conflict_do_nothing(), [row])
+        await self.session.execute(upsert(ImportedRow).on_conflict_do_nothing(), [row])
 
     async def put_members(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        await self._session.execute(insert(MemberRow), list(rows))
+        await self.session.execute(insert(MemberRow), list(rows))
 
     async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
         """Of what it brought, the references of what isn't stored as it was."""
         given = {"agent_key": agent_key, "import_id": import_id, "most": most}
-        return list(await self._session.scalars(_typed(_CHANGED, given), given))
+        return list(await self.session.scalars(_typed(_CHANGED, given), given))

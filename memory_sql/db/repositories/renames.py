@@ -39,6 +39,7 @@ from memory_sql.db.models import (
     EventRow,
     EvidenceRow,
     HoldRow,
+    ImportedMessageRow,
     MemberRow,
     MessageRow,
     ObservationRow,
@@ -72,6 +73,7 @@ IDS: Mapping[RenameKind, Sequence[Column]] = {
     "conversation": (
         ConversationRow.conversation_id,
         MessageRow.conversation_id,
+        ImportedMessageRow.conversation_id,
         EvidenceRow.conversation_id,
         RunRow.conversation_id,
         ObservationRow.conversation_id,

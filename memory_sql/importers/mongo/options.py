@@ -33,8 +33,7 @@ class ImportOptions:
     left out, or the newest of a conversation's own scope. `without_text`: what counts as absorbed where its scope has
     no text. `evicted_facts`: facts that have left their list are found by a search, or not. `requeue_lost`: what is younger
     than its blob, and waits nowhere, waits again. `missing_agents` and their memory come as inactive, or not at all.
-    `messages`: the sessions and their messages are planned too, but not stored yet. `trusted`: what comes counts as
-    confirmed.
+    `messages`: the sessions and their messages come, too. `trusted`: what comes counts as confirmed.
     """
 
     groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"

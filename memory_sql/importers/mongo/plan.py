@@ -7,7 +7,7 @@ is taken, so that a scope may have any number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -56,6 +56,10 @@ class Plan:
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
         """For the accounts: documents that don't come, and why."""
         self.spool.leave_out(refs, outcome)
+
+    def bring(self, refs: Sequence[str]) -> None:
+        """For the accounts: documents that come, wherever else they don't."""
+        self.spool.bring(refs)
 
     def agents(self) -> Iterator[AgentDraft]:
         """In the order of their ids."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -262,10 +262,15 @@ class Spool:
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
         """Documents that don't come, and why; of several reasons the one that it was forgotten counts."""
         self._base.executemany(
-            "INSERT INTO left_out VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason "
-            "WHERE excluded.reason = 'forgotten'",
-            [(*_parts(ref), outcome, reason) for ref, reason in refs.items()],
+            "INSERT INTO left_out SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM brought WHERE ref = ?5) "
+            "ON CONFLICT DO UPDATE SET reason = excluded.reason WHERE excluded.reason = 'forgotten'",
+            [(*_parts(ref), outcome, reason, ref) for ref, reason in refs.items()],
         )
+
+    def bring(self, refs: Sequence[str]) -> None:
+        """Documents that come, to one conversation or another; nothing else of them counts."""
+        self._base.executemany("INSERT OR IGNORE INTO brought VALUES (?)", [(ref,) for ref in refs])
+        self._base.executemany("DELETE FROM left_out WHERE collection = ? AND id = ?", [_parts(ref) for ref in refs])
 
     def left_out(self) -> Iterator[tuple[str, Outcome, str, int]]:
         """How many of a collection for a reason."""

@@ -16,3 +16,4 @@ CREATE TABLE talks (agent TEXT, session TEXT, PRIMARY KEY (agent, session)) WITH
 CREATE INDEX talks_of ON talks (session);
 CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);
 CREATE TABLE left_out (collection TEXT, id TEXT, outcome TEXT, reason TEXT, PRIMARY KEY (collection, id));
+CREATE TABLE brought (ref TEXT PRIMARY KEY) WITHOUT ROWID;

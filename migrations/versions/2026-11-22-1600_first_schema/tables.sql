@@ -538,7 +538,7 @@ CREATE TABLE memory.runs (
     CONSTRAINT runs_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
     CONSTRAINT runs_kind_check CHECK (kind IN ('formation', 'consolidation', 'propagation', 'import')),
     CONSTRAINT runs_state_check CHECK (state IN ('running', 'answered', 'succeeded', 'empty', 'failed', 'dead', 'discarded', 'retired')),
-    CONSTRAINT runs_target_check CHECK (CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL ELSE scope_id IS NOT NULL AND conversation_id IS NULL END),
+    CONSTRAINT runs_target_check CHECK (CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL WHEN 'import' THEN num_nonnulls(conversation_id, scope_id) = 1 ELSE scope_id IS NOT NULL AND conversation_id IS NULL END),
     CONSTRAINT runs_error_code_check CHECK ((state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)),
     CONSTRAINT runs_finished_at_check CHECK ((state IN ('running', 'answered')) = (finished_at IS NULL))
 );
@@ -550,8 +550,8 @@ CREATE INDEX runs_scope_id_idx ON memory.runs (agent_key, scope_id, to_seq) WHER
 COMMENT ON TABLE memory.runs IS 'One row per piece of model work: what it read, what it cost, what came of it.';
 COMMENT ON COLUMN memory.runs.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.runs.run_id IS 'Our own key of the run; unique in the database.';
-COMMENT ON COLUMN memory.runs.kind IS 'formation (of a conversation), consolidation, propagation or import (of a scope).';
-COMMENT ON COLUMN memory.runs.conversation_id IS 'The conversation, for a formation.';
+COMMENT ON COLUMN memory.runs.kind IS 'formation (of a conversation), consolidation, propagation (of a scope) or import (of either).';
+COMMENT ON COLUMN memory.runs.conversation_id IS 'The conversation, for a formation; for an import whose memory another system has formed.';
 COMMENT ON COLUMN memory.runs.from_number IS 'A formation read the messages after this number …';
 COMMENT ON COLUMN memory.runs.to_number IS '… up to and including this one.';
 COMMENT ON COLUMN memory.runs.scope_id IS 'The scope, for the others.';
@@ -627,6 +627,28 @@ COMMENT ON COLUMN memory.consolidations.created_at IS 'When it was written.';
 COMMENT ON COLUMN memory.consolidations.live_until IS 'When it was undone or overtaken; null: it is live.';
 COMMENT ON COLUMN memory.consolidations.contradictions IS 'What contradicted what: newer, older (seq; null: the text before), was, now, held (waits for a person).';
 COMMENT ON COLUMN memory.consolidations.repetitions IS 'What said nothing beyond what: newer, older (seq).';
+
+CREATE TABLE memory.imported_messages (
+    agent_key BIGINT NOT NULL,
+    conversation_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    import_id BIGINT NOT NULL,
+    source_hash BYTEA NOT NULL,
+    stored_hash BYTEA NOT NULL,
+    ref_hash BYTEA NOT NULL,
+    CONSTRAINT imported_messages_pkey PRIMARY KEY (agent_key, conversation_id, number),
+    CONSTRAINT imported_messages_agent_key_conversation_id_number_fkey FOREIGN KEY(agent_key, conversation_id, number) REFERENCES memory.messages (agent_key, conversation_id, number)
+);
+CREATE INDEX imported_messages_import_id_idx ON memory.imported_messages (agent_key, import_id);
+CREATE INDEX imported_messages_ref_hash_idx ON memory.imported_messages (agent_key, ref_hash);
+COMMENT ON TABLE memory.imported_messages IS 'One row per message of another store and conversation that has it.';
+COMMENT ON COLUMN memory.imported_messages.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.imported_messages.conversation_id IS 'The conversation.';
+COMMENT ON COLUMN memory.imported_messages.number IS 'The message.';
+COMMENT ON COLUMN memory.imported_messages.import_id IS 'The import.';
+COMMENT ON COLUMN memory.imported_messages.source_hash IS 'SHA-256 of the text as it came.';
+COMMENT ON COLUMN memory.imported_messages.stored_hash IS 'SHA-256 of the text as it was stored.';
+COMMENT ON COLUMN memory.imported_messages.ref_hash IS 'HMAC of the reference, under a key outside of the database.';
 
 CREATE TABLE memory.observations (
     agent_key BIGINT NOT NULL,

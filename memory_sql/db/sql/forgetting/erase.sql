@@ -215,6 +215,12 @@ BEGIN
         SELECT i.ref_hash
         FROM memory.imported i
         WHERE i.agent_key = p_agent AND (i.scope_id, i.seq) IN (SELECT * FROM unnest(p_held_scope_ids, p_held_seqs))
+        UNION ALL
+        SELECT i.ref_hash
+        FROM memory.imported_messages i
+        WHERE i.agent_key = p_agent AND (i.conversation_id, i.number) IN (
+            SELECT * FROM unnest(p_conversation_ids || p_held_conversation_ids, p_numbers || p_held_numbers)
+        )
     ) g
     WHERE p_forgetting NOT LIKE 'import:%'
     ON CONFLICT DO NOTHING;
@@ -272,21 +278,7 @@ BEGIN
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
 
-    UPDATE memory.conversations t
-    SET epoch = t.epoch + 1,
-        unformed_messages = coalesce(m.messages, 0),
-        unformed_tokens = coalesce(m.tokens, 0),
-        unformed_since = m.oldest,
-        due_at = CASE WHEN m.messages > 0 THEN t.due_at END,
-        due_reason = CASE WHEN m.messages > 0 THEN t.due_reason END
-    FROM unnest(v_conversations) AS k (conversation_id)
-    LEFT JOIN LATERAL (
-        SELECT count(*)::integer AS messages, sum(m.weight)::real AS tokens, min(m.created_at) AS oldest
-        FROM memory.messages m
-        JOIN memory.conversations f USING (agent_key, conversation_id)
-        WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > f.formed_number AND m.eligible
-    ) m ON true
-    WHERE t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
+    PERFORM memory.count_unformed(p_agent, v_conversations);
 
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,

@@ -1,12 +1,18 @@
 -- memory.undo_import(agent_key, import_id): deletes what an import brought to an agent beside observations, which were
 -- taken out before, and what says that they were imported: memberships, prompts, its runs, and the scopes that it made and that
--- nobody has added to since. Returns the ids of the scopes that are gone. The caller holds the locks on its scopes. Runs as its
--- owner, as memory.erase does.
+-- nobody has added to since; conversations that nobody has gone on with, and of others the texts of messages of which nothing was
+-- formed here. Returns the ids of the scopes that are gone. The caller holds the locks on its scopes and conversations. Runs as
+-- its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.undo_import(p_agent bigint, p_import bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_conversations text[] := ARRAY(
+        SELECT DISTINCT i.conversation_id FROM memory.imported_messages i WHERE i.agent_key = p_agent AND i.import_id = p_import
+    );
+    v_whole text[];
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN
@@ -50,6 +56,33 @@ BEGIN
     FROM (SELECT run_id, count(*)::integer AS observations FROM left_over GROUP BY run_id) n
     WHERE r.agent_key = p_agent AND r.run_id = n.run_id AND r.import_id = p_import;
 
+    v_whole := ARRAY(
+        SELECT k FROM unnest(v_conversations) k
+        WHERE NOT EXISTS (
+            SELECT FROM memory.messages m
+            LEFT JOIN memory.imported_messages i USING (agent_key, conversation_id, number)
+            WHERE m.agent_key = p_agent AND m.conversation_id = k AND i.import_id IS DISTINCT FROM p_import
+        ) AND NOT EXISTS (
+            SELECT FROM memory.runs r
+            WHERE r.agent_key = p_agent AND r.conversation_id = k AND r.import_id IS DISTINCT FROM p_import
+        ) AND NOT EXISTS (SELECT FROM memory.evidence e WHERE e.agent_key = p_agent AND e.conversation_id = k)
+    );
+    UPDATE memory.messages m
+    SET content = NULL, speaker = NULL, search_extra = '', signal = NULL, eligible = m.eligible AND m.number <= t.formed_number
+    FROM memory.imported_messages i
+    JOIN memory.conversations t USING (agent_key, conversation_id)
+    WHERE i.agent_key = p_agent AND i.import_id = p_import AND i.conversation_id <> ALL (v_whole)
+      AND m.agent_key = p_agent AND m.conversation_id = i.conversation_id AND m.number = i.number
+      AND NOT EXISTS (
+          SELECT FROM memory.evidence e
+          WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
+      );
+    DELETE FROM memory.imported_messages i WHERE i.agent_key = p_agent AND i.import_id = p_import;
+    DELETE FROM memory.messages m WHERE m.agent_key = p_agent AND m.conversation_id = ANY (v_whole);
+    DELETE FROM memory.runs r WHERE r.agent_key = p_agent AND r.conversation_id = ANY (v_whole);
+    DELETE FROM memory.conversations t WHERE t.agent_key = p_agent AND t.conversation_id = ANY (v_whole);
+    PERFORM memory.count_unformed(p_agent, ARRAY(SELECT k FROM unnest(v_conversations) k WHERE k <> ALL (v_whole)));
+
     -- Who has left since has left; who has spoken as a member is one by the host's word.
     UPDATE memory.members m SET import_id = NULL
     FROM memory.scopes s
@@ -61,7 +94,7 @@ BEGIN
     DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.import_id = p_import;
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.import_id = p_import;
     DELETE FROM memory.runs r
-    WHERE r.agent_key = p_agent AND r.import_id = p_import
+    WHERE r.agent_key = p_agent AND r.import_id = p_import AND r.conversation_id IS NULL
       AND NOT EXISTS (SELECT FROM memory.observations o WHERE o.agent_key = p_agent AND o.run_id = r.run_id)
       AND NOT EXISTS (SELECT FROM memory.evidence e WHERE e.agent_key = p_agent AND e.run_id = r.run_id)
       AND NOT EXISTS (SELECT FROM memory.consolidations c WHERE c.agent_key = p_agent AND c.run_id = r.run_id);

@@ -1,11 +1,11 @@
--- The formations that ended (also with nothing, also put aside) cover a conversation's messages up to formed_number, each once:
+-- The formations that ended (also with nothing, also put aside), and those of another system, cover a conversation's messages up to formed_number, each once:
 -- their ranges follow one another from 0 to it without gap or overlap. One that is retired doesn't count: another has read its
 -- messages again.
 WITH ended AS (
     SELECT agent_key, conversation_id, run_id, from_number, to_number,
            coalesce(lag(to_number) OVER in_order, 0) AS reached
     FROM memory.runs
-    WHERE kind = 'formation' AND state IN ('succeeded', 'empty', 'discarded')
+    WHERE kind IN ('formation', 'import') AND conversation_id IS NOT NULL AND state IN ('succeeded', 'empty', 'discarded')
     WINDOW in_order AS (PARTITION BY agent_key, conversation_id ORDER BY from_number, to_number, run_id)
 )
 SELECT

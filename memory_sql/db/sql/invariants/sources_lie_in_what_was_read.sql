@@ -7,12 +7,15 @@ SELECT
 FROM memory.evidence e
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE e.conversation_id IS DISTINCT FROM r.conversation_id OR e.number <= r.from_number OR e.number > r.to_number
-   OR r.state NOT IN ('succeeded', 'retired')
+WHERE r.kind <> 'import'  -- which read another store
+  AND (
+      e.conversation_id IS DISTINCT FROM r.conversation_id OR e.number <= r.from_number OR e.number > r.to_number
+      OR r.state NOT IN ('succeeded', 'retired')
+  )
 UNION ALL
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq), format('run %s read another conversation', r.run_id)
 FROM memory.observations o
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE r.kind <> 'import'  -- which read another store
+WHERE r.kind <> 'import'
   AND o.conversation_id IS DISTINCT FROM r.conversation_id

@@ -11,10 +11,12 @@ BEGIN
     END IF;
 
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
-    SELECT DISTINCT p_agent, i.ref_hash, now() FROM memory.imported i WHERE i.agent_key = p_agent
+    SELECT p_agent, i.ref_hash, now() FROM memory.imported i WHERE i.agent_key = p_agent
+    UNION
+    SELECT p_agent, i.ref_hash, now() FROM memory.imported_messages i WHERE i.agent_key = p_agent
     ON CONFLICT DO NOTHING;
     FOREACH what IN ARRAY ARRAY[
-        'imported', 'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
+        'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
         'runs', 'messages', 'conversations', 'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;

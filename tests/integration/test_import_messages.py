@@ -16,7 +16,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Scripted, extracted
-from tests.legacy.formats import Document, dump
+from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
 from tests.legacy.homes import Home, at
 
@@ -37,7 +37,7 @@ def home() -> Home:
     return Home((1, "talk", 0))
 
 
-def talk(home: Home, *, last: int = FORMED, messages: int = SIX, **directive: Any) -> list[tuple[str, list[Document]]]:
+def talk(home: Home, *, last: int = FORMED, messages: int = SIX) -> Any:
     """A conversation of so many messages, of which memory was formed up to that one; a directive was made of the second."""
     said = [
         home.message(
@@ -51,7 +51,7 @@ def talk(home: Home, *, last: int = FORMED, messages: int = SIX, **directive: An
     ]
     context = {"last_memory_message_id": said[last - 1]["_id"], "messages_since_memory_formation": messages - last}
     session = home.session_document(memory_context=context)
-    of = {"source_session_id": home.session, "source_message_ids": [said[2]["_id"]]} | directive
+    of = {"source_session_id": home.session, "source_message_ids": [said[2]["_id"]]}
     return [
         ("users3", [home.person(home.user), home.agent_document()]),
         ("sessions", [session]),
@@ -93,8 +93,8 @@ async def test_what_was_said_comes_in_order_and_only_what_was_not_formed_waits(
 
 async def test_imported_observation_names_the_message_behind_it(memory: Memory, home: Home, tmp_path: Path) -> None:
     await bring(memory, tmp_path, talk(home))
-    who = {"agent_id": str(home.agent), "user_id": str(home.user)}
-    (told,) = [o for o in await memory.observations.list(**who) if "harbour" in o.content]  # type: ignore[arg-type]
+    who: dict[str, Any] = {"agent_id": str(home.agent), "user_id": str(home.user)}
+    (told,) = [o for o in await memory.observations.list(**who) if "harbour" in o.content]
     (source,) = await memory.observations.sources(told.id, **who)
     assert source.content == "Sentence 2 about harbour number 2."
 
@@ -103,7 +103,7 @@ async def test_what_is_formed_of_the_rest_is_formed_here(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:
     await bring(memory, tmp_path, talk(home))
-    here = {"agent_id": str(home.agent), "conversation_id": str(home.session)}
+    here: dict[str, Any] = {"agent_id": str(home.agent), "conversation_id": str(home.session)}
     llm.then(extracted(("Harbour 4 is the best.", "individual", [5])))
     formed = await memory.conversations.form(**here)
     assert len(formed.observations) == 1
@@ -122,8 +122,8 @@ async def test_second_run_adds_what_is_new_at_the_end(memory: Memory, home: Home
 
 
 async def test_conversation_that_goes_on_here_is_left_alone(memory: Memory, home: Home, tmp_path: Path) -> None:
-    here = {"agent_id": str(home.agent), "conversation_id": str(home.session), "user_id": str(home.user)}
-    await memory.add([message("I am here already.")], **here)  # type: ignore[arg-type]
+    here: dict[str, Any] = {"agent_id": str(home.agent), "conversation_id": str(home.session)}
+    await memory.add([message("I am here already.")], **here, user_id=str(home.user))
     report = await bring(memory, tmp_path, talk(home))
     assert len(await rows(memory, SAID)) == 1
     assert report.reasons["messages: skipped, goes_on_here"] == SIX

@@ -97,7 +97,7 @@ OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
 }
 TABLES = (
     AgentRow, ScopeRow, MemberRow, ConversationRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
-    UserAliasRow, DepartureRow,
+    UserAliasRow, DepartureRow, ImportedMessageRow,
 )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ FUNCTIONS = (
     "forgetting/take_back_evidence",
     "forgetting/erase",
     "forgetting/erase_agent",
+    "importing/imported_texts",
     "importing/undo_import",
     "forgetting/text_statistics",
     "searching/observation_version",

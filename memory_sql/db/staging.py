@@ -35,11 +35,13 @@ TEXTS = {
     "scope_id": "bigint",
     "content": "text",
     "words": "integer",
+    "is_told": "boolean",
     "refs": "text[]",
     "ref_hashes": "bytea[]",
     "source_hash": "bytea",
     "stored_hash": "bytea",
 }
+"""The columns of a staged text. `is_told` False: it is noted that it was there, and not told. `refs`: which documents."""
 
 
 def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
@@ -49,48 +51,25 @@ def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
 
 STAGE = (
     _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY, seq integer, run_id bigint"),
-    _temporary("import_texts", TEXTS, "is_told boolean NOT NULL DEFAULT true, absorbed integer NOT NULL DEFAULT 0"),
+    _temporary("import_texts", TEXTS, "absorbed integer NOT NULL DEFAULT 0"),
 )
 EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
 
-# What is known of a document is known of its sentences, whatever they are by now.
-KNOWN_TEXTS = """
-    SELECT t.scope_id, u.ref FROM import_texts t
-    CROSS JOIN LATERAL unnest(t.refs) AS u (ref)
-    JOIN memory.imported i ON i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = u.ref
-    WHERE i.import_id <> :import_id
-"""
-LEAVE_OUT = (
-    """
-    UPDATE import_texts t SET is_told = false
-    FROM memory.scopes s
-    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id
-      AND (s.last_seq > 0 OR s.version > 0 OR EXISTS (
-          SELECT FROM memory.imported i
-          WHERE i.agent_key = :agent_key AND i.scope_id = t.scope_id AND i.legacy_ref = ANY (t.refs)
-      ) OR EXISTS (
-          SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = ANY (t.ref_hashes)
-      ) OR EXISTS (
-          SELECT FROM import_rows r
-          JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
-          WHERE r.scope_id = t.scope_id AND r.state = 'absorbed'
-      ))
-    """,
-    """
-    DELETE FROM import_rows r
-    USING import_texts t, unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash), memory.forgotten_refs f
-    WHERE t.scope_id = r.scope_id AND r.legacy_ref LIKE u.ref || '#%' AND f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
-    """,
-)
-FORGOTTEN = """
-    DELETE FROM import_rows r USING memory.forgotten_refs f
-    WHERE f.agent_key = :agent_key AND f.ref_hash = r.ref_hash
-    RETURNING CASE WHEN r.of_ref IS NULL AND r.legacy_ref NOT LIKE '%#%' THEN r.legacy_ref END
-"""
-FORGOTTEN_TEXTS = """
-    SELECT t.scope_id, u.ref FROM import_texts t
-    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
-    JOIN memory.forgotten_refs f ON f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
+# What waits here and says the same later is that row; `of_ref` is empty, then.
+WAITING = """
+    UPDATE import_rows r SET of_ref = '', seq = w.seq
+    FROM (
+        SELECT o.scope_id, o.lane, o.content_hash, max(o.seq) AS seq, max(o.observed_at) AS observed_at
+        FROM memory.scopes s
+        JOIN memory.observations o USING (agent_key, scope_id)
+        LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
+        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (o.seq > s.done_seq OR o.lane = 'buffer')
+          AND coalesce(t.status, 'active') = 'active'
+        GROUP BY o.scope_id, o.lane, o.content_hash
+    ) w
+    WHERE r.of_ref IS NULL AND r.scope_id = w.scope_id AND r.lane = w.lane AND r.observed_at <= w.observed_at
+      AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
+    RETURNING r.legacy_ref
 """
 NUMBER = (
     # A scope that has learnt something else has a text of its own, or none: what the other text held waits for the next.
@@ -109,13 +88,13 @@ NUMBER = (
     """,
     """
     UPDATE import_rows r SET seq = coalesce(
-        (SELECT o.seq FROM import_rows o WHERE o.scope_id = r.scope_id AND o.legacy_ref = r.of_ref AND o.of_ref IS NULL),
+        (SELECT o.seq FROM import_rows o WHERE o.scope_id = r.scope_id AND o.legacy_ref = r.of_ref AND o.seq IS NOT NULL),
         (
             SELECT i.seq FROM memory.imported i
             WHERE i.agent_key = :agent_key AND i.scope_id = r.scope_id AND i.legacy_ref = r.of_ref
         )
     )
-    WHERE r.of_ref IS NOT NULL
+    WHERE r.of_ref <> ''
     """,
     """
     UPDATE import_texts t SET absorbed = (
@@ -193,9 +172,6 @@ STORE = (
     SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
     FROM import_texts t
     CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
-    WHERE NOT EXISTS (
-        SELECT FROM memory.forgotten_refs f WHERE f.agent_key = :agent_key AND f.ref_hash = u.ref_hash
-    )
     ON CONFLICT DO NOTHING
     """,
     """

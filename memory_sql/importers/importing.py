@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import SERVICE
-from memory_sql.db.repositories.imports import ImportRepository, Stored
+from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.results import ImportReport
 from memory_sql.errors import InputError
 from memory_sql.importers.loading import Loader
@@ -59,10 +58,11 @@ class Import:
             await self._check_key()
             await Survey(self.source, spool, self.options, accounts, self._read).run()
             if dry_run:
-                return _report(None, accounts)
+                await self._look(Plan(spool, self.options, self.now))
+                return _report(None, accounts, spool)
             import_id = await self._begin()
-            stored = await self._store(Plan(spool, self.options, self.now), import_id)
-            return await self._finish(import_id, accounts, spool, stored)
+            await self._store(Plan(spool, self.options, self.now), import_id)
+            return await self._finish(import_id, accounts, spool)
 
     def _read(self, part: Part, documents: int) -> None:
         self._tell(part.name, documents)
@@ -90,23 +90,34 @@ class Import:
             principal=SERVICE,
         )
 
-    async def _store(self, plan: Plan, import_id: int) -> Stored:
-        loader = Loader(
+    def _loader(self, plan: Plan, import_id: int | None) -> Loader:
+        return Loader(
             self.database, self.settings, plan, import_id, self.key, self.now, self.pause,
             "confirmed" if self.options.trusted else "unverified",
         )  # fmt: skip
-        stored = Stored()
-        for agent in plan.agents():
-            done = await loader.agent(agent)
-            stored += done
-            self._tell(agent.agent_id, done.observations)
-        return stored
 
-    async def _finish(self, import_id: int, accounts: Accounts, spool: Spool, stored: Stored) -> ImportReport:
+    async def _look(self, plan: Plan) -> None:
+        loader = self._loader(plan, None)
+        for agent in plan.agents():
+            await loader.look(agent)
+
+    async def _store(self, plan: Plan, import_id: int) -> None:
+        loader, due_from = self._loader(plan, import_id), await self._due_from(import_id)
+        for agent in plan.agents():
+            done = await loader.agent(agent, due_from)
+            due_from += timedelta(seconds=self.pause * done.due)
+            self._tell(agent.agent_id, done.observations)
+
+    async def _due_from(self, import_id: int) -> datetime:
+        """After the last of what has been brought, of an import that goes on."""
+        async with self.database.transaction(principal=SERVICE) as unit:
+            last = await ImportRepository(unit).last_due(import_id)
+        return self.now if last is None else max(self.now, last)
+
+    async def _finish(self, import_id: int, accounts: Accounts, spool: Spool) -> ImportReport:
         async with self.database.transaction(principal=SERVICE) as unit:
             imports = ImportRepository(unit)
-            _settle(accounts, stored)
-            report = _report(import_id, accounts)
+            report = _report(import_id, accounts, spool)
             for rows in _rejects(import_id, spool.refusals()):
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
@@ -115,15 +126,10 @@ class Import:
         return report
 
 
-def _settle(accounts: Accounts, stored: Stored) -> None:
-    """Of what could have come, what was there already, and what had been forgotten, didn't."""
-    for reason, left_out in (("known", stored.known), ("forgotten", stored.forgotten)):
-        for collection, count in Counter(ref.partition(":")[0] for ref in left_out).items():
-            accounts.outcomes[collection, "migrated", ""] -= count
-            accounts.outcomes[collection, "skipped", reason] += count
-
-
-def _report(import_id: int | None, accounts: Accounts) -> ImportReport:
+def _report(import_id: int | None, accounts: Accounts, spool: Spool) -> ImportReport:
+    for collection, outcome, reason, count in spool.left_out():
+        accounts.outcomes[collection, "migrated", ""] -= count
+        accounts.outcomes[collection, outcome, reason] += count
     return ImportReport(
         run=import_id,
         collections=accounts.collections(),

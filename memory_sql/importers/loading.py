@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -17,8 +16,8 @@ from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import ensure_agent
-from memory_sql.db.repositories.imports import ImportRepository, Stored, first_of_each
+from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
+from memory_sql.db.repositories.imports import ImportRepository, Stored
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.staging import STAGED
 from memory_sql.domain.ids import owner_key
@@ -27,15 +26,21 @@ from memory_sql.importers.mongo.drafts import (
     DuplicateDraft,
     GroupDraft,
     ObservationDraft,
+    Outcome,
     RowDraft,
     ScopeDraft,
 )
+from memory_sql.importers.mongo.said import sentence_ref
+from memory_sql.importers.seen import Reason, Seen, counted, whole
 from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.languages.text import content_digest, count_words
 from memory_sql.languages.words import search_extra
 from memory_sql.privacy.classify import classify
 
 SCOPES_AT_ONCE = 200
+ROWS_AT_ONCE = 5000
+SHARDS = "memory_agent"
+"""The collection of which each document is told, though several are one text."""
 T = TypeVar("T")
 
 
@@ -50,82 +55,116 @@ class Plan(Protocol):
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
 
+    def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
+        """Is told of documents that don't come, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What an agent lacks of a scope. `is_new`: something; `is_whole`: everything; `makes`: more than what repeats it."""
+
+    is_new: bool = True
+    is_whole: bool = True
+    makes: bool = True
+
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """`key` is that of references, and lies outside of the database. What becomes due is so `pause` seconds apart."""
+    """`key` is that of references, and lies outside of the database. What becomes due is so `pause` seconds apart.
+
+    `import_id` None: it only looks.
+    """
 
     database: Database
     settings: Settings
     plan: Plan
-    import_id: int
+    import_id: int | None
     key: bytes
     now: datetime
     pause: float = 0.0
     verification: Literal["unverified", "confirmed"] = "unverified"
 
-    async def agent(self, draft: AgentDraft) -> Stored:
-        """All that is planned for the agent; what is here already is passed over."""
+    async def agent(self, draft: AgentDraft, due_from: datetime) -> Stored:
+        """All that is planned for the agent; what is here already is passed over. `due_from`: where the pauses begin."""
         return await self.database.write(
-            lambda unit: self._agent(unit, draft.agent_id), principal=service(draft.agent_id)
+            lambda unit: self._agent(unit, draft.agent_id, due_from), principal=service(draft.agent_id)
         )
 
-    async def _agent(self, unit: Session, agent_id: str) -> Stored:
+    async def look(self, draft: AgentDraft) -> None:
+        """Tells the plan what `agent` would leave out; nothing is written."""
+        async with self.database.transaction(principal=service(draft.agent_id)) as unit:
+            key = await agent_key_of(unit, draft.agent_id)
+            if key is None:
+                return
+            seen = await Seen.of(ImportRepository(unit), key, None, self.key)
+            for scope in self.plan.scopes(draft.agent_id):
+                await self._look(seen, scope)
+
+    async def _agent(self, unit: Session, agent_id: str, due_from: datetime) -> Stored:
         agent = await ensure_agent(unit, agent_id, self.now)
         await share_agent(unit, agent.key)
-        await ImportRepository(unit).open()
+        imports = ImportRepository(unit)
+        await imports.open()
+        seen = await Seen.of(imports, agent.key, self.import_id, self.key)
         own, done = self.settings.of_agent(agent.settings), Stored()
-        forgets = await ImportRepository(unit).has_forgotten(agent.key)
-        for scopes in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
-            left, gone = await self._left(unit, agent.key, scopes) if forgets else (scopes, frozenset[str]())
-            done += await self._scopes(unit, agent.key, left, own) if left else Stored()
-            done += Stored(forgotten=gone)
+        for drafts in _some(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
+            looked = [(draft, await self._look(seen, draft)) for draft in drafts]
+            if new := [(draft, found) for draft, found in looked if found.is_new]:
+                from_here = due_from + timedelta(seconds=self.pause * done.due)
+                done += await self._scopes(unit, seen, new, own, from_here)
         for group in self.plan.groups(agent_id):
-            await self._group(unit, agent.key, group, own)
+            await self._group(unit, seen, group, own)
+        self.plan.leave_out(
+            dict.fromkeys(done.merged - await imports.own(agent.key, self.import_id or 0, list(done.merged)), "here"),
+            "merged",
+        )
         return done
 
-    async def _left(
-        self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft]
-    ) -> tuple[list[ScopeDraft], frozenset[str]]:
-        """Those of which not everything has been forgotten here, and the documents of the others.
+    async def _look(self, seen: Seen, draft: ScopeDraft) -> Looked:
+        """Tells the plan what of the scope is left out: documents whose rows are, and texts of which nothing is new."""
+        if seen.is_new:
+            return Looked()
+        is_whole, makes, rewritten = True, False, set[str]()
+        is_new = False
+        for rows in _some(self._rows_of(draft), ROWS_AT_ONCE):
+            left = await seen.left_out(ref for row in rows for ref in _named(row))
+            self.plan.leave_out(counted({row.legacy_ref: left[row.legacy_ref] for row in rows if _is_told(row, left)}))
+            for row in rows:
+                if row.legacy_ref in left or (isinstance(row, DuplicateDraft) and left.get(row.of) == "forgotten"):
+                    is_whole = False
+                    continue
+                is_new = True
+                rewritten.add(whole(row.legacy_ref))
+                makes = makes or not isinstance(row, DuplicateDraft) or row.of not in left
+        left = await seen.left_out(draft.legacy_refs)
+        texts = first_of_each(draft.legacy_refs)
+        self.plan.leave_out(counted({ref: left[ref] for ref in texts if ref in left and ref not in rewritten}))
+        lacks = any(ref not in left for ref in draft.legacy_refs)
+        return Looked(is_new or lacks, is_whole and not left, makes or lacks)
 
-        Of these nothing is made: no name of the user, no prompt.
-        """
-        left, gone = list[ScopeDraft](), set[str]()
-        for draft in drafts:
-            rows = list(self.plan.rows(draft))
-            refs = [*draft.legacy_refs, *(row.legacy_ref for row in rows)]
-            hashes = {self._ref(ref) for ref in refs}
-            if hashes - await ImportRepository(unit).forgotten_among(agent_key, list(hashes)):
-                left.append(draft)
-            else:
-                gone |= first_of_each((0, ref) for ref in draft.legacy_refs)
-                gone |= {
-                    row.legacy_ref for row in rows if isinstance(row, ObservationDraft) and "#" not in row.legacy_ref
-                }
-        return left, frozenset(gone)
-
-    async def _scopes(self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft], own: Settings) -> Stored:
-        imports, scopes = ImportRepository(unit), ScopeRepository(unit)
-        rows = [self._new(agent_key, draft, own) for draft in drafts]
-        made = await imports.make_scopes(rows)
-        await self._prompts(unit, agent_key, drafts, made)
-        places = [(draft.owner, draft.name) for draft in drafts]
+    async def _scopes(
+        self, unit: Session, seen: Seen, looked: Sequence[tuple[ScopeDraft, Looked]], own: Settings, due_from: datetime
+    ) -> Stored:
+        imports, scopes, agent_key = ImportRepository(unit), ScopeRepository(unit), seen.agent_key
+        wanted = [draft for draft, found in looked if found.makes]
+        made = await imports.make_scopes([self._new(agent_key, draft, own) for draft in wanted])
+        await self._prompts(unit, agent_key, wanted, made)
+        places = [(draft.owner, draft.name) for draft, _ in looked]
         locked = {(state.owner, state.name): state for state in await scopes.lock(agent_key, places)}
-        ids = [state.scope_id for state in locked.values()]
-        known = Known(self.import_id, await imports.known(agent_key, ids))
-        staged = (
-            row
-            for draft, place in zip(drafts, places, strict=True)
-            for row in self._rows(draft, locked[place], own, known)
-        )
-        texts = [self._text(draft, locked[place]) for draft, place in zip(drafts, places, strict=True)]
-        await imports.stage(staged, texts)
-        done = await imports.store(agent_key, self.import_id, self.now)
-        done += Stored(known=frozenset(known.documents))
+        there = [(draft, found, locked[at]) for (draft, found), at in zip(looked, places, strict=True) if at in locked]
+        await imports.empty()
+        rows = ((draft, scope, row) for draft, _, scope in there for row in self._rows_of(draft))
+        for some in _some(rows, ROWS_AT_ONCE):
+            left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
+            await imports.stage_rows(self._staged(seen, some, left, own))
+        left = await seen.left_out(ref for draft, _, _ in there for ref in draft.legacy_refs)
+        await imports.stage_texts(self._text(seen, draft, found, scope, left) for draft, found, scope in there)
+        begun = [scope.scope_id for _, _, scope in there if scope.last_seq]
+        done = await imports.store(agent_key, seen.import_id or 0, begun, self.now)
+        ids = [scope.scope_id for _, _, scope in there]
         await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)
         if self.pause:
-            await imports.spread(agent_key, ids, self.pause, self.now)
+            done += Stored(due=await imports.spread(agent_key, ids, due_from, self.pause))
         return done
 
     def _new(self, agent_key: int, draft: ScopeDraft, own: Settings) -> dict[str, Any]:
@@ -162,17 +201,22 @@ class Loader:
         if rows:
             await ImportRepository(unit).put_prompts(rows)
 
-    async def _group(self, unit: Session, agent_key: int, draft: GroupDraft, own: Settings) -> None:
-        """With those who have never been members of it; none where nobody is left to be one."""
-        imports, owner = ImportRepository(unit), owner_key("group", draft.group_id)
-        joining = await imports.joining(agent_key, draft.group_id, draft.user_ids)
+    async def _group(self, unit: Session, seen: Seen, draft: GroupDraft, own: Settings) -> None:
+        """With those who have never been members of it; none where nobody is left to be one, or it was forgotten.
+
+        One that was brought before is known by its reference, whatever it is called by now.
+        """
+        imports, agent_key, ref = ImportRepository(unit), seen.agent_key, f"group:{draft.group_id}"
+        if (await seen.left_out([ref])).get(ref) == "forgotten":
+            return
+        group_id = await imports.group_of(agent_key, ref) or draft.group_id
+        joining = await imports.joining(agent_key, group_id, draft.user_ids)
         if not joining:
             return
-        wanted = ScopeDraft(
-            draft.agent_id, "group", draft.group_id, "", draft.group_id, True, None, (), None, None, draft.settings
-        )
+        wanted = ScopeDraft(draft.agent_id, "group", group_id, "", group_id, True, None, (), None, None, draft.settings)
         await imports.make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
-        (scope,) = await ScopeRepository(unit).lock(agent_key, [(owner, "")])
+        (scope,) = await ScopeRepository(unit).lock(agent_key, [(owner_key("group", group_id), "")])
+        await imports.note_group(agent_key, scope.scope_id, self.import_id or 0, ref, seen.ref(ref))
         rows = [
             {
                 "agent_key": agent_key,
@@ -188,16 +232,7 @@ class Loader:
 
     # What is staged
 
-    def _rows(self, draft: ScopeDraft, scope: ScopeState, own: Settings, known: Known) -> Iterator[tuple[Any, ...]]:
-        for row in self._with_text(draft):
-            if known.holds(scope.scope_id, row):
-                continue
-            if isinstance(row, DuplicateDraft):
-                yield self._duplicate(draft, scope, row)
-            else:
-                yield self._observation(draft, scope, row, own)
-
-    def _with_text(self, draft: ScopeDraft) -> Iterator[RowDraft]:
+    def _rows_of(self, draft: ScopeDraft) -> Iterator[RowDraft]:
         """A text of which no row says anything is one itself: what it was made of can be found, and taken out."""
         rows = self.plan.rows(draft)
         first = next(rows, None)
@@ -207,14 +242,29 @@ class Loader:
             yield first
         yield from rows
 
+    def _staged(
+        self,
+        seen: Seen,
+        rows: Iterable[tuple[ScopeDraft, ScopeState, RowDraft]],
+        left: Mapping[str, Reason],
+        own: Settings,
+    ) -> Iterator[tuple[Any, ...]]:
+        for draft, scope, row in rows:
+            if row.legacy_ref in left:
+                continue
+            seen.bring(row.legacy_ref)
+            if not isinstance(row, DuplicateDraft):
+                yield self._observation(seen, draft, scope, row, own)
+            elif left.get(row.of) != "forgotten":
+                yield self._duplicate(seen, draft, scope, row)
+
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
-        return ObservationDraft(
-            f"{part.legacy_ref}#0", text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification
-        )
+        ref = sentence_ref(part, text, None)
+        return ObservationDraft(ref, text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification)
 
     def _observation(
-        self, draft: ScopeDraft, scope: ScopeState, row: ObservationDraft, own: Settings
+        self, seen: Seen, draft: ScopeDraft, scope: ScopeState, row: ObservationDraft, own: Settings
     ) -> tuple[Any, ...]:
         found = classify(row.content)
         days = days_of(row.content, row.observed_at, zone_of(own.time_zone))
@@ -239,12 +289,12 @@ class Loader:
             dates=f"{{{','.join(f'[{span.first},{span.last}]' for span in days)}}}" if days else None,
             source_hash=row.source_hash,
             stored_hash=_sha256(row.content),
-            ref_hash=self._ref(row.legacy_ref),
+            ref_hash=seen.ref(row.legacy_ref),
             also=list(row.also),
-            also_hashes=[self._ref(ref) for ref in row.also],
+            also_hashes=[seen.ref(ref) for ref in row.also],
         )
 
-    def _duplicate(self, draft: ScopeDraft, scope: ScopeState, row: DuplicateDraft) -> tuple[Any, ...]:
+    def _duplicate(self, seen: Seen, draft: ScopeDraft, scope: ScopeState, row: DuplicateDraft) -> tuple[Any, ...]:
         return _staged(
             scope_id=scope.scope_id,
             legacy_ref=row.legacy_ref,
@@ -252,38 +302,36 @@ class Loader:
             users=_people(draft, row),
             source_hash=row.source_hash,
             stored_hash=row.source_hash,
-            ref_hash=self._ref(row.legacy_ref),
+            ref_hash=seen.ref(row.legacy_ref),
         )
 
-    def _text(self, draft: ScopeDraft, scope: ScopeState) -> tuple[Any, ...]:
-        text, refs = draft.text or "", list(draft.legacy_refs)
+    def _text(
+        self, seen: Seen, draft: ScopeDraft, found: Looked, scope: ScopeState, left: Mapping[str, Reason]
+    ) -> tuple[Any, ...]:
+        """Told where it is the first that the scope learns, and nothing of it was left out."""
+        text, refs = draft.text or "", [ref for ref in draft.legacy_refs if ref not in left]
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
-        hashes = [self._ref(ref) for ref in refs]
-        return scope.scope_id, draft.text, count_words(text), refs, hashes, source, _sha256(text)
-
-    def _ref(self, ref: str) -> bytes:
-        return hmac.digest(self.key, ref.encode(), "sha256")
+        hashes = [seen.ref(ref) for ref in refs]
+        is_told = found.is_whole and not scope.last_seq and not scope.version
+        return scope.scope_id, draft.text, count_words(text), is_told, refs, hashes, source, _sha256(text)
 
 
-@dataclass(slots=True)
-class Known:
-    """What is here already: by scope the references, and which import has brought each.
+def _named(row: RowDraft) -> tuple[str, ...]:
+    return (row.legacy_ref, row.of) if isinstance(row, DuplicateDraft) else (row.legacy_ref,)
 
-    `documents` are those of them that another import has brought, as rows of their own; they gather as rows are asked for.
-    """
 
-    import_id: int
-    refs: Mapping[int, Mapping[str, int]]
-    documents: set[str] = field(default_factory=set)
+def _is_told(row: RowDraft, left: Mapping[str, Reason]) -> bool:
+    """It is a document that the accounts name as left out: neither a sentence, nor what another row says."""
+    return row.legacy_ref in left and isinstance(row, ObservationDraft) and row.legacy_ref == whole(row.legacy_ref)
 
-    def holds(self, scope_id: int, row: RowDraft) -> bool:
-        """Of a text that is known its sentences are, whatever they are by now."""
-        refs = self.refs.get(scope_id, {})
-        whole, _, sentence = row.legacy_ref.partition("#")
-        by = refs.get(row.legacy_ref, refs.get(whole))
-        if by is not None and by != self.import_id and not sentence and isinstance(row, ObservationDraft):
-            self.documents.add(row.legacy_ref)
-        return by is not None
+
+def first_of_each(refs: Iterable[str]) -> list[str]:
+    """The documents of a text: of each collection the first stands for all, but that each shard is told."""
+    firsts = dict[str, str]()
+    for ref in refs:
+        collection = ref.partition(":")[0]
+        firsts.setdefault(ref if collection == SHARDS else collection, ref)
+    return list(firsts.values())
 
 
 def _staged(**values: Any) -> tuple[Any, ...]:

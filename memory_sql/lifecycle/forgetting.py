@@ -8,8 +8,8 @@ refuse whatever a model is making of it meanwhile. What is left becomes pending 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
@@ -37,13 +37,16 @@ NOTHING = Closure()
 
 @dataclass(frozen=True, slots=True)
 class Found:
+    """`texts`: by scope the first version that goes, whatever it holds."""
+
     seeds: Seeds
     closure: Closure
+    texts: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def scopes(self) -> list[int]:
         """The scopes that lose something, in id order."""
-        return sorted(self.closure.scopes | set(self.seeds.scopes))
+        return sorted(self.closure.scopes | {*self.seeds.scopes, *self.texts})
 
     @property
     def conversations(self) -> list[str]:
@@ -100,13 +103,21 @@ async def preview(session: Session, asked: Asked, agent_key: int, selection: Sel
 
 
 async def take_out(
-    session: Session, asked: Asked, agent_key: int, observations: Sequence[tuple[int, int]], import_id: int
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    observations: Sequence[tuple[int, int]],
+    texts: Mapping[int, int],
+    import_id: int,
 ) -> Receipt:
-    """What an import brought, with what was made of it, as if it had never come: it may come again."""
+    """What an import brought, with what was made of it, as if it had never come: it may come again.
+
+    `texts`: by scope the first version that it brought, or that was written on top of one.
+    """
 
     async def act(locks: Locks) -> Receipt:
         seeds = Seeds(observations=tuple(observations))
-        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds))
+        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds), texts)
         await _need(session, agent_key, locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
@@ -120,6 +131,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     repository, scopes, now = ForgettingRepository(session, agent_key), ScopeRepository(session), receipt.at
     states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
     tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
+    tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
     for scope_id, version in tainted.items():
         await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
     kept = await repository.kept_beside(found.closure)

@@ -139,7 +139,7 @@ async def _taken_out(
     """How many observations, the scopes whose texts are to be rewritten, and those that are gone."""
     imports = ImportRepository(unit)
     brought = await imports.observations(agent_key, run)
-    receipt = await forgetting.take_out(unit, asked, agent_key, brought, run)
+    receipt = await forgetting.take_out(unit, asked, agent_key, brought, await imports.texts(agent_key, run), run)
     return len(receipt.observations), receipt.withheld, await imports.undo(agent_key, run)
 
 

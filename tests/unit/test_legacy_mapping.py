@@ -97,8 +97,7 @@ async def test_refused_documents_are_named_with_place_and_reason(read: Read) -> 
         for r in found.spool.refusals()
         if r.reason not in ("directory", "episode")
     }
-    later = {"duplicate_text", "duplicate_scope"}  # which are known when all has been read
-    assert refused == {key: fate for key, fate in manifest.fates.items() if fate[1] not in later}
+    assert refused == manifest.fates
     assert {reason for _, _, reason in found.accounts.outcomes} - {""} <= set(REASONS)
     assert found.accounts.anomalies.keys() <= set(ANOMALIES)
 

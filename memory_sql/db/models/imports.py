@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Identity, Index, Integer, PrimaryKeyConstraint, text
+from sqlalchemy import Identity, Index, Integer, PrimaryKeyConstraint
 from sqlalchemy.orm import Mapped
 
 from memory_sql.db.models.base import NO_PAIRS, NOW, Base, column, constant, host_id, key_of, one_of
@@ -44,10 +44,12 @@ class ImportRejectRow(Base):
     import_id: Mapped[int] = column("The import.")
     number: Mapped[int] = column("1, 2, 3 … in the order in which they were read.")
     collection: Mapped[str] = constant("The document's collection, by its newer name.")
-    legacy_id: Mapped[str | None] = constant("The document's id; null: it has none that can be read.")
-    part: Mapped[str] = constant("The file or collection that it stands in.")
-    place: Mapped[int] = column("Which document it is there, from 1.")
-    position: Mapped[int] = column("At which byte it begins there.")
+    legacy_id: Mapped[str | None] = constant(
+        "The document's id; null: it has none that can be read, or was forgotten here."
+    )
+    part: Mapped[str | None] = constant("The file or collection that it stands in; null: known by its id alone.")
+    place: Mapped[int | None] = column("Which document it is there, from 1.")
+    position: Mapped[int | None] = column("At which byte it begins there.")
     outcome: Mapped[str] = constant("merged, skipped or rejected.")
     reason: Mapped[str] = constant("Why, in one word.")
 
@@ -55,18 +57,20 @@ class ImportRejectRow(Base):
 class ImportedRow(Base):
     __tablename__ = "imported"
     __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "scope_id", "legacy_ref"),
+        PrimaryKeyConstraint("agent_key", "legacy_ref", "scope_id"),
         key_of("scopes", "scope_id"),
         Index("imported_import_id_idx", "agent_key", "import_id"),
-        Index("imported_seq_idx", "agent_key", "scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
+        Index("imported_seq_idx", "agent_key", "scope_id", "seq"),
         {"comment": "One row per document of another store, or sentence of one, and scope that has it."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The scope.")
-    legacy_ref: Mapped[str] = host_id("Which document: its collection and id; of a sentence of a text its number, too.")
+    legacy_ref: Mapped[str] = host_id(
+        "Which document: its collection and id; of a sentence of a text a digest, too; or group and its id."
+    )
     import_id: Mapped[int] = column("The import.")
-    seq: Mapped[int | None] = column("The observation that says it; null: the scope's text.", Integer)
+    seq: Mapped[int | None] = column("The observation that says it; null: the scope's text, or the group.", Integer)
     source_hash: Mapped[bytes] = column("SHA-256 of the text as it came.")
     stored_hash: Mapped[bytes] = column("SHA-256 of the text as it was stored.")
     ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key outside of the database.")

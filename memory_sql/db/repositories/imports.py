@@ -21,6 +21,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     TextClause,
+    and_,
     any_,
     bindparam,
     cast,
@@ -35,7 +36,6 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from memory_sql.db.arrays import among
 from memory_sql.db.models import (
     AgentRow,
     EvidenceRow,
@@ -49,25 +49,19 @@ from memory_sql.db.models import (
     RunRow,
     ScopeRow,
 )
-from memory_sql.db.staging import (
-    COUNT,
-    EMPTY,
-    FORGOTTEN,
-    FORGOTTEN_TEXTS,
-    KNOWN_TEXTS,
-    LEAVE_OUT,
-    NUMBER,
-    STAGE,
-    STAGED,
-    STORE,
-    TEXTS,
-)
+from memory_sql.db.staging import COUNT, EMPTY, NUMBER, STAGE, STAGED, STORE, TEXTS, WAITING
+from memory_sql.domain.ids import OWNER_PREFIX
 from memory_sql.languages.text import HASH_VERSION
 
 _SPREAD = """
     UPDATE memory.scopes s SET due_at = :now + f.place * :pause * interval '1 second'
-    FROM unnest(CAST(:scope_ids AS bigint[])) WITH ORDINALITY AS f (scope_id, place)
-    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id AND s.due_at IS NOT NULL
+    FROM (
+        SELECT scope_id, row_number() OVER (ORDER BY scope_id) AS place
+        FROM memory.scopes
+        WHERE agent_key = :agent_key AND scope_id = ANY (:scope_ids) AND due_at IS NOT NULL
+    ) f
+    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
+    RETURNING s.scope_id
 """
 _JOINING = """
     SELECT u.user_id
@@ -94,9 +88,6 @@ _CHANGED = """
 """
 
 
-SHARDS = "memory_agent"
-"""The collection of which each document is told, though several are one text."""
-
 _TYPES: Mapping[str, TypeEngine[Any]] = {
     "agent_key": BigInteger(),
     "import_id": BigInteger(),
@@ -114,30 +105,21 @@ def _typed(statement: str, used: Iterable[str]) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
 
 
-def first_of_each(texts: Iterable[Any]) -> frozenset[str]:
-    """Documents, of scope and reference; of several texts of one user the first stands for all."""
-    firsts = dict[tuple[int, str], str]()
-    for scope_id, ref in texts:
-        collection = ref.partition(":")[0]
-        firsts.setdefault((scope_id, ref if collection == SHARDS else collection), ref)
-    return frozenset(firsts.values())
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`known` and `forgotten` are documents that were left out: they were here already, or had been forgotten here."""
+    """`merged`: documents that became evidence of what waited here. `due`: scopes that wait for their turn."""
 
     observations: int = 0
     scopes: int = 0
-    known: frozenset[str] = frozenset()
-    forgotten: frozenset[str] = frozenset()
+    due: int = 0
+    merged: frozenset[str] = frozenset()
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(
             self.observations + other.observations,
             self.scopes + other.scopes,
-            self.known | other.known,
-            self.forgotten | other.forgotten,
+            self.due + other.due,
+            self.merged | other.merged,
         )
 
 
@@ -191,16 +173,35 @@ class ImportRepository:
         found = await self._session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
         return [dict(row) for row in found.mappings()]
 
-    async def known(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-        """By scope the references that it has, and which import has brought each. The caller has locked the scopes."""
+    async def brought_by(self, agent_key: int) -> set[int]:
+        """The imports that have brought the agent anything that is still here."""
+        i = ImportedRow
+        found = await self._session.scalars(select(i.import_id).where(i.agent_key == agent_key).distinct())
+        return set(found)
+
+    async def known(self, agent_key: int, refs: Sequence[str]) -> dict[str, list[int]]:
+        """By which imports those of these references came that are here, in any scope."""
         i = ImportedRow
         found = await self._session.execute(
-            select(i.scope_id, i.legacy_ref, i.import_id).where(i.agent_key == agent_key, among(i.scope_id, scope_ids))
+            select(i.legacy_ref, i.import_id)
+            .where(i.agent_key == agent_key, i.legacy_ref == any_(cast(list(refs), ARRAY(Text))))
+            .distinct()
         )
-        refs: dict[int, dict[str, int]] = {}
+        by: dict[str, list[int]] = {}
         for row in found:
-            refs.setdefault(row.scope_id, {})[row.legacy_ref] = row.import_id
-        return refs
+            by.setdefault(row.legacy_ref, []).append(row.import_id)
+        return by
+
+    async def own(self, agent_key: int, import_id: int, refs: Sequence[str]) -> set[str]:
+        """Those of these documents that have a row of their own by the import."""
+        i, o = ImportedRow, ObservationRow
+        found = await self._session.scalars(
+            select(i.legacy_ref)
+            .join(o, and_(o.agent_key == i.agent_key, o.scope_id == i.scope_id, o.seq == i.seq))
+            .where(i.agent_key == agent_key, i.import_id == import_id, o.legacy_ref == i.legacy_ref)
+            .where(i.legacy_ref == any_(cast(list(refs), ARRAY(Text))))
+        )
+        return set(found)
 
     async def agents(self, import_id: int) -> list[tuple[int, str]]:
         """Those to whom it has brought anything, key and id, in the order of the keys."""
@@ -227,6 +228,16 @@ class ImportRepository:
             .order_by(o.scope_id, o.seq)
         )
         return [(row.scope_id, row.seq) for row in found]
+
+    async def texts(self, agent_key: int, import_id: int) -> dict[int, int]:
+        """By scope the first live version that it brought, or that was written on top of one."""
+        texts = func.memory.imported_texts(agent_key, import_id).table_valued("scope_id", "version", "live")
+        found = await self._session.execute(
+            select(texts.c.scope_id, func.min(texts.c.version).label("version"))
+            .where(texts.c.live)
+            .group_by(texts.c.scope_id)
+        )
+        return {row.scope_id: row.version for row in found}
 
     async def source_hashes(self, agent_key: int, refs: Sequence[str]) -> dict[str, dict[int, set[bytes]]]:
         """Of those of these that are here, by import, what their texts were in the source; one may be in several scopes."""
@@ -256,37 +267,47 @@ class ImportRepository:
         for statement in STAGE:
             await self._session.execute(text(statement))
 
-    async def stage(self, rows: Iterable[Sequence[Any]], texts: Iterable[Sequence[Any]]) -> None:
-        """Rows have the columns of `STAGED`, texts those of `TEXTS`; of a scope the rows come in its order."""
+    async def empty(self) -> None:
+        """Forgets what was staged before."""
         await self._session.execute(text(EMPTY))
+
+    async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> None:
+        """With the columns of `STAGED`; of a scope they come in its order."""
+        await (await self._driver()).copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
+
+    async def stage_texts(self, texts: Iterable[Sequence[Any]]) -> None:
+        """With the columns of `TEXTS`."""
+        await (await self._driver()).copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
+
+    async def _driver(self) -> Any:
         raw = (await (await self._session.connection()).get_raw_connection()).driver_connection
         assert raw is not None
-        await raw.copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
-        await raw.copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
+        return raw
 
-    async def store(self, agent_key: int, import_id: int, now: datetime) -> Stored:
-        """What is staged, in scopes that the caller has locked."""
+    async def store(self, agent_key: int, import_id: int, begun: Sequence[int], now: datetime) -> Stored:
+        """What is staged, in scopes that the caller has locked; `begun` are those of them that had anything before."""
         values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
-        given = {"agent_key": agent_key, "import_id": import_id}
-        texts = await self._session.execute(_typed(KNOWN_TEXTS, given), given)
-        known = first_of_each(texts)
-        await self._run(LEAVE_OUT, values)
-        rows = await self._session.scalars(_typed(FORGOTTEN, ["agent_key"]), {"agent_key": agent_key})
-        texts = await self._session.execute(_typed(FORGOTTEN_TEXTS, ["agent_key"]), {"agent_key": agent_key})
-        forgotten = frozenset(filter(None, rows)) | first_of_each(texts)
+        merged = frozenset[str]()
+        if begun:
+            given = {"agent_key": agent_key, "scope_ids": list(begun)}
+            merged = frozenset(await self._session.scalars(_typed(WAITING, given), given))
         await self._run((*NUMBER, *STORE), values)
         observations, scopes = (await self._session.execute(text(COUNT))).one()
-        return Stored(observations, scopes, known - forgotten, forgotten)
+        return Stored(observations, scopes, merged=frozenset(ref for ref in merged if "#" not in ref))
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:
             used = {name: value for name, value in values.items() if f":{name}" in statement}
             await self._session.execute(_typed(statement, used), used)
 
-    async def spread(self, agent_key: int, scope_ids: Sequence[int], pause: float, now: datetime) -> None:
-        """What has become due is due one after another, so many seconds apart."""
-        given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": now}
-        await self._session.execute(_typed(_SPREAD, given), given)
+    async def spread(self, agent_key: int, scope_ids: Sequence[int], after: datetime, pause: float) -> int:
+        """What has become due is due one after another, so many seconds apart; of how many scopes."""
+        given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": after}
+        return len((await self._session.execute(_typed(_SPREAD, given), given)).all())
+
+    async def last_due(self, import_id: int) -> datetime | None:
+        """When the last of what it has brought is due."""
+        return await self._session.scalar(select(func.max(ScopeRow.due_at)).where(ScopeRow.import_id == import_id))
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         """Those of these that aren't there yet; by owner and name."""
@@ -315,6 +336,29 @@ class ImportRepository:
 
     async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
         await self._session.execute(insert(PromptRow), list(rows))
+
+    async def group_of(self, agent_key: int, ref: str) -> str | None:
+        """By which id the group goes here that was brought with this reference; None: it wasn't, or is gone."""
+        i, s = ImportedRow, ScopeRow
+        owner = await self._session.scalar(
+            select(s.owner)
+            .join(i, and_(i.agent_key == s.agent_key, i.scope_id == s.scope_id))
+            .where(i.agent_key == agent_key, i.legacy_ref == ref)
+        )
+        return None if owner is None else owner[len(OWNER_PREFIX["group"]) :]
+
+    async def note_group(self, agent_key: int, scope_id: int, import_id: int, ref: str, ref_hash: bytes) -> None:
+        """That it was brought."""
+        row = {
+            "agent_key": agent_key,
+            "scope_id": scope_id,
+            "legacy_ref": ref,
+            "import_id": import_id,
+            "source_hash": b"",
+            "stored_hash": b"",
+            "ref_hash": ref_hash,
+        }
+        await self._session.execute(upsert(ImportedRow).on_conflict_do_nothing(), [row])
 
     async def put_members(self, rows: Sequence[Mapping[str, Any]]) -> None:
         await self._session.execute(insert(MemberRow), list(rows))

@@ -154,12 +154,13 @@ RowDraft = ObservationDraft | DuplicateDraft
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A document that isn't taken over, or not as one of its own. `legacy_id` None: it has none that can be read."""
+    """A document that isn't taken over, or not as one of its own. `legacy_id` None: it has none that can be read, or it was
+    forgotten here. `part` None: where it stands isn't known any more."""
 
     collection: str
     legacy_id: str | None
-    part: str
-    number: int
-    offset: int
+    part: str | None
+    number: int | None
+    offset: int | None
     outcome: Outcome
     reason: str

@@ -22,6 +22,7 @@ from memory_sql.importers.mongo.drafts import (
     GroupDraft,
     MessageDraft,
     ObservationDraft,
+    Outcome,
     RowDraft,
     ScopeDraft,
     State,
@@ -51,6 +52,10 @@ class Plan:
     spool: Spool
     options: ImportOptions
     now: datetime
+
+    def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
+        """For the accounts: documents that don't come, and why."""
+        self.spool.leave_out(refs, outcome)
 
     def agents(self) -> Iterator[AgentDraft]:
         """In the order of their ids."""

@@ -1,10 +1,12 @@
 """The sentences of a scope's text as rows of their own: what forgetting one of them, or rebuilding the text, needs. Pure.
 
-A sentence that an absorbed record says already is evidence of that record's row and gets none.
+A sentence that an absorbed record says already is evidence of that record's row and gets none. A sentence is known by its
+document and what it says, not by its place: of a text that was rewritten only what is new is new.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,9 +20,13 @@ class Said:
 
     _by_digest: dict[bytes, list[str]] = field(default_factory=dict)
     _in_order: list[tuple[TextPart, Sentence, list[str]]] = field(default_factory=list)
+    _refs: set[str] = field(default_factory=set)
 
     def add(self, part: TextPart, sentence: Sentence) -> None:
-        ref = f"{part.legacy_ref}#{sentence.number}"
+        ref = sentence_ref(part, sentence.content, sentence.digest)
+        if ref in self._refs:
+            return
+        self._refs.add(ref)
         known = None if sentence.digest is None else self._by_digest.get(sentence.digest)
         if known is not None:
             known.append(ref)
@@ -44,6 +50,12 @@ class Said:
         for part, sentence, refs in self._in_order:
             if refs:
                 yield _row(part, sentence, tuple(refs))
+
+
+def sentence_ref(part: TextPart, content: str, digest: bytes | None) -> str:
+    """The reference of what a text says: of its document, and 64 bits of the digest of the words."""
+    digest = digest or hashlib.sha256(content.encode()).digest()
+    return f"{part.legacy_ref}#{digest[:8].hex()}"
 
 
 def said_by(scope: ScopeDraft) -> Said:

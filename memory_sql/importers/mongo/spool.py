@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import Any
 from memory_sql.domain.ids import owner_key
 from memory_sql.errors import ConfigurationError
 from memory_sql.importers.mongo.documents import Blob, Record, Shard, User
-from memory_sql.importers.mongo.drafts import Refusal, State
+from memory_sql.importers.mongo.drafts import Outcome, Refusal, State
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.packing import packed, unpacked
 from memory_sql.importers.mongo.routing import COLLECTIVE, LISTS, SHARD, Holder, Listed, ListKind, Placement
@@ -249,8 +249,27 @@ class Spool:
             yield unpacked(body), lane, state, of, notes
 
     def refusals(self) -> Iterator[Refusal]:
+        """In the order in which they were read, then what was merged, then what was left out."""
         for row in self._base.execute("SELECT * FROM refusals ORDER BY rowid"):
             yield Refusal(*row)
+        rows = self._base.execute(
+            "SELECT collection, iif(reason = 'forgotten', NULL, id), NULL, NULL, NULL, outcome, reason "
+            "FROM left_out ORDER BY rowid"
+        )
+        for row in rows:
+            yield Refusal(*row)
+
+    def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
+        """Documents that don't come, and why; of several reasons the one that it was forgotten counts."""
+        self._base.executemany(
+            "INSERT INTO left_out VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason "
+            "WHERE excluded.reason = 'forgotten'",
+            [(*_parts(ref), outcome, reason) for ref, reason in refs.items()],
+        )
+
+    def left_out(self) -> Iterator[tuple[str, Outcome, str, int]]:
+        """How many of a collection for a reason."""
+        yield from self._base.execute("SELECT collection, outcome, reason, count(*) FROM left_out GROUP BY 1, 2, 3")
 
     def _count(self, statement: str) -> int:
         return int(self._base.execute(statement).fetchone()[0])
@@ -273,6 +292,11 @@ def holder_of(blob: Blob, canonical: str | None) -> str:
     if blob.level == "agent":
         return COLLECTIVE
     return owner_key("individual" if blob.level == "user" else "conversation", canonical)
+
+
+def _parts(ref: str) -> tuple[str, str]:
+    collection, _, key = ref.partition(":")
+    return collection, key
 
 
 def _moment(seconds: float | None) -> datetime | None:

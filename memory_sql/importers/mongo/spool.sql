@@ -15,3 +15,4 @@ CREATE TABLE messages (session TEXT, at REAL, id TEXT, body BLOB, PRIMARY KEY (s
 CREATE TABLE talks (agent TEXT, session TEXT, PRIMARY KEY (agent, session)) WITHOUT ROWID;
 CREATE INDEX talks_of ON talks (session);
 CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);
+CREATE TABLE left_out (collection TEXT, id TEXT, outcome TEXT, reason TEXT, PRIMARY KEY (collection, id));

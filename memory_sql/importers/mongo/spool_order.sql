@@ -11,3 +11,16 @@ FROM placed ORDER BY agent, owner, name, rank, at, ref;
 DROP TABLE placed;
 CREATE INDEX rows_of ON rows (agent, owner, name);
 CREATE INDEX rows_by_ref ON rows (ref);
+-- What another document stands for is accounted for by its id, too.
+INSERT INTO refusals
+SELECT min(collection), substr(ref, instr(ref, ':') + 1), NULL, NULL, NULL, 'merged', 'duplicate_text'
+FROM rows GROUP BY ref HAVING sum(ref <> of) = count(*);
+INSERT INTO refusals
+SELECT collection, substr(ref, instr(ref, ':') + 1), NULL, NULL, NULL, 'merged', 'duplicate_scope'
+FROM (
+    SELECT ref, substr(ref, 1, instr(ref, ':') - 1) AS collection,
+           row_number() OVER (
+               PARTITION BY substr(ref, 1, instr(ref, ':') - 1), agent, owner ORDER BY written DESC, ref DESC
+           ) AS n
+    FROM blobs
+) WHERE n > 1;

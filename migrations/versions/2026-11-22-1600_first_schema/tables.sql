@@ -20,9 +20,9 @@ CREATE TABLE memory.import_rejects (
     number BIGINT NOT NULL,
     collection TEXT NOT NULL,
     legacy_id TEXT,
-    part TEXT NOT NULL,
-    place BIGINT NOT NULL,
-    position BIGINT NOT NULL,
+    part TEXT,
+    place BIGINT,
+    position BIGINT,
     outcome TEXT NOT NULL,
     reason TEXT NOT NULL,
     CONSTRAINT import_rejects_pkey PRIMARY KEY (import_id, number),
@@ -32,8 +32,8 @@ COMMENT ON TABLE memory.import_rejects IS 'One row per document that an import d
 COMMENT ON COLUMN memory.import_rejects.import_id IS 'The import.';
 COMMENT ON COLUMN memory.import_rejects.number IS '1, 2, 3 … in the order in which they were read.';
 COMMENT ON COLUMN memory.import_rejects.collection IS 'The document''s collection, by its newer name.';
-COMMENT ON COLUMN memory.import_rejects.legacy_id IS 'The document''s id; null: it has none that can be read.';
-COMMENT ON COLUMN memory.import_rejects.part IS 'The file or collection that it stands in.';
+COMMENT ON COLUMN memory.import_rejects.legacy_id IS 'The document''s id; null: it has none that can be read, or was forgotten here.';
+COMMENT ON COLUMN memory.import_rejects.part IS 'The file or collection that it stands in; null: known by its id alone.';
 COMMENT ON COLUMN memory.import_rejects.place IS 'Which document it is there, from 1.';
 COMMENT ON COLUMN memory.import_rejects.position IS 'At which byte it begins there.';
 COMMENT ON COLUMN memory.import_rejects.outcome IS 'merged, skipped or rejected.';
@@ -380,17 +380,17 @@ CREATE TABLE memory.imported (
     source_hash BYTEA NOT NULL,
     stored_hash BYTEA NOT NULL,
     ref_hash BYTEA NOT NULL,
-    CONSTRAINT imported_pkey PRIMARY KEY (agent_key, scope_id, legacy_ref),
+    CONSTRAINT imported_pkey PRIMARY KEY (agent_key, legacy_ref, scope_id),
     CONSTRAINT imported_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id)
 );
 CREATE INDEX imported_import_id_idx ON memory.imported (agent_key, import_id);
-CREATE INDEX imported_seq_idx ON memory.imported (agent_key, scope_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX imported_seq_idx ON memory.imported (agent_key, scope_id, seq);
 COMMENT ON TABLE memory.imported IS 'One row per document of another store, or sentence of one, and scope that has it.';
 COMMENT ON COLUMN memory.imported.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.imported.scope_id IS 'The scope.';
-COMMENT ON COLUMN memory.imported.legacy_ref IS 'Which document: its collection and id; of a sentence of a text its number, too.';
+COMMENT ON COLUMN memory.imported.legacy_ref IS 'Which document: its collection and id; of a sentence of a text a digest, too; or group and its id.';
 COMMENT ON COLUMN memory.imported.import_id IS 'The import.';
-COMMENT ON COLUMN memory.imported.seq IS 'The observation that says it; null: the scope''s text.';
+COMMENT ON COLUMN memory.imported.seq IS 'The observation that says it; null: the scope''s text, or the group.';
 COMMENT ON COLUMN memory.imported.source_hash IS 'SHA-256 of the text as it came.';
 COMMENT ON COLUMN memory.imported.stored_hash IS 'SHA-256 of the text as it was stored.';
 COMMENT ON COLUMN memory.imported.ref_hash IS 'HMAC of the reference, under a key outside of the database.';

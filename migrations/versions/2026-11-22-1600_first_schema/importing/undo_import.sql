@@ -15,6 +15,10 @@ BEGIN
 
     DELETE FROM memory.imported i WHERE i.agent_key = p_agent AND i.import_id = p_import;
 
+    DELETE FROM memory.consolidations c
+    USING memory.imported_texts(p_agent, p_import) t
+    WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version AND NOT t.live;
+
     -- What somebody else has said as well stays, on their word alone.
     WITH ours AS (
         SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import

@@ -1,0 +1,219 @@
+"""Legacy memory brought over once more: after changes here, or in the source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_sql.domain.results import ImportReport
+from memory_sql.domain.selection import Selection
+from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.fakes import Scripted
+from tests.legacy.formats import Document, dump
+from tests.legacy.generator import Legacy
+
+KEY = b"k" * 32
+SMALL = Legacy(agents=1, cases=())
+TOLD = "SELECT content FROM memory.observations ORDER BY content"
+Bring = Callable[..., Any]
+
+
+@pytest.fixture
+def bring(memory: Memory, tmp_path: Path) -> Bring:
+    """Imports these collections from a dump of their own."""
+    folders = iter(range(100))
+
+    async def bring(
+        collections: Iterable[tuple[str, Iterable[Document]]],
+        *,
+        dry_run: bool = False,
+        pause: float = 0,
+        **options: Any,
+    ) -> ImportReport:
+        folder = tmp_path / str(next(folders))
+        folder.mkdir()
+        dump(folder, collections)
+        return await memory.imports.mongo(
+            dump=folder, key=KEY, options=ImportOptions(**options), dry_run=dry_run, pause=pause
+        )
+
+    return bring
+
+
+@pytest.fixture(autouse=True)
+async def holds(memory: Memory) -> Any:
+    yield
+    assert await memory.admin.verify() == []
+
+
+def changed(
+    legacy: Legacy, collection: str, change: Callable[[int, dict[str, Any]], dict[str, Any]]
+) -> Iterator[tuple[str, Iterable[Document]]]:
+    """With each document of that collection as `change` makes it, by its number."""
+    for name, documents in legacy.collections():
+        yield name, (change(n, dict(d)) if name == collection else d for n, d in enumerate(documents))
+
+
+async def one_user(memory: Memory) -> tuple[str, str]:
+    (agent, owner), *_ = await rows(
+        memory,
+        "SELECT agent_id, owner FROM memory.scopes JOIN memory.agents USING (agent_key) WHERE owner LIKE 'u:%' ORDER BY 2",
+    )
+    return agent, owner[2:]
+
+
+async def scopes(memory: Memory) -> list[str]:
+    return [owner for (owner,) in await rows(memory, "SELECT owner FROM memory.scopes ORDER BY 1")]
+
+
+async def test_who_was_renamed_here_gets_nothing_twice(memory: Memory, bring: Bring) -> None:
+    await bring(SMALL.collections())
+    agent, user = await one_user(memory)
+    await memory.people.rename(agent_id=agent, kind="user", old=user, new="mia")
+    await memory.people.rename(agent_id=agent, kind="group", old="default", new="crew")
+    before = await rows(memory, TOLD), await scopes(memory)
+    again = await bring(SMALL.collections())
+    assert (await rows(memory, TOLD), await scopes(memory)) == before
+    assert again.unaccounted == ()
+    assert {counts["migrated"] for counts in again.collections.values()} == {0}
+
+
+async def test_who_was_linked_to_another_id_gets_nothing_twice(memory: Memory, bring: Bring) -> None:
+    await bring(SMALL.collections())
+    before = await rows(memory, TOLD), await scopes(memory)
+    people = [d["_id"] for name, documents in SMALL.collections() if name == "users3" for d in documents]
+
+    def link(n: int, document: dict[str, Any]) -> dict[str, Any]:
+        return {**document, "eden_user_id": people[-1]} if n == len(people) - 2 else document
+
+    await bring(changed(SMALL, "users3", link))
+    assert (await rows(memory, TOLD), await scopes(memory)) == before
+
+
+async def test_shards_that_were_merged_do_not_come_by_name_as_well(memory: Memory, bring: Bring) -> None:
+    await bring(SMALL.collections())
+    before = await rows(memory, TOLD), await scopes(memory)
+    await bring(SMALL.collections(), keep_shards="named")
+    assert (await rows(memory, TOLD), await scopes(memory)) == before
+
+
+@pytest.mark.parametrize("text", ["", "It is so. "])
+async def test_of_a_text_that_has_changed_what_is_new_comes_and_waits(memory: Memory, bring: Bring, text: str) -> None:
+    """Also where it was empty before."""
+    await bring(changed(SMALL, "memory_user", lambda _, d: {**d, "content": text}))
+    report = await bring(
+        changed(SMALL, "memory_user", lambda n, d: {**d, "content": f"{text}User {n} has moved to Malmö."})
+    )
+    waiting = (
+        "SELECT content FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE seq > done_seq"
+    )
+    new = await rows(memory, f"{waiting} AND content LIKE '%Malmö%' ORDER BY 1")
+    assert new == [(f"User {n} has moved to Malmö.",) for n in range(3)]
+    assert report.collections["memory_user"]["migrated"] == 3
+    assert report.unaccounted == ()
+
+
+async def test_forgotten_sentence_stays_away_wherever_it_stands(memory: Memory, llm: Scripted, bring: Bring) -> None:
+    said = "Keeps a calendar. Has a cat named Ivo. Rows on Sundays."
+    report = await bring(changed(SMALL, "memory_user", lambda _, d: {**d, "content": said}))
+    agent, user = await one_user(memory)
+    who: dict[str, Any] = {"agent_id": agent, "user_id": user}
+    (cat,) = [o for o in await memory.observations.list(**who, limit=1000) if "Ivo" in o.content]
+    llm.then("Keeps a calendar. Rows on Sundays.")
+    await memory.forget(Selection(observation_id=cat.id), agent_id=agent)
+    await memory.imports.rollback(report.run or 0)
+    await bring(changed(SMALL, "memory_user", lambda _, d: {**d, "content": f"Is tall. Sings. {said}"}))
+    told = {o.content for o in await memory.observations.list(**who, limit=1000)}
+    assert {"Is tall.", "Sings.", "Keeps a calendar.", "Rows on Sundays."} <= told
+    assert not any("Ivo" in content for content in told)
+    assert "Ivo" not in str(await memory.context(**who))
+
+
+async def test_what_waits_here_and_says_the_same_is_one(memory: Memory, bring: Bring) -> None:
+    await bring(changed(SMALL, "memory_sessions", lambda _, d: {**d, "memory_type": "episode"}))
+    agent, user = await one_user(memory)
+    (text,) = [d["content"] for name, documents in SMALL.collections() if name == "memory_sessions"
+               for d in documents if user in map(str, d.get("related_users", ())) and "number 5" in d["content"]]  # fmt: skip
+    here = await memory.observe(text, agent_id=agent, user_id=user)
+    report = await bring(SMALL.collections())
+    told = "SELECT count(*) FROM memory.observations WHERE content = :text"
+    assert await rows(memory, told, text=text) == [(1,)]
+    assert report.reasons["memory_sessions: merged, here"] == 1
+    assert report.unaccounted == ()
+    await memory.imports.rollback(report.run or 0)
+    assert (await memory.observations.get(here.id, agent_id=agent, user_id=user)).content == text
+
+
+async def test_text_goes_with_its_import_though_all_of_it_was_said_again(
+    memory: Memory, llm: Scripted, bring: Bring
+) -> None:
+    report = await bring(SMALL.collections())
+    agent, user = await one_user(memory)
+    who: dict[str, Any] = {"agent_id": agent, "user_id": user}
+    for told in await memory.observations.list(**who, limit=1000):
+        await memory.observations.confirm(told.id, **who)
+        await rows(
+            memory,
+            "INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id) SELECT agent_key, scope_id, seq, :user"
+            " FROM memory.observations WHERE scope_id = :scope AND seq = :seq",
+            user=user, scope=int(told.scope.id[1:]), seq=int(told.id.rpartition("-")[2]),
+        )  # fmt: skip
+    text = str(await memory.context(**who))
+    assert "<UserMemory" in text
+    done = await memory.imports.rollback(report.run or 0)
+    assert len(done.withheld) == 2  # the user's, and that of all
+    assert await rows(memory, "SELECT count(*) FROM memory.consolidations") == [(0,)]
+    assert len(await memory.observations.list(**who, limit=1000)) > 3
+
+
+async def test_dry_run_knows_what_is_here(memory: Memory, bring: Bring) -> None:
+    await bring(SMALL.collections())
+    agent, user = await one_user(memory)
+    await memory.forget(Selection(user_id=user), agent_id=agent)
+    planned = await bring(SMALL.collections(), dry_run=True)
+    done = await bring(SMALL.collections())
+    assert any(reason.endswith("skipped, forgotten") for reason in done.reasons)
+    assert done.model_copy(update={"run": None}) == planned
+
+
+async def test_each_document_that_did_not_come_is_named(memory: Memory, bring: Bring) -> None:
+    """By its id; of what was forgotten only that there was one."""
+    legacy = Legacy(agents=1)
+    for _ in range(2):
+        report = await bring(legacy.collections())
+        named = Counter(
+            {
+                (collection, outcome): count
+                for collection, outcome, count in await rows(
+                    memory,
+                    "SELECT collection, outcome, count(*) FROM memory.import_rejects WHERE import_id = :run GROUP BY 1, 2",
+                    run=report.run,
+                )
+            }
+        )
+        assert named == +Counter(
+            {
+                (name, outcome): counts[outcome]
+                for name, counts in report.collections.items()
+                for outcome in ("merged", "skipped", "rejected")
+            }
+        )
+        agent, user = await one_user(memory)
+        await memory.forget(Selection(user_id=user), agent_id=agent)
+    ids = "SELECT DISTINCT legacy_id FROM memory.import_rejects WHERE reason = 'forgotten'"
+    assert await rows(memory, ids) == [(None,)]
+
+
+async def test_what_becomes_due_is_spread_over_all_agents(memory: Memory, bring: Bring) -> None:
+    await bring(Legacy(agents=3, cases=(), waiting=6).collections(), pause=60)
+    due = [at for (at,) in await rows(memory, "SELECT due_at FROM memory.scopes WHERE due_at IS NOT NULL ORDER BY 1")]
+    assert len(due) > 3
+    assert {later - earlier for earlier, later in pairwise(due)} == {timedelta(seconds=60)}

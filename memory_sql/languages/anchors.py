@@ -1,7 +1,7 @@
 """What a text must hold for a pattern to be found in it: told from the pattern itself. Pure.
 
-Words are runs of letters (`letters_in`), in lower case as patterns are written. A condition is necessary, not enough: whoever
-sees that it is met tries the pattern.
+Words are runs of letters (`letters_in`), in lower case as patterns are written. A condition is necessary, not enough:
+whoever sees that it is met tries the pattern.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def letters_in(text: str) -> frozenset[str]:
 
 
 class Needed(NamedTuple):
-    """What one way to match needs: these words (none to two, the rarer first), and this piece of one, which may be empty."""
+    """What one way to match needs: these words (none to two, the rarer first), and this piece of one; it may be empty."""
 
     words: tuple[str, ...]
     piece: str
 
 
 class _Way(NamedTuple):
-    """How far a way through a pattern has come. `tail`: the letters that it ends with; `is_open`: more may stand before."""
+    """How far a way through a pattern has come. `tail`: the letters at its end; `is_open`: more may stand before."""
 
     tail: str = ""
     is_open: bool = True

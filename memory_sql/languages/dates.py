@@ -123,7 +123,7 @@ _RELATIVE = frozenset(
 
 
 class _Rules(NamedTuple):
-    """`any` finds dates in all ways, `written` only in those that need a year; `near` says which can stand in a text."""
+    """`any` finds dates in all ways, `written` only in those that need a year; `near` says which a text allows."""
 
     language: Dates
     near: Anchored[str]

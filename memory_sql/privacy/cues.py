@@ -1,7 +1,7 @@
 """Which rules for secrets a text is worth trying with: those of which a cue stands in it. Pure.
 
-A cue holds letters that stand inside a word of the text. What is known of a word is kept in mind, since most words come again
-and again: so many of them, and none that is long.
+A cue holds letters that stand inside a word of the text. What is known of a word is kept in mind, since most words come
+again and again: so many of them, and none that is long.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,8 +17,8 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.imports import ImportRepository, Stored
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
-from memory_sql.db.staging import STAGED
 from memory_sql.domain.ids import owner_key
+from memory_sql.importers import preparing
 from memory_sql.importers.batches import some_of
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
@@ -32,10 +31,8 @@ from memory_sql.importers.mongo.drafts import (
 from memory_sql.importers.mongo.said import sentence_ref
 from memory_sql.importers.seen import Reason, Seen, counted, whole
 from memory_sql.importers.talking import Talk, Talking
-from memory_sql.languages.dates import days_of, zone_of
-from memory_sql.languages.text import content_digest, count_words
-from memory_sql.languages.words import search_extra
-from memory_sql.privacy.classify import classify
+from memory_sql.languages.dates import zone_of
+from memory_sql.languages.text import count_words
 
 SCOPES_AT_ONCE = 200
 ROWS_AT_ONCE = 5000
@@ -250,61 +247,20 @@ class Loader:
         left: Mapping[str, Reason],
         own: Settings,
     ) -> Iterator[tuple[Any, ...]]:
+        zone = zone_of(own.time_zone)
         for draft, scope, row in rows:
             if row.legacy_ref in left:
                 continue
             seen.bring(row.legacy_ref)
             if not isinstance(row, DuplicateDraft):
-                yield self._observation(seen, draft, scope, row, own)
+                yield preparing.observation(draft, scope.scope_id, row, zone, seen.ref)
             elif left.get(row.of) != "forgotten":
-                yield self._duplicate(seen, draft, scope, row)
+                yield preparing.duplicate(draft, scope.scope_id, row, seen.ref)
 
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
         ref = sentence_ref(part, text, None)
         return ObservationDraft(ref, text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification)
-
-    def _observation(
-        self, seen: Seen, draft: ScopeDraft, scope: ScopeState, row: ObservationDraft, own: Settings
-    ) -> tuple[Any, ...]:
-        found = classify(row.content)
-        days = days_of(row.content, row.observed_at, zone_of(own.time_zone))
-        beside = dict.fromkeys(f"{day}" for span in days for day in span)
-        return _staged(
-            scope_id=scope.scope_id,
-            legacy_ref=row.legacy_ref,
-            content=row.content,
-            observed_at=row.observed_at,
-            given_at=row.given_at,
-            conversation_id=row.conversation_id,
-            message_ids=list(row.message_ids),
-            users=_people(draft, row),
-            lane=row.lane,
-            state=row.state,
-            verification=row.verification,
-            sensitivity=found.sensitivity,
-            categories=list(found.categories),
-            metadata=json.dumps(dict(row.metadata)),
-            digest=content_digest(row.content),
-            search_extra=" ".join(filter(None, (search_extra(row.content), *beside))),
-            dates=f"{{{','.join(f'[{span.first},{span.last}]' for span in days)}}}" if days else None,
-            source_hash=row.source_hash,
-            stored_hash=_sha256(row.content),
-            ref_hash=seen.ref(row.legacy_ref),
-            also=list(row.also),
-            also_hashes=[seen.ref(ref) for ref in row.also],
-        )
-
-    def _duplicate(self, seen: Seen, draft: ScopeDraft, scope: ScopeState, row: DuplicateDraft) -> tuple[Any, ...]:
-        return _staged(
-            scope_id=scope.scope_id,
-            legacy_ref=row.legacy_ref,
-            of_ref=row.of,
-            users=_people(draft, row),
-            source_hash=row.source_hash,
-            stored_hash=row.source_hash,
-            ref_hash=seen.ref(row.legacy_ref),
-        )
 
     def _text(
         self, seen: Seen, draft: ScopeDraft, found: Looked, scope: ScopeState, left: Mapping[str, Reason]
@@ -314,7 +270,7 @@ class Loader:
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
         hashes = [seen.ref(ref) for ref in refs]
         is_told = found.is_whole and not scope.last_seq and not scope.version
-        return scope.scope_id, draft.text, count_words(text), is_told, refs, hashes, source, _sha256(text)
+        return scope.scope_id, draft.text, count_words(text), is_told, refs, hashes, source, preparing.sha256(text)
 
 
 def _named(row: RowDraft) -> tuple[str, ...]:
@@ -333,18 +289,3 @@ def first_of_each(refs: Iterable[str]) -> list[str]:
         collection = ref.partition(":")[0]
         firsts.setdefault(ref if collection == SHARDS else collection, ref)
     return list(firsts.values())
-
-
-def _staged(**values: Any) -> tuple[Any, ...]:
-    return tuple(values.get(name) for name in STAGED)
-
-
-def _people(draft: ScopeDraft, row: RowDraft) -> list[str]:
-    """Who said it: of what is somebody's own, and names nobody, that person."""
-    if row.related_users or draft.kind != "individual" or draft.owner_id is None:
-        return list(row.related_users)
-    return [draft.owner_id]
-
-
-def _sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

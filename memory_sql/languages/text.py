@@ -20,6 +20,7 @@ HASH_VERSION = 1
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
 _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOT_A_WORD = re.compile(r"[\W_]+")
+_OF_WORDS = re.compile(r"[^\W_]")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
 _NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
 _CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
@@ -88,7 +89,8 @@ def content_digest(text: str) -> bytes | None:
     Never stored: it would let whoever reads it confirm a guess. The database keeps `memory.content_hash` of it.
     """
     normal = normal_form(text)
-    return hashlib.sha256(normal.encode()).digest() if words_of(normal) else None
+    holds_word = _OF_WORDS.search(normal) is not None or bool(words_of(normal))
+    return hashlib.sha256(normal.encode()).digest() if holds_word else None
 
 
 def sentences(text: str) -> list[str]:

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -42,10 +42,13 @@ _PART = re.compile(rf"{_FIRST}{_LETTER}*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
 _ODD = re.compile(r"[^0-9a-z]")
+# In ASCII: what stands in each word that has forms of its own.
+_JOINED = re.compile(r"[+#]|[._\-/@:&]'?[A-Za-z0-9]|'(?:\w{3}|\w{0,2}')|[A-Z](?<=[a-z0-9][A-Z])", re.ASCII)
 _LIGATURES = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
 )
 WORD_MAX_CHARACTERS = 200  # longer ones are data, not words
+KNOWN_MOST_CHARACTERS = 40  # of what is kept in mind
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,21 @@ def words_in(text: str) -> list[str]:
 
 def search_extra(text: str) -> str:
     """The forms of this text that its language's parser would miss, each once, in order, apart by a space."""
-    forms = dict.fromkeys(form for word in words_in(text) for form in _forms(word))
-    return " ".join(forms)
+    if text.isascii() and _JOINED.search(text) is None:
+        return ""
+    odd = (piece for piece in text.split() if not piece.isascii() or _JOINED.search(piece))
+    return " ".join(dict.fromkeys(form for piece in odd for form in _forms_in(piece)))
+
+
+def _forms_in(piece: str) -> Iterable[str]:
+    return _known_forms(piece) if len(piece) <= KNOWN_MOST_CHARACTERS else _all_forms(piece)
+
+
+def _all_forms(piece: str) -> tuple[str, ...]:
+    return tuple(form for word in words_in(piece) for form in _forms(word))
+
+
+_known_forms = lru_cache(maxsize=8_192)(_all_forms)
 
 
 def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from memory_sql.languages.anchors import letters_in
 from memory_sql.languages.tables import Words
 from memory_sql.privacy import personal, secrets
+from memory_sql.privacy.cues import cued
 from memory_sql.privacy.spoken import spoken
 
 CATEGORIES = ("contact", "credential", "financial", "health", "identity", "intimate", "location")
 SENSITIVE = frozenset({"credential", "financial", "health", "identity", "intimate"})
 FINANCIAL_KINDS = frozenset({"card", "iban", "account number"})
 _MARK = re.compile(r"\[secret: ([a-z ]{2,20})\]")
-_WORD = re.compile(r"[^\W\d_]{2,40}")
+MOST_LETTERS = 40  # of a word
+_WORD = re.compile(rf"[^\W\d_]{{2,{MOST_LETTERS}}}")
 _PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as it may stand in any sentence
+_DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d\d")
 _CLOSING = ".,;:!?)]}…"
 _ENDS = re.compile(r"[\"'`“”»]?(?:\s*$|[ \t]*[\n\r.,;!?)])")
 _QUOTES = "\"'`“”„«»"
@@ -73,34 +77,56 @@ def holds_mark(text: str) -> bool:
 
 def classify(text: str) -> Classification:
     """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there."""
-    text = mask(text).text
-    found = {_category(kind) for kind in _MARK.findall(text)}
-    even = text.lower().translate(_EVEN)
-    words = frozenset(_WORD.findall(even))
+    masked, words = _mask(text)
+    text = masked.text
+    found = {_category(kind) for kind in _MARK.findall(text)} if "[secret: " in text else set[str]()
+    even = text.lower() if text.isascii() else text.lower().translate(_EVEN)
+    words = letters_in(even) if words is None else words
     rules = personal.rules()
-    found |= {category for category, some in rules.words.items() if not some.isdisjoint(words)}
-    found |= {category for category, said in rules.phrases.items() if category not in found and said.search(even)}
-    if _names_mailbox(even, rules.mailboxes) or personal.PHONES.search(even):
+    for word in rules.every_word & _shortened(words, even):
+        found |= rules.words[word]
+    for category, phrase in rules.phrases.worth_trying(even, words):
+        if category not in found and personal.compiled(phrase).search(text if category == "location" else even):
+            found.add(category)
+    if "@" in even and _names_mailbox(even, rules.mailboxes):
         found.add("contact")
-    if personal.SSN.search(even):
-        found.add("identity")
-    if rules.streets.search(text):
-        found.add("location")
+    if _DIGIT.search(even) is not None:
+        found.update(_told_by_numbers(text, even))
     return Classification(tuple(sorted(found)), "sensitive" if found & SENSITIVE else "private")
+
+
+def _shortened(words: frozenset[str], even: str) -> frozenset[str]:
+    """With pieces of those that are longer than any word."""
+    return frozenset(_WORD.findall(even)) if max(map(len, words), default=0) > MOST_LETTERS else words
+
+
+def _told_by_numbers(text: str, even: str) -> Iterator[str]:
+    if personal.NEAR_NUMBERS.search(even) is not None:
+        yield from (category for category, form in personal.NUMBERS.items() if form.search(even))
+    if not text.isascii() and personal.rules().streets.search(text):
+        yield "location"
 
 
 def mask(text: str) -> Masked:
     """The text with `[secret: kind]` for each secret; a text that is masked already stays as it is."""
-    found: Counter[str] = Counter()
-    seen = _Seen.of(text)
+    return _mask(text)[0]
+
+
+def _mask(text: str) -> tuple[Masked, frozenset[str] | None]:
+    """Also its words in lower case, of a text in ASCII without secrets."""
+    seen, found = _Seen.of(text), list[str]()
     lower = seen.text.lower()
-    for rule in spoken().rules:
-        if any(cue in lower for cue in rule.cues):
-            seen = _replaced(seen, ((span, rule.kind) for span in _secrets(rule, seen.text)), found)
-    if any(character.isdigit() for character in seen.text):
-        seen = _replaced(seen, ((span, "card") for span in _cards(seen.text)), found)
-        seen = _replaced(seen, ((span, "iban") for span in _ibans(seen.text)), found)
-    return Masked(seen.original if found else text, tuple(sorted(found.elements())))
+    words = letters_in(lower)
+    for rule in cued(lower, words):
+        seen = _replaced(seen, ((span, rule.kind) for span in _secrets(rule, seen.text)), found)
+    if _NUMBER.search(seen.text) is not None:
+        if secrets.NEAR_CARDS.search(seen.text) is not None:
+            seen = _replaced(seen, ((span, "card") for span in _cards(seen.text)), found)
+        if secrets.IBAN.search(seen.text) is not None:
+            seen = _replaced(seen, ((span, "iban") for span in _ibans(seen.text)), found)
+    if found:
+        return Masked(seen.original, tuple(sorted(found))), None
+    return Masked(text, ()), words if text.isascii() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +139,7 @@ class _Seen:
 
     @classmethod
     def of(cls, text: str) -> _Seen:
-        if _OTHERWISE.search(text) is None:
+        if text.isascii() or _OTHERWISE.search(text) is None:
             return cls(text)
         characters, pieces, unseen = [], [], ""
         for character in text:
@@ -168,14 +194,14 @@ def _category(kind: str) -> str:
 
 def _names_mailbox(even: str, firms: Words) -> bool:
     """Whether a person's e-mail address stands there, not only that of a firm's desk."""
-    for at in personal.EMAIL.finditer(even) if "@" in even else ():
+    for at in personal.EMAIL.finditer(even):
         local = personal.LOCAL_PART.search(even, max(0, at.start() - 64), at.start())
         if local is not None and local[0].partition("+")[0] not in firms:
             return True
     return False
 
 
-def _replaced(seen: _Seen, spans: Iterator[tuple[tuple[int, int], str]], found: Counter[str]) -> _Seen:
+def _replaced(seen: _Seen, spans: Iterator[tuple[tuple[int, int], str]], found: list[str]) -> _Seen:
     parts: list[str] = []
     pieces: list[str] = []
     end = 0
@@ -187,7 +213,7 @@ def _replaced(seen: _Seen, spans: Iterator[tuple[tuple[int, int], str]], found: 
         if seen.pieces is not None:
             pieces += [*seen.pieces[end:first], *mark]
         end = last
-        found[kind] += 1
+        found.append(kind)
     if not parts:
         return seen
     text = "".join((*parts, seen.text[end:]))
@@ -267,7 +293,8 @@ def _passes_luhn(digits: bytes) -> bool:
 
 def _ibans(text: str) -> Iterator[tuple[int, int]]:
     for match in secrets.IBAN.finditer(text):
-        first, length = match.start(), secrets.IBAN_LENGTHS.get(match[0][:2].upper(), 0)
+        first = match.start() - 2
+        length = secrets.IBAN_LENGTHS.get(text[first : match.start()].upper(), 0)
         near = text[first : first + 2 * length]
         iban = near.replace(" ", "").replace("-", "")[:length]
         if 0 < length == len(iban) and iban.isascii() and iban.isalnum() and _passes_mod97(iban.upper()):

@@ -6,12 +6,13 @@ But for streets everything is matched against the text in lower case without acc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from memory_sql.languages.anchors import Anchored
 from memory_sql.languages.data import of_all
-from memory_sql.languages.tables import Category, Personal, Words
+from memory_sql.languages.tables import Personal, Words
 
 CATEGORIES = ("health", "financial", "identity", "intimate", "contact")  # that are told by words
 
@@ -20,7 +21,10 @@ LOCAL_PART = re.compile(r"[a-z0-9.+_%-]{1,64}\Z")
 PHONES = re.compile(
     r"(?<![\w+./-])(?:\+\d{1,3}(?:[ ()./-]{0,2}\d){7,12}|\(\d{3}\)\s?\d{3}[ -]\d{4}|\d{3}-\d{3}-\d{4})(?![\w-]|\.\d)"
 )
+NEAR_NUMBERS = re.compile(r"\d(?:[\s()./-]{0,2}\d){8}|\+\d(?:[ ()./-]{0,2}\d){7}")  # stands in each that these two find
 SSN = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])")
+
+NUMBERS = {"contact": PHONES, "identity": SSN}
 
 # What `{name}` in a phrase stands for; the words of all languages come in the place of %s.
 _PARTS = {
@@ -36,10 +40,14 @@ _PHONE = rf"(?:[^\n\d+(]|{_ISO_DAY}){{0,25}}[(+]{{0,2}}(?!{_ISO_DAY})\d(?:[ ()./
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`words` and `phrases` by category; one of either is enough. A person's address isn't one of a firm's `mailboxes`."""
+    """`words` say of which categories each is, and `phrases` are by category and pattern; one of either is enough.
 
-    words: Mapping[str, Words]
-    phrases: Mapping[str, re.Pattern[str]]
+    Those of the category `location` are `streets`. A person's address isn't one of a firm's `mailboxes`.
+    """
+
+    words: Mapping[str, frozenset[str]]
+    every_word: Words
+    phrases: Anchored[tuple[str, str]]
     mailboxes: Words
     streets: re.Pattern[str]
 
@@ -47,22 +55,40 @@ class Rules:
 @cache
 def rules() -> Rules:
     every = tuple(of_all(Personal).values())
-    categories: dict[str, list[Category]] = {name: [getattr(one, name) for one in every] for name in CATEGORIES}
-    parts = {name: around % "|".join(p for one in every for p in getattr(one, name)) for name, around in _PARTS.items()}
-    parts |= {"digits": _DIGITS, "phone": _PHONE}
+    words = _by_word((word, name) for name in CATEGORIES for one in every for word in getattr(one, name).words)
     return Rules(
-        words={name: Words().union(*(one.words for one in some)) for name, some in categories.items()},
-        phrases={name: _any_of((p for one in some for p in one.phrases), parts) for name, some in categories.items()},
+        words=words,
+        every_word=frozenset(words),
+        phrases=Anchored((named, named[1]) for named in phrases()),
         mailboxes=Words().union(*(one.mailboxes for one in every)),
-        streets=_any_of((street for one in every for street in one.streets), {}),
+        streets=re.compile("|".join(street for one in every for street in one.streets)),
     )
 
 
-def _any_of(patterns: Iterable[str], parts: Mapping[str, str]) -> re.Pattern[str]:
-    """Those that begin with a word apart from the others: what they have in common is then tried once."""
-    whole = list(patterns)
-    begun = [each for each in whole if each.lstrip().startswith(r"\b")]
-    pattern = "|".join(f"(?:{'|'.join(some)})" for some in (begun, [one for one in whole if one not in begun]) if some)
+def phrases() -> Iterator[tuple[str, str]]:
+    """Category and pattern of each."""
+    every = tuple(of_all(Personal).values())
+    parts = {name: around % "|".join(p for one in every for p in getattr(one, name)) for name, around in _PARTS.items()}
+    parts |= {"digits": _DIGITS, "phone": _PHONE}
+    for name in CATEGORIES:
+        yield from ((name, _filled(phrase, parts)) for one in every for phrase in getattr(one, name).phrases)
+    yield from (("location", street) for one in every for street in one.streets)
+
+
+@cache
+def compiled(phrase: str) -> re.Pattern[str]:
+    """Each phrase when it is first tried."""
+    return re.compile(phrase)
+
+
+def _by_word(pairs: Iterable[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for word, category in pairs:
+        found.setdefault(word, set()).add(category)
+    return {word: frozenset(some) for word, some in found.items()}
+
+
+def _filled(pattern: str, parts: Mapping[str, str]) -> str:
     for name, part in parts.items():
         pattern = pattern.replace(f"{{{name}}}", part)
-    return re.compile(pattern)
+    return pattern

@@ -106,7 +106,9 @@ CARD = re.compile(
 ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6\d{15}|6\d{18}|35\d{14}"
 )
-IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9]{2})")
+NEAR_CARDS = re.compile(r"\d{4}[ .\u00a0-]?\d{4}", re.ASCII)  # stands in each
+# The two digits behind the country: they are found sooner than what stands before them.
+IBAN = re.compile(r"\d\d(?<=[A-Za-z]{2}\d\d)(?<![A-Za-z0-9][A-Za-z]{2}\d\d)(?=[ -]?[A-Za-z0-9]{2})")
 IBAN_LENGTHS = {
     item[:2]: int(item[3:])
     for item in """

@@ -1,0 +1,104 @@
+"""A row of a plan → what is staged of it: what its text tells is found here, as of anything stored. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Any, NamedTuple
+
+from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, RowDraft, ScopeDraft
+from memory_sql.languages.dates import days_of
+from memory_sql.languages.text import content_digest
+from memory_sql.languages.words import search_extra
+from memory_sql.privacy.classify import classify
+
+Ref = Callable[[str], bytes]
+"""The hash of a reference."""
+
+
+class Staged(NamedTuple):
+    """With the columns of `STAGED`, in their order. The defaults are those of a row that repeats another."""
+
+    scope_id: int
+    legacy_ref: str
+    of_ref: str | None
+    content: str | None = None
+    observed_at: Any = None
+    given_at: Any = None
+    conversation_id: str | None = None
+    message_ids: tuple[str, ...] | None = None
+    users: tuple[str, ...] | None = None
+    lane: str | None = None
+    state: str | None = None
+    verification: str | None = None
+    sensitivity: str | None = None
+    categories: tuple[str, ...] | None = None
+    metadata: str | None = None
+    digest: bytes | None = None
+    search_extra: str | None = None
+    dates: str | None = None
+    source_hash: bytes | None = None
+    stored_hash: bytes | None = None
+    ref_hash: bytes | None = None
+    also: tuple[str, ...] | None = None
+    also_hashes: list[bytes] | None = None
+
+
+def observation(draft: ScopeDraft, scope_id: int, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
+    """`zone` is the agent's, in which days are meant."""
+    content, extra, dates = row.content, search_extra(row.content), None
+    found, days = classify(content), days_of(content, row.observed_at, zone)
+    if days:
+        beside = dict.fromkeys(f"{day}" for span in days for day in span)
+        extra = " ".join((extra, *beside) if extra else beside)
+        dates = f"{{{','.join(f'[{span.first},{span.last}]' for span in days)}}}"
+    return Staged(
+        scope_id=scope_id,
+        legacy_ref=row.legacy_ref,
+        of_ref=None,
+        content=content,
+        observed_at=row.observed_at,
+        given_at=row.given_at,
+        conversation_id=row.conversation_id,
+        message_ids=row.message_ids,
+        users=_people(draft, row),
+        lane=row.lane,
+        state=row.state,
+        verification=row.verification,
+        sensitivity=found.sensitivity,
+        categories=found.categories,
+        metadata=json.dumps(dict(row.metadata)),
+        digest=content_digest(content),
+        search_extra=extra,
+        dates=dates,
+        source_hash=row.source_hash,
+        stored_hash=sha256(content),
+        ref_hash=ref(row.legacy_ref),
+        also=row.also,
+        also_hashes=[ref(other) for other in row.also],
+    )
+
+
+def duplicate(draft: ScopeDraft, scope_id: int, row: DuplicateDraft, ref: Ref) -> Staged:
+    return Staged(
+        scope_id,
+        row.legacy_ref,
+        row.of,
+        users=_people(draft, row),
+        source_hash=row.source_hash,
+        stored_hash=row.source_hash,
+        ref_hash=ref(row.legacy_ref),
+    )
+
+
+def sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _people(draft: ScopeDraft, row: RowDraft) -> tuple[str, ...]:
+    """Who said it: of what is somebody's own, and names nobody, that person."""
+    if row.related_users or draft.kind != "individual" or draft.owner_id is None:
+        return row.related_users
+    return (draft.owner_id,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ARRAY, BigInteger, LargeBinary, cast, column, func, select
+from sqlalchemy import ARRAY, BigInteger, LargeBinary, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 TextKey = tuple[int, bytes | None]
@@ -15,10 +15,8 @@ async def keyed_hashes(session: AsyncSession, subject: str, values: Collection[b
     """Of each its `memory.keyed_hash` under this subject, in their order; one statement."""
     if not values:
         return []
-    given = func.unnest(cast(list(values), ARRAY(LargeBinary)))
-    one = given.table_valued(column("value", LargeBinary), with_ordinality="place").render_derived()
-    hashed = select(func.memory.keyed_hash(subject, one.c.value)).order_by(one.c.place)
-    return list(await session.scalars(hashed))
+    hashed = func.memory.keyed_hashes(subject, cast(list(values), ARRAY(LargeBinary))).table_valued("place", "hash")
+    return list(await session.scalars(select(hashed.c.hash).order_by(hashed.c.place)))
 
 
 async def content_hashes(session: AsyncSession, texts: Collection[TextKey]) -> dict[TextKey, bytes]:
@@ -28,7 +26,6 @@ async def content_hashes(session: AsyncSession, texts: Collection[TextKey]) -> d
         return {}
     scope_ids, digests = zip(*wanted, strict=True)
     arrays = cast(list(scope_ids), ARRAY(BigInteger)), cast(list(digests), ARRAY(LargeBinary))
-    columns = column("scope_id", BigInteger), column("digest", LargeBinary)
-    one = func.unnest(*arrays).table_valued(*columns, with_ordinality="place").render_derived()
-    hashed = select(func.memory.content_hash(one.c.scope_id, one.c.digest)).order_by(one.c.place)
-    return dict(zip(wanted, await session.scalars(hashed), strict=True))
+    hashed = func.memory.content_hashes(*arrays).table_valued("place", "hash")
+    found = await session.scalars(select(hashed.c.hash).order_by(hashed.c.place))
+    return dict(zip(wanted, found, strict=True))

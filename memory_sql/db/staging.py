@@ -28,14 +28,19 @@ STAGED = {
     "ref_hash": "bytea",
     "also": "text[]",
     "also_hashes": "bytea[]",
+    "seq": "integer",
 }
-"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says."""
+"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says.
+
+`seq` is null where the scope had anything before, or where it is that of another row.
+"""
 
 TEXTS = {
     "scope_id": "bigint",
     "content": "text",
     "words": "integer",
     "is_told": "boolean",
+    "absorbed": "integer",
     "refs": "text[]",
     "ref_hashes": "bytea[]",
     "source_hash": "bytea",
@@ -50,12 +55,14 @@ def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
 
 
 STAGE = (
-    _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY, seq integer, run_id bigint"),
-    _temporary("import_texts", TEXTS, "absorbed integer NOT NULL DEFAULT 0"),
+    _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY"),
+    _temporary("import_texts", TEXTS, "CHECK (absorbed >= 0)"),
+    _temporary("import_runs", {"scope_id": "bigint", "run_id": "bigint", "language": "text"}, "PRIMARY KEY (scope_id)"),
 )
-EMPTY = "TRUNCATE import_rows, import_texts RESTART IDENTITY"
+EMPTY = "TRUNCATE import_rows, import_texts, import_runs RESTART IDENTITY"
+ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"
 
-# What waits here and says the same later is that row; `of_ref` is empty, then.
+# In scopes that had anything before. What waits there and says the same later is that row; `of_ref` is empty, then.
 WAITING = """
     UPDATE import_rows r SET of_ref = '', seq = w.seq
     FROM (
@@ -71,22 +78,15 @@ WAITING = """
       AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
     RETURNING r.legacy_ref
 """
-NUMBER = (
-    # A scope that has learnt something else has a text of its own, or none: what the other text held waits for the next.
-    """
-    UPDATE import_rows r SET state = 'pending'
-    WHERE r.state = 'absorbed' AND NOT EXISTS (
-        SELECT FROM import_texts t WHERE t.scope_id = r.scope_id AND t.is_told AND t.content IS NOT NULL
-    )
-    """,
-    """
+NUMBER = """
     UPDATE import_rows r SET seq = s.last_seq + n.n
     FROM (
-        SELECT place, row_number() OVER (PARTITION BY scope_id ORDER BY place) AS n FROM import_rows WHERE of_ref IS NULL
+        SELECT place, row_number() OVER (PARTITION BY scope_id ORDER BY place) AS n
+        FROM import_rows WHERE of_ref IS NULL AND seq IS NULL
     ) n, memory.scopes s
     WHERE r.place = n.place AND s.agent_key = :agent_key AND s.scope_id = r.scope_id
-    """,
-    """
+"""
+REPEATED = """
     UPDATE import_rows r SET seq = coalesce(
         (SELECT o.seq FROM import_rows o WHERE o.scope_id = r.scope_id AND o.legacy_ref = r.of_ref AND o.seq IS NOT NULL),
         (
@@ -95,15 +95,7 @@ NUMBER = (
         )
     )
     WHERE r.of_ref <> ''
-    """,
-    """
-    UPDATE import_texts t SET absorbed = (
-        SELECT count(*) FROM import_rows r WHERE r.scope_id = t.scope_id AND r.of_ref IS NULL AND r.state = 'absorbed'
-    )
-    WHERE t.is_told
-    """,
-    "ANALYZE import_rows",
-)
+"""
 STORE = (
     """
     WITH found AS (
@@ -122,8 +114,12 @@ STORE = (
         LEFT JOIN import_texts t ON t.scope_id = f.scope_id AND t.is_told
         RETURNING run_id, scope_id
     )
-    UPDATE import_rows r SET run_id = m.run_id FROM made m WHERE m.scope_id = r.scope_id
+    INSERT INTO import_runs
+    SELECT m.scope_id, m.run_id, s.language
+    FROM made m
+    JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = m.scope_id
     """,
+    # All hashes of texts at once: one at a time, looking up the key costs more than storing the row.
     """
     INSERT INTO memory.observations (
         agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
@@ -131,10 +127,13 @@ STORE = (
         search_extra, dates
     )
     SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
-           r.message_ids, r.users, r.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
-           memory.content_hash(r.scope_id, r.digest), :hash_version, s.language, r.search_extra, r.dates::datemultirange
+           r.message_ids, r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
+           h.hash, :hash_version, m.language, r.search_extra, r.dates::datemultirange
     FROM import_rows r
-    JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = r.scope_id
+    JOIN import_runs m USING (scope_id)
+    JOIN memory.content_hashes(
+        ARRAY(SELECT scope_id FROM import_rows ORDER BY place), ARRAY(SELECT digest FROM import_rows ORDER BY place)
+    ) h USING (place)
     WHERE r.of_ref IS NULL
     ORDER BY r.place
     """,
@@ -145,28 +144,13 @@ STORE = (
     FROM import_rows r
     WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
     """,
-    # The messages that it was made of, where they were brought as well; then each person once for an observation, however
-    # many documents say that it is theirs.
-    """
-    INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)
-    SELECT DISTINCT ON (r.scope_id, r.seq, m.conversation_id, m.number)
-           :agent_key, r.scope_id, r.seq, m.conversation_id, m.number, m.user_id, r.run_id, :now
-    FROM import_rows r
-    JOIN memory.messages m
-        ON m.agent_key = :agent_key AND m.conversation_id = r.conversation_id AND m.message_id = ANY (r.message_ids)
-    WHERE r.seq IS NOT NULL AND r.message_ids <> '{}' AND m.content IS NOT NULL
-    """,
     """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
-    SELECT :agent_key, r.scope_id, r.seq, u.user_id, min(r.run_id), :now
+    SELECT :agent_key, r.scope_id, r.seq, u.user_id, m.run_id, :now
     FROM import_rows r
+    JOIN import_runs m USING (scope_id)
     LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
-    WHERE r.seq IS NOT NULL AND (r.of_ref IS NULL OR u.user_id IS NOT NULL) AND NOT EXISTS (
-        SELECT FROM memory.evidence e
-        WHERE (r.of_ref IS NOT NULL OR r.message_ids <> '{}') AND e.agent_key = :agent_key AND e.scope_id = r.scope_id
-          AND e.seq = r.seq AND (e.user_id = u.user_id OR u.user_id IS NULL)
-    )
-    GROUP BY r.scope_id, r.seq, u.user_id
+    WHERE r.of_ref IS NULL AND NOT (:links AND r.message_ids <> '{}')
     """,
     """
     INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
@@ -177,7 +161,7 @@ STORE = (
     SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
     FROM import_rows r
     CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
-    WHERE r.seq IS NOT NULL
+    WHERE r.seq IS NOT NULL AND r.also <> '{}'
     UNION ALL
     SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
     FROM import_texts t
@@ -188,23 +172,51 @@ STORE = (
     INSERT INTO memory.consolidations (
         agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason, run_id, created_at
     )
-    SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import',
-           (SELECT r.run_id FROM import_rows r WHERE r.scope_id = t.scope_id LIMIT 1), :now
+    SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import', m.run_id, :now
     FROM import_texts t
-    WHERE t.is_told AND t.content IS NOT NULL
+    JOIN import_runs m USING (scope_id)
+    WHERE t.is_told
     """,
+    # What a text holds was shared in the old store as far as it should be, or never will be.
     """
     UPDATE memory.scopes s
-    SET last_seq = greatest(s.last_seq, f.last_seq), last_activity_at = :now
+    SET last_seq = greatest(s.last_seq, f.last_seq),
+        last_activity_at = :now,
+        done_seq = CASE WHEN t.is_told THEN t.absorbed ELSE s.done_seq END,
+        version = CASE WHEN t.is_told THEN 1 ELSE s.version END,
+        consolidation = CASE WHEN t.is_told THEN t.content ELSE s.consolidation END,
+        consolidated_at = CASE WHEN t.is_told THEN :now ELSE s.consolidated_at END,
+        propagated_version = CASE WHEN t.is_told THEN 1 ELSE s.propagated_version END
     FROM (SELECT scope_id, max(seq) AS last_seq FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id) f
+    LEFT JOIN import_texts t USING (scope_id)
     WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
     """,
-    # What it holds was shared in the old store as far as it should be, or never will be.
+)
+# The messages that it was made of, where they were brought as well; then each other person once for an observation, however
+# many documents say that it is theirs.
+LINK = (
     """
-    UPDATE memory.scopes s
-    SET done_seq = t.absorbed, version = 1, consolidation = t.content, consolidated_at = :now, propagated_version = 1
-    FROM import_texts t
-    WHERE s.agent_key = :agent_key AND s.scope_id = t.scope_id AND t.is_told AND t.content IS NOT NULL
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)
+    SELECT DISTINCT ON (r.scope_id, r.seq, g.conversation_id, g.number)
+           :agent_key, r.scope_id, r.seq, g.conversation_id, g.number, g.user_id, m.run_id, :now
+    FROM import_rows r
+    JOIN import_runs m USING (scope_id)
+    JOIN memory.messages g
+        ON g.agent_key = :agent_key AND g.conversation_id = r.conversation_id AND g.message_id = ANY (r.message_ids)
+    WHERE r.seq IS NOT NULL AND :links AND r.message_ids <> '{}' AND g.content IS NOT NULL
+    """,
+    """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
+    SELECT DISTINCT :agent_key, r.scope_id, r.seq, u.user_id, m.run_id, :now
+    FROM import_rows r
+    JOIN import_runs m USING (scope_id)
+    LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
+    WHERE r.seq IS NOT NULL AND (r.of_ref IS NOT NULL AND u.user_id IS NOT NULL OR :links AND r.message_ids <> '{}')
+      AND NOT EXISTS (
+          SELECT FROM memory.evidence e
+          WHERE e.agent_key = :agent_key AND e.scope_id = r.scope_id AND e.seq = r.seq
+            AND (e.user_id = u.user_id OR u.user_id IS NULL)
+      )
     """,
 )
 COUNT = "SELECT count(*) FILTER (WHERE of_ref IS NULL), count(DISTINCT scope_id) FROM import_rows WHERE seq IS NOT NULL"

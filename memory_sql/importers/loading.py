@@ -105,6 +105,7 @@ class Loader:
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
+        seen.has_messages = await imports.has_messages(agent.key)
         for drafts in some_of(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
             looked = [(draft, await self._look(seen, draft)) for draft in drafts]
             if new := [(draft, found) for draft, found in looked if found.is_new]:
@@ -149,17 +150,27 @@ class Loader:
         await self._prompts(unit, agent_key, wanted, made)
         places = [(draft.owner, draft.name) for draft, _ in looked]
         locked = {(state.owner, state.name): state for state in await scopes.lock(agent_key, places)}
-        there = [(draft, found, locked[at]) for (draft, found), at in zip(looked, places, strict=True) if at in locked]
+        there = [
+            (draft, _place(draft, found, locked[at]))
+            for (draft, found), at in zip(looked, places, strict=True)
+            if at in locked
+        ]
         await imports.empty()
-        rows = ((draft, scope, row) for draft, _, scope in there for row in self._rows_of(draft))
+        rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
             await imports.stage_rows(self._staged(seen, some, left, own))
-        left = await seen.left_out(ref for draft, _, _ in there for ref in draft.legacy_refs)
-        await imports.stage_texts(self._text(seen, draft, found, scope, left) for draft, found, scope in there)
-        begun = [scope.scope_id for _, _, scope in there if scope.last_seq]
-        done = await imports.store(agent_key, seen.import_id or 0, begun, self.now)
-        ids = [scope.scope_id for _, _, scope in there]
+        left = await seen.left_out(ref for draft, _ in there for ref in draft.legacy_refs)
+        await imports.stage_texts(self._text(seen, draft, place, left) for draft, place in there)
+        done = await imports.store(
+            agent_key,
+            seen.import_id or 0,
+            [place.scope_id for _, place in there if place.is_begun],
+            self.now,
+            repeats=any(place.repeated for _, place in there),
+            links=seen.has_messages,
+        )
+        ids = [place.scope_id for _, place in there]
         await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)
         if self.pause:
             done += Stored(due=await imports.spread(agent_key, ids, due_from, self.pause))
@@ -243,19 +254,19 @@ class Loader:
     def _staged(
         self,
         seen: Seen,
-        rows: Iterable[tuple[ScopeDraft, ScopeState, RowDraft]],
+        rows: Iterable[tuple[ScopeDraft, preparing.Place, RowDraft]],
         left: Mapping[str, Reason],
         own: Settings,
     ) -> Iterator[tuple[Any, ...]]:
         zone = zone_of(own.time_zone)
-        for draft, scope, row in rows:
+        for draft, place, row in rows:
             if row.legacy_ref in left:
                 continue
             seen.bring(row.legacy_ref)
             if not isinstance(row, DuplicateDraft):
-                yield preparing.observation(draft, scope.scope_id, row, zone, seen.ref)
+                yield preparing.observation(draft, place, row, zone, seen.ref)
             elif left.get(row.of) != "forgotten":
-                yield preparing.duplicate(draft, scope.scope_id, row, seen.ref)
+                yield preparing.duplicate(draft, place, row, seen.ref)
 
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
@@ -263,14 +274,21 @@ class Loader:
         return ObservationDraft(ref, text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification)
 
     def _text(
-        self, seen: Seen, draft: ScopeDraft, found: Looked, scope: ScopeState, left: Mapping[str, Reason]
+        self, seen: Seen, draft: ScopeDraft, place: preparing.Place, left: Mapping[str, Reason]
     ) -> tuple[Any, ...]:
-        """Told where it is the first that the scope learns, and nothing of it was left out."""
         text, refs = draft.text or "", [ref for ref in draft.legacy_refs if ref not in left]
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
         hashes = [seen.ref(ref) for ref in refs]
-        is_told = found.is_whole and not scope.last_seq and not scope.version
-        return scope.scope_id, draft.text, count_words(text), is_told, refs, hashes, source, preparing.sha256(text)
+        return (
+            place.scope_id, draft.text, count_words(text), place.is_told, place.absorbed, refs, hashes, source,
+            preparing.sha256(text),
+        )  # fmt: skip
+
+
+def _place(draft: ScopeDraft, found: Looked, scope: ScopeState) -> preparing.Place:
+    """Its text is told where it is the first that the scope learns, and nothing of it was left out."""
+    is_begun = bool(scope.last_seq or scope.version)
+    return preparing.Place(scope.scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun)
 
 
 def _named(row: RowDraft) -> tuple[str, ...]:

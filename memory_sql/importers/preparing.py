@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
-from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, RowDraft, ScopeDraft
+from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, RowDraft, ScopeDraft, State
 from memory_sql.languages.dates import days_of
 from memory_sql.languages.text import content_digest
 from memory_sql.languages.words import search_extra
@@ -16,6 +17,29 @@ from memory_sql.privacy.classify import classify
 
 Ref = Callable[[str], bytes]
 """The hash of a reference."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A scope that is being filled. `is_begun`: it had something before, so the database numbers what comes.
+
+    `is_told`: its text comes; what another text held waits for the next. `absorbed` and `repeated` are counted.
+    """
+
+    scope_id: int
+    is_begun: bool
+    is_told: bool
+    last: int = 0
+    absorbed: int = 0
+    repeated: int = 0
+
+    def take(self, state: State) -> tuple[State, int | None]:
+        """In which state the next row is stored, and its number."""
+        if state == "absorbed" and not self.is_told:
+            state = "pending"
+        self.absorbed += state == "absorbed"
+        self.last += 1
+        return state, None if self.is_begun else self.last
 
 
 class Staged(NamedTuple):
@@ -44,10 +68,12 @@ class Staged(NamedTuple):
     ref_hash: bytes | None = None
     also: tuple[str, ...] | None = None
     also_hashes: list[bytes] | None = None
+    seq: int | None = None
 
 
-def observation(draft: ScopeDraft, scope_id: int, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
+def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
     """`zone` is the agent's, in which days are meant."""
+    state, seq = place.take(row.state)
     content, extra, dates = row.content, search_extra(row.content), None
     found, days = classify(content), days_of(content, row.observed_at, zone)
     if days:
@@ -55,7 +81,7 @@ def observation(draft: ScopeDraft, scope_id: int, row: ObservationDraft, zone: t
         extra = " ".join((extra, *beside) if extra else beside)
         dates = f"{{{','.join(f'[{span.first},{span.last}]' for span in days)}}}"
     return Staged(
-        scope_id=scope_id,
+        scope_id=place.scope_id,
         legacy_ref=row.legacy_ref,
         of_ref=None,
         content=content,
@@ -65,7 +91,7 @@ def observation(draft: ScopeDraft, scope_id: int, row: ObservationDraft, zone: t
         message_ids=row.message_ids,
         users=_people(draft, row),
         lane=row.lane,
-        state=row.state,
+        state=state,
         verification=row.verification,
         sensitivity=found.sensitivity,
         categories=found.categories,
@@ -78,12 +104,14 @@ def observation(draft: ScopeDraft, scope_id: int, row: ObservationDraft, zone: t
         ref_hash=ref(row.legacy_ref),
         also=row.also,
         also_hashes=[ref(other) for other in row.also],
+        seq=seq,
     )
 
 
-def duplicate(draft: ScopeDraft, scope_id: int, row: DuplicateDraft, ref: Ref) -> Staged:
+def duplicate(draft: ScopeDraft, place: Place, row: DuplicateDraft, ref: Ref) -> Staged:
+    place.repeated += 1
     return Staged(
-        scope_id,
+        place.scope_id,
         row.legacy_ref,
         row.of,
         users=_people(draft, row),

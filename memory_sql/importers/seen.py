@@ -24,6 +24,7 @@ class Seen:
     key: bytes
     is_new: bool = False
     is_resumed: bool = False
+    has_messages: bool = False
     _fresh: set[str] = field(default_factory=set)
 
     @classmethod

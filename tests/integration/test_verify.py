@@ -713,7 +713,7 @@ PLANTED: dict[str, list[str]] = {
     ],
     "the_key_is_the_owners": [
         "CREATE ROLE memory_sql_curious;GRANT SELECT (key) ON memory.installation TO memory_sql_curious",
-        "CREATE ROLE memory_sql_curious;GRANT EXECUTE ON FUNCTION memory.keyed_hash TO memory_sql_curious",
+        "CREATE ROLE memory_sql_curious;GRANT EXECUTE ON FUNCTION memory.keyed_hashes TO memory_sql_curious",
     ],
     "no_prepared_transaction_waits": [
         "CREATE VIEW before.pg_prepared_xacts AS SELECT 'forgotten' AS gid, now() - interval '11 minutes' AS prepared,"

@@ -25,6 +25,7 @@ from memory_sql.config import Settings
 from memory_sql.db import ddl
 from memory_sql.db.contents import ENTER
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
+from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.models import Base
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.queries.search import COLUMNS, FOUND
@@ -736,7 +737,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
         **dict.fromkeys(("detach", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser),
-        **dict.fromkeys(("installation_id", "keyed_hash"), roles.owner),
+        **dict.fromkeys(("installation_id", "keyed_hash", "keyed_hashes"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"
@@ -854,8 +855,9 @@ async def test_only_the_owner_reads_the_key(memory: Memory, roles: Roles, walled
         with pytest.raises(Exception, match="permission denied for table installation"):
             await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT id FROM memory.installation")
     for role in (roles.analyst, roles.content):
-        with pytest.raises(Exception, match="permission denied for function keyed_hash"):
-            await execute(walled_database, f'SET LOCAL ROLE "{role}"', "SELECT memory.keyed_hash('text', 'tea')")
+        for call in ("memory.keyed_hash('text', 'tea')", "memory.keyed_hashes('text', '{tea}')"):
+            with pytest.raises(Exception, match="permission denied for function keyed_hash"):
+                await execute(walled_database, f'SET LOCAL ROLE "{role}"', f"SELECT {call}")
     await execute(walled_database, f'SET LOCAL ROLE "{roles.owner}"', "SELECT 1 / count(*) FROM memory.installation")
 
 
@@ -879,9 +881,18 @@ async def test_hmac_is_that_of_python(memory: Memory) -> None:
     for key, message in cases:
         assert await rows(memory, ours, key=key, message=message) == [(hmac.digest(key, message, "sha256"),)]
     ((key,),) = await rows(memory, "SELECT key FROM memory.installation")
-    for value in (b"", b"tea", "Grüße \U0001f375".encode()):
-        found = await rows(memory, "SELECT memory.keyed_hash('text', :value)", value=value)
-        assert found == [(hmac.digest(key, b"text\0" + value, "sha256"),)]
+    values = [b"", b"tea", "Grüße \U0001f375".encode()]
+    hashes = [hmac.digest(key, b"text\0" + value, "sha256") for value in values]
+    for value, wanted in zip(values, hashes, strict=True):
+        assert await rows(memory, "SELECT memory.keyed_hash('text', :value)", value=value) == [(wanted,)]
+    async with memory.database.transaction() as unit:
+        assert await keyed_hashes(unit, "text", values) == hashes
+    found = await rows(
+        memory,
+        "SELECT hash = memory.content_hash(7, '\\xaa')"
+        " FROM memory.content_hashes('{7,8,7}', '{NULL,\"\\\\xaa\",\"\\\\xaa\"}') ORDER BY place",
+    )
+    assert found == [(None,), (False,), (True,)]
 
 
 async def test_database_has_one_key_and_another_database_another(

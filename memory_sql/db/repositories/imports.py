@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     DateTime,
     Double,
     Integer,
@@ -46,12 +47,13 @@ from memory_sql.db.models import (
     ImportRejectRow,
     ImportRow,
     MemberRow,
+    MessageRow,
     ObservationRow,
     PromptRow,
     RunRow,
     ScopeRow,
 )
-from memory_sql.db.staging import COUNT, EMPTY, NUMBER, STAGE, STAGED, STORE, TEXTS, WAITING
+from memory_sql.db.staging import ANALYZE, COUNT, EMPTY, LINK, NUMBER, REPEATED, STAGE, STAGED, STORE, TEXTS, WAITING
 from memory_sql.domain.ids import OWNER_PREFIX
 from memory_sql.languages.text import HASH_VERSION
 
@@ -100,6 +102,7 @@ _TYPES: Mapping[str, TypeEngine[Any]] = {
     "users": ARRAY(Text),
     "group_id": Text(),
     "most": Integer(),
+    "links": Boolean(),
 }
 
 
@@ -287,14 +290,28 @@ class ImportRepository:
         assert raw is not None
         return raw
 
-    async def store(self, agent_key: int, import_id: int, begun: Sequence[int], now: datetime) -> Stored:
-        """What is staged, in scopes that the caller has locked; `begun` are those of them that had anything before."""
-        values = {"agent_key": agent_key, "import_id": import_id, "now": now, "hash_version": HASH_VERSION}
+    async def store(
+        self, agent_key: int, import_id: int, begun: Sequence[int], now: datetime, *, repeats: bool, links: bool
+    ) -> Stored:
+        """What is staged, in scopes that the caller has locked; `begun` are those of them that had anything before.
+
+        `repeats`: some of it says what another row says. `links`: there are messages of which it may have been made.
+        """
+        values = {
+            "agent_key": agent_key,
+            "import_id": import_id,
+            "now": now,
+            "hash_version": HASH_VERSION,
+            "links": links,
+        }
         merged = frozenset[str]()
         if begun:
             given = {"agent_key": agent_key, "scope_ids": list(begun)}
             merged = frozenset(await self.session.scalars(_typed(WAITING, given), given))
-        await self._run((*NUMBER, *STORE), values)
+            await self._run([NUMBER], values)
+        await self._run([REPEATED] * repeats, values)
+        await self._run([ANALYZE, *STORE], values)
+        await self._run(LINK if repeats or merged or links else [], values)
         observations, scopes = (await self.session.execute(text(COUNT))).one()
         return Stored(observations, scopes, merged=frozenset(ref for ref in merged if "#" not in ref))
 
@@ -336,6 +353,10 @@ class ImportRepository:
             )
         )
         return set(found)
+
+    async def has_messages(self, agent_key: int) -> bool:
+        m = MessageRow
+        return await self.session.scalar(select(m.number).where(m.agent_key == agent_key).limit(1)) is not None
 
     async def put_prompts(self, rows: Sequence[Mapping[str, Any]]) -> None:
         await self.session.execute(insert(PromptRow), list(rows))

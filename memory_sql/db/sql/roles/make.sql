@@ -86,14 +86,16 @@ BEGIN
 
     FOR item IN
         SELECT p.oid::regprocedure AS name,
-               CASE WHEN NOT p.prosecdef OR p.proname IN ('installation_id', 'keyed_hash') THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
+               CASE WHEN NOT p.prosecdef OR p.proname IN ('installation_id', 'keyed_hash', 'keyed_hashes') THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
         FROM pg_proc p
         WHERE p.pronamespace = 'memory'::regnamespace
     LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO %I', item.name, item.role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', item.name, app);
     END LOOP;
-    EXECUTE format('GRANT EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) TO %I, %I', reader, eraser);
+    EXECUTE format(
+        'GRANT EXECUTE ON FUNCTION memory.keyed_hash(text, bytea), memory.keyed_hashes(text, bytea[]) TO %I, %I', reader, eraser
+    );
     EXECUTE format('REVOKE CREATE ON SCHEMA memory FROM %I, %I', reader, eraser);
 END
 $roles$

@@ -106,7 +106,7 @@ def mongo(
 
     report = run(url, data, work)
     output.one(report, _report_text, as_json)
-    if report.unaccounted or report.cut_off:
+    if report.unaccounted or report.cut_off or report.unreadable:
         raise typer.Exit(1)
 
 
@@ -147,6 +147,7 @@ def _report_text(report: ImportReport) -> str:
 
         lines += ["", *(f"{count:>8,}  {code}: {ANOMALIES[code].what}" for code, count in report.anomalies.items())]
     lines += [f"cut off: {error}" for error in report.cut_off]
+    lines += [f"can't be read: {error}" for error in report.unreadable]
     lines += [f"not accounted for: {name}" for name in report.unaccounted]
     head = "nothing was written; this is what would be" if report.run is None else f"import {report.run}"
     return "\n".join([head, "", *lines])

@@ -389,7 +389,8 @@ class ImportReport(Value):
 
     `collections`: by name how many documents there were (`source`), and how many were `migrated`, `merged` into another,
     `skipped` or `rejected`; `reasons` say why, with their number. `anomalies`: what was odd, by code (docs/migrating.md).
-    `cut_off`: files that end in what can't be read. `unaccounted`: collections whose numbers don't add up; never any.
+    `cut_off`: files that end in what can't be read; `unreadable`: the first 50 single documents that can't be, by file and
+    byte. `unaccounted`: collections whose numbers don't add up; never any.
     """
 
     run: int | None
@@ -397,6 +398,7 @@ class ImportReport(Value):
     reasons: dict[str, int]
     anomalies: dict[str, int]
     cut_off: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
 
 

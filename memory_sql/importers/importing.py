@@ -138,6 +138,7 @@ def _report(import_id: int | None, accounts: Accounts, spool: Spool) -> ImportRe
         },
         anomalies=dict(sorted(accounts.anomalies.items(), key=_by_number)),
         cut_off=tuple(str(error) for error in accounts.cut_off),
+        unreadable=tuple(str(error) for error in accounts.unreadable),
         unaccounted=tuple(accounts.unaccounted()),
     )
 

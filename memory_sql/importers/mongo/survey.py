@@ -85,6 +85,7 @@ class Survey:
             self.accounts.cut_off.append(item.error)
         else:
             self.accounts.source[part.collection] += 1
+            self.accounts.cannot_read(item.error)
             self._refuse(part, item.place, None, "rejected", "unreadable")
 
     def _take(self, part: Part, item: Found, notes: Notes) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+
+from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.messages import RetainedMessage
@@ -111,6 +117,23 @@ def message_line(message: RetainedMessage) -> str:
     m = message
     who = m.speaker or m.user_id or m.role
     return plain(f"{m.conversation_id}  {m.id}  {minute(m.said_at)}  {who}: {flat(m.content)}")
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[IO[str]]:
+    """A file beside, readable by nobody else, that takes the place of `file` when all has been written."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    except OSError as error:
+        raise InputError(f"{file} can't be written: {error.strerror}") from error
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as to:
+            yield to
+        os.replace(name, file)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
 
 
 class Progress:

@@ -68,6 +68,17 @@ def test_json_is_one_object_with_the_sums_of_each_collection(run: Run, source: t
     assert report["anomalies"] == {}
 
 
+def test_the_report_is_markdown_in_a_file_or_instead_of_text(run: Run, source: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "import.md"
+    printed = run("import", "mongo", *source, "--dry-run", "--markdown", "-").out
+    assert printed.startswith("# What an import would do\n")
+    assert run("import", "mongo", *source, "--json", "--markdown", file).value["run"] == 1
+    assert file.read_text("utf-8").startswith("# Import 1\n")
+    both = run("import", "mongo", *source, "--json", "--markdown", "-", code=1)
+    assert both.err == "memory-sql: say either --json or --markdown -\n"
+    assert len(run("import", "list", "--json").rows) == 1
+
+
 # Groups
 
 

@@ -8,7 +8,6 @@ import re
 import sys
 import tempfile
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -162,20 +161,3 @@ class Progress:
         if self._shown:
             print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = len(text)
-
-
-class Running(Progress):
-    """As `Progress`, of work of which nobody knows how much it is: what is done now, and how much of all a second."""
-
-    def __init__(self) -> None:
-        super().__init__("", 2)
-        self._began, self._counts = time.monotonic(), dict[str, int]()
-
-    def told(self, what: str, count: int) -> None:
-        """So much has been done of it in all."""
-        self._counts[what] = count
-        rate = sum(self._counts.values()) / max(time.monotonic() - self._began, 0.001)
-        self._write(f"{what}: {count:,} ({rate:,.0f} a second)")
-
-    def _show(self) -> None:
-        """Nothing before the first count."""

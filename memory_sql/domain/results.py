@@ -402,6 +402,20 @@ class ImportReport(Value):
     unaccounted: tuple[str, ...] = ()
 
 
+class ImportProgress(Value):
+    """How far an import is in what it does: files (or collections) are read, then agents looked at or stored.
+
+    `count`: so many documents have been read so far, or observations stored. `done` of `total` is of the whole step: bytes of
+    files, documents of a server, rows of agents. `total` 0: nobody knows.
+    """
+
+    step: Literal["reading", "looking", "storing"]
+    what: str
+    count: int
+    done: int
+    total: int
+
+
 class ImportRun(Value):
     """An import: when, of what, and what came of it. `state` is running (or broken off), finished or rolled_back."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory_sql.domain.results import ImportProgress
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import rows
@@ -114,6 +115,21 @@ async def test_the_old_store_is_left_as_it_was(memory: Memory, folder: Path) -> 
     before = bytes_of(folder)
     await bring(memory, folder)
     assert bytes_of(folder) == before
+
+
+@pytest.mark.parametrize(("dry_run", "steps"), [(True, ["reading", "looking"]), (False, ["reading", "storing"])])
+async def test_whoever_waits_is_told_how_far_it_is(
+    memory: Memory, tmp_path: Path, dry_run: bool, steps: list[str]
+) -> None:
+    told: list[ImportProgress] = []
+    dumped(tmp_path, Legacy(agents=3, cases=()))
+    await memory.imports.mongo(dump=tmp_path, key=KEY, dry_run=dry_run, progress=told.append)
+    assert list(dict.fromkeys(now.step for now in told)) == steps
+    by_agent = [now for now in told if now.step == steps[1]]
+    assert len(by_agent) == 3
+    assert by_agent[0].done < by_agent[1].done < by_agent[2].done == by_agent[2].total
+    ((stored,),) = await rows(memory, "SELECT count(*) FROM memory.observations")
+    assert by_agent[-1].count == stored
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

@@ -85,6 +85,15 @@ def only_folder(path: Path, endings: tuple[str, ...], names: Mapping[str, str]) 
     return filled[0] if filled else here
 
 
+def read_of(file: IO[bytes]) -> int:
+    """How many bytes of it have been read, packed ones where it is packed; 0 of one that is closed."""
+    if file.closed:
+        return 0
+    packed = getattr(file, "raw", None)
+    raw = cast("IO[bytes]", packed.fileobj) if isinstance(packed, gzip.GzipFile) else file
+    return raw.tell()
+
+
 def skip(file: IO[bytes], count: int) -> None:
     """So many bytes of what is unpacked."""
     with readable():

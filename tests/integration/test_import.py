@@ -25,17 +25,9 @@ from tests.fakes import Scripted, extracted
 from tests.legacy.formats import FORMATS, dump, load
 from tests.legacy.generator import Legacy
 from tests.legacy.server import stand_in
+from tests.legacy.stored import state
 
 KEY = b"k" * 32
-STATE = """
-    SELECT a.agent_id, s.owner, s.name, s.consolidation, s.is_active, o.seq, o.legacy_ref, o.content, o.lane,
-           coalesce(t.status, 'active'), o.observed_at, o.seq <= s.done_seq
-    FROM memory.scopes s
-    JOIN memory.agents a USING (agent_key)
-    LEFT JOIN memory.observations o USING (agent_key, scope_id)
-    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-    ORDER BY a.agent_id, s.owner, s.name, o.seq
-"""
 MEMBER = """
     SELECT agent_id, user_id FROM memory.members JOIN memory.agents USING (agent_key)
     WHERE left_at IS NULL ORDER BY agent_key, user_id
@@ -68,10 +60,6 @@ async def bring(
     memory: Memory, folder: Path, *, key: bytes = KEY, dry_run: bool = False, **options: Any
 ) -> ImportReport:
     return await memory.imports.mongo(dump=folder, key=key, options=ImportOptions(**options), dry_run=dry_run)
-
-
-async def state(memory: Memory) -> list[tuple[Any, ...]]:
-    return await rows(memory, STATE)
 
 
 async def test_every_document_is_accounted_for(memory: Memory, legacy: Legacy, folder: Path) -> None:

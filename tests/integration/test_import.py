@@ -289,7 +289,7 @@ async def test_of_who_was_forgotten_nothing_is_made_again(memory: Memory, folder
     (agent, user), *_ = await rows(memory, MEMBER)
     await memory.forget(Selection(user_id=user), agent_id=agent)
     await bring(memory, folder)
-    assert await rows(memory, "SELECT FROM memory.members WHERE user_id = :user", user=user) == []
+    assert await rows(memory, "SELECT 1 FROM memory.members WHERE user_id = :user", user=user) == []
     names = "SELECT display_name FROM memory.scopes WHERE owner = :owner AND display_name IS NOT NULL"
     assert await rows(memory, names, owner=f"u:{user}") == []
 
@@ -331,5 +331,5 @@ async def test_restored_database_knows_from_the_journal_what_must_not_come(
     await rows(memory, "TRUNCATE memory.agents, memory.imports, memory.import_rejects CASCADE")
     assert len(await memory.admin.restore_check(journal)) == 1
     await bring(memory, folder)
-    assert await rows(memory, "SELECT FROM memory.scopes WHERE owner = :owner", owner=owner) == []
+    assert await rows(memory, "SELECT 1 FROM memory.scopes WHERE owner = :owner", owner=owner) == []
     assert await memory.admin.restore_check(journal) == []

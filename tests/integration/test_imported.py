@@ -12,6 +12,7 @@ from memory_sql.domain.results import ImportProgress
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import rows
+from tests.fakes import Scripted
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
 from tests.legacy.homes import Document, Home, at
@@ -20,6 +21,7 @@ from tests.legacy.surveying import dumped
 KEY = b"k" * 32
 HOME = Home(("imported",))
 AGENT, MIA = str(HOME.agent), str(HOME.user)
+JOINED = "## festival\n\nThe festival is in June.\n\n## tides\n\nHigh tide is at noon."
 
 
 def collections() -> Mapping[str, list[Document]]:
@@ -80,7 +82,42 @@ async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memo
 async def test_shards_are_one_text_of_the_agent_under_their_names(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     ((text,),) = await rows(memory, "SELECT consolidation FROM memory.scopes WHERE owner = 'c'")
-    assert text == "## festival\n\nThe festival is in June.\n\n## tides\n\nHigh tide is at noon."
+    assert text == JOINED
+
+
+async def test_a_model_merges_joined_shards_and_that_can_be_undone(memory: Memory, llm: Scripted, folder: Path) -> None:
+    await bring(memory, folder)
+    scope: dict[str, Any] = {"agent_id": AGENT, "scope_id": await collective(memory)}
+    merged = "The festival is in June, high tide is at noon. Book more boats."
+    llm.then(merged)
+    assert (await memory.scopes.consolidate(**scope)).content == merged
+    assert "## tides" in llm.requests[-1].prompt
+    undone = await memory.scopes.undo(**scope)
+    assert undone.content == JOINED
+    assert "Book more boats." in str(await memory.context(agent_id=AGENT, user_id=MIA))
+
+
+async def test_where_nothing_waits_the_joined_text_is_written_anew_of_its_sentences(
+    memory: Memory, llm: Scripted, tmp_path: Path
+) -> None:
+    """In two steps: by itself a consolidation with nothing new asks no model. The joined text stays in the history."""
+    shards = [HOME.shard(), HOME.shard("tides", shard_name="tides", content="High tide is at noon.", createdAt=at(1))]
+    dump(tmp_path, {"memory_agent": shards}.items())
+    await bring(memory, tmp_path)
+    scope: dict[str, Any] = {"agent_id": AGENT, "scope_id": await collective(memory)}
+    assert (await memory.scopes.consolidate(**scope)).version is None
+    assert (await memory.scopes.undo(**scope)).content is None
+    told = str(await memory.context(agent_id=AGENT, user_id=MIA))
+    assert "The festival is in June." in told
+    assert "High tide is at noon." in told
+    llm.then("The festival is in June; high tide is at noon.")
+    assert (await memory.scopes.consolidate(**scope)).absorbed == 2
+    assert JOINED in [version.content for version in await memory.scopes.history(agent_id=AGENT, user_id=MIA)]
+
+
+async def collective(memory: Memory) -> str:
+    ((key,),) = await rows(memory, "SELECT scope_id FROM memory.scopes WHERE owner = 'c'")
+    return f"s{key}"
 
 
 async def test_each_shard_can_be_a_scope_with_its_name(memory: Memory, folder: Path) -> None:

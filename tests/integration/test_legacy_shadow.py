@@ -1,4 +1,4 @@
-"""From the old database by an import to agents on `engine = shadow`: contexts differ as docs/switching.md says, not else."""
+"""From the old database by an import to agents on `engine = shadow`: they differ as docs/switching.md says, not else."""
 
 from __future__ import annotations
 

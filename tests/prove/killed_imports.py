@@ -2,10 +2,10 @@
 
     python -m tests.prove.killed_imports --url postgresql://… --kills 100 --seed 7
 
-The process is `memory-sql import mongo` from the interpreter on. Most kills come while it stores (an agent's transaction
-is open), others at any time. Once it has come through, what stands there is compared with that of an import that nobody
-disturbed, by a hash over references, texts, states and order, and with its accounts; then it is taken back, and begins anew
-until there were so many kills. Prints how many came while it stored; exits with 1 for any difference.
+The process is `memory-sql import mongo` from the interpreter on. Most kills come while it stores (the transaction of an
+agent is open), others at any time. Once it has come through, what stands there is compared with that of an import that
+nobody disturbed, by a hash over references, texts, states and order, and with its accounts; then it is taken back, and
+begins anew until there were so many kills. Prints how many came while it stored; exits with 1 for any difference.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Killing:
         self.whole_seconds, self.storing_seconds = time.monotonic() - began, time.monotonic() - storing
 
     async def until_it_comes_through(self, most: int) -> None:
-        """With as many kills as it takes, and no more than that. One that comes when all is stored already is one as well."""
+        """With as many kills as it takes, and no more. One that comes when all is stored already is one as well."""
         while self.kills < most:
             process = await self._start()
             await self._until_some_moment(process)

@@ -17,8 +17,8 @@ OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")
 class Accounts:
     """`outcomes` by collection, outcome and reason; the reason of what is migrated is empty. `anomalies` by code.
 
-    `cut_off` are the parts of which nobody knows how many documents they still had; `unreadable` the first of the single
-    documents that can't be read.
+    `cut_off` are the parts of which nobody knows how many documents they still had; `unreadable` the first of the
+    single documents that can't be read.
     """
 
     source: Counter[str] = field(default_factory=Counter)

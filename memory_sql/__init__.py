@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         EmbedResult,
         FormResult,
         ImportCheck,
+        ImportProgress,
         ImportReport,
         ImportRun,
         JournalStatus,
@@ -212,6 +213,7 @@ __all__ = [
     "Id",
     "ImportCheck",
     "ImportOptions",
+    "ImportProgress",
     "ImportReport",
     "ImportRun",
     "Imports",
@@ -330,7 +332,7 @@ _HOME = {
     "domain.results": (
         "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
         "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "
-        "RunDueResult Stats Trimmed Usage Violation ImportCheck ImportReport ImportRun RolledBack"
+        "RunDueResult Stats Trimmed Usage Violation ImportCheck ImportProgress ImportReport ImportRun RolledBack"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
     "domain.selection": "Selection",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memory_sql.cli import output, tree
+from memory_sql.cli.import_progress import Telling
+from memory_sql.cli.import_report import as_markdown, as_text
 from memory_sql.cli.options import Actor, AsJson, Data, Reason, Url, Yes, run
 from memory_sql.errors import InputError
 
@@ -33,6 +35,7 @@ KeepGoing = Annotated[
 ]
 Run = Annotated[int, typer.Argument(metavar="RUN", help="The import, by the number that it has printed.")]
 KEY_BYTES = 32
+STDOUT = "-"
 
 
 @app.command()
@@ -76,6 +79,10 @@ def mongo(
     ] = 0.0,
     keep_going: KeepGoing = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be.")] = False,
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", help="Where to write the report as Markdown; - prints it instead."),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -91,6 +98,8 @@ def mongo(
     from memory_sql.importers.importing import key_of_file
     from memory_sql.importers.mongo.options import ImportOptions
 
+    if as_json and str(markdown) == STDOUT:
+        raise InputError("say either --json or --markdown -")
     options = ImportOptions(
         groups=_groups(groups), keep_shards=shards, episodes=episodes, without_text=without_text,
         missing_agents=missing_agents, messages=messages, trusted=trusted,
@@ -98,16 +107,27 @@ def mongo(
     key = key_of_file(_key(key_file, dry_run=dry_run))
 
     async def work(memory: Memory) -> ImportReport:
-        with output.Running() as progress:
+        with Telling() as progress:
             return await memory.imports.mongo(
                 key=key, dump=dump, export=export, mongo_url=live, keep_going=keep_going, options=options,
                 dry_run=dry_run, pause=pause, progress=progress.told,
             )  # fmt: skip
 
     report = run(url, data, work)
-    output.one(report, _report_text, as_json)
-    if report.unaccounted or report.cut_off:
+    if markdown is not None:
+        _keep(report, markdown)
+    if markdown is None or str(markdown) != STDOUT:
+        output.one(report, as_text, as_json)
+    if report.unaccounted or report.cut_off or report.unreadable:
         raise typer.Exit(1)
+
+
+def _keep(report: ImportReport, markdown: Path) -> None:
+    if str(markdown) == STDOUT:
+        print(as_markdown(report), end="")
+        return
+    with output.whole_file(markdown) as to:
+        to.write(as_markdown(report))
 
 
 def _groups(which: str) -> Any:
@@ -131,25 +151,6 @@ def _key(path: Path, *, dry_run: bool) -> bytes:
             file.write(made)
         output.complain(f"made {path}: keep it, and not in the database; each import needs it")
     return made
-
-
-def _report_text(report: ImportReport) -> str:
-    counts = ("source", "migrated", "merged", "skipped", "rejected")
-    widest = max((len(name) for name in report.collections), default=0)
-    lines = [f"{'':<{widest}}" + "".join(f"{name:>12}" for name in counts)]
-    lines += [
-        f"{name:<{widest}}" + "".join(f"{found[count]:>12,}" for count in counts)
-        for name, found in report.collections.items()
-    ]
-    lines += ["", *(f"{count:>8,}  {reason}" for reason, count in report.reasons.items())]
-    if report.anomalies:
-        from memory_sql.importers.mongo.anomalies import ANOMALIES
-
-        lines += ["", *(f"{count:>8,}  {code}: {ANOMALIES[code].what}" for code, count in report.anomalies.items())]
-    lines += [f"cut off: {error}" for error in report.cut_off]
-    lines += [f"not accounted for: {name}" for name in report.unaccounted]
-    head = "nothing was written; this is what would be" if report.run is None else f"import {report.run}"
-    return "\n".join([head, "", *lines])
 
 
 @app.command("list")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import tempfile
 import textwrap
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+
+from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.messages import RetainedMessage
@@ -113,6 +118,23 @@ def message_line(message: RetainedMessage) -> str:
     return plain(f"{m.conversation_id}  {m.id}  {minute(m.said_at)}  {who}: {flat(m.content)}")
 
 
+@contextmanager
+def whole_file(file: Path) -> Iterator[IO[str]]:
+    """A file beside, readable by nobody else, that takes the place of `file` when all has been written."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    except OSError as error:
+        raise InputError(f"{file} can't be written: {error.strerror}") from error
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as to:
+            yield to
+        os.replace(name, file)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
 class Progress:
     """Says on stderr how far a long work is, to a person who waits there; nothing into a file or a pipe."""
 
@@ -139,20 +161,3 @@ class Progress:
         if self._shown:
             print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = len(text)
-
-
-class Running(Progress):
-    """As `Progress`, of work of which nobody knows how much it is: what is done now, and how much of all a second."""
-
-    def __init__(self) -> None:
-        super().__init__("", 2)
-        self._began, self._counts = time.monotonic(), dict[str, int]()
-
-    def told(self, what: str, count: int) -> None:
-        """So much has been done of it in all."""
-        self._counts[what] = count
-        rate = sum(self._counts.values()) / max(time.monotonic() - self._began, 0.001)
-        self._write(f"{what}: {count:,} ({rate:,.0f} a second)")
-
-    def _show(self) -> None:
-        """Nothing before the first count."""

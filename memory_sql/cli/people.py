@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, Agent, AsJson, Data, Person, Reason, Url, run
-from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.exports import ExportHeader, ExportLine
@@ -143,7 +140,7 @@ def export(
         async with aclosing(memory.people.export(agent_id=agent, user_id=user)) as lines:
             if file is None:
                 return await _write(lines, output.json_line)
-            with _whole(file) as to:
+            with output.whole_file(file) as to:
                 return await _write(lines, lambda line: print(line.model_dump_json(), file=to))
 
     header = run(url, data, work)
@@ -160,23 +157,6 @@ async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], N
     async for line in lines:
         put(line)
     return header
-
-
-@contextmanager
-def _whole(file: Path) -> Iterator[IO[str]]:
-    """A file beside, readable by nobody else, that takes the place of `file` when all has been written."""
-    try:
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    except OSError as error:
-        raise InputError(f"{file} can't be written: {error.strerror}") from error
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as to:
-            yield to
-        os.replace(name, file)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
 
 
 def _header_text(header: ExportHeader, file: Path) -> str:

@@ -389,7 +389,8 @@ class ImportReport(Value):
 
     `collections`: by name how many documents there were (`source`), and how many were `migrated`, `merged` into another,
     `skipped` or `rejected`; `reasons` say why, with their number. `anomalies`: what was odd, by code (docs/migrating.md).
-    `cut_off`: files that end in what can't be read. `unaccounted`: collections whose numbers don't add up; never any.
+    `cut_off`: files that end in what can't be read; `unreadable`: the first 50 single documents that can't be, by file
+    and byte. `unaccounted`: collections whose numbers don't add up; never any.
     """
 
     run: int | None
@@ -397,7 +398,22 @@ class ImportReport(Value):
     reasons: dict[str, int]
     anomalies: dict[str, int]
     cut_off: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
+
+
+class ImportProgress(Value):
+    """How far an import is in what it does: files (or collections) are read, then agents looked at or stored.
+
+    `count`: so many documents have been read so far, or observations stored. `done` of `total` is of the whole step:
+    bytes of files, documents of a server, rows of agents. `total` 0: nobody knows.
+    """
+
+    step: Literal["reading", "looking", "storing"]
+    what: str
+    count: int
+    done: int
+    total: int
 
 
 class ImportRun(Value):

@@ -10,27 +10,26 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
-from memory_sql.domain.results import ImportReport
+from memory_sql.domain.results import ImportProgress, ImportReport
 from memory_sql.errors import InputError
 from memory_sql.importers.loading import Loader
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.drafts import Refusal
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.plan import Plan
-from memory_sql.importers.mongo.sources.source import Part, Source
+from memory_sql.importers.mongo.sources.source import Source
 from memory_sql.importers.mongo.spool import Spool
 from memory_sql.importers.mongo.survey import Survey
 
 LEAST_KEY_BYTES = 32
 REJECTS_AT_ONCE = 1000
-Progress = Callable[[str, int], None]
-"""Told how many documents of a file have been read, then which agent has been stored, with how many observations."""
+Progress = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +53,13 @@ class Import:
         accounts = Accounts()
         with closing(Spool(self.options)) as spool:
             await self._check_key()
-            await Survey(self.source, spool, self.options, accounts, self._read).run()
+            await Survey(self.source, spool, self.options, accounts, self.progress).run()
             if dry_run:
                 await self._look(Plan(spool, self.options, self.now))
                 return _report(None, accounts, spool)
             import_id = await self._begin()
             await self._store(Plan(spool, self.options, self.now), import_id)
             return await self._finish(import_id, accounts, spool)
-
-    def _read(self, part: Part, documents: int) -> None:
-        self._tell(part.name, documents)
-
-    def _tell(self, what: str, count: int) -> None:
-        if self.progress is not None:
-            self.progress(what, count)
 
     @property
     def _key_hash(self) -> bytes:
@@ -95,16 +87,31 @@ class Import:
         )  # fmt: skip
 
     async def _look(self, plan: Plan) -> None:
-        loader = self._loader(plan, None)
+        loader, tell = self._loader(plan, None), self._teller(plan, "looking")
         for agent in plan.agents():
             await loader.look(agent)
+            tell(agent.agent_id, 0)
 
     async def _store(self, plan: Plan, import_id: int) -> None:
         loader, due_from = self._loader(plan, import_id), await self._due_from(import_id)
+        tell = self._teller(plan, "storing")
         for agent in plan.agents():
             done = await loader.agent(agent, due_from)
             due_from += timedelta(seconds=self.pause * done.due)
-            self._tell(agent.agent_id, done.observations)
+            tell(agent.agent_id, done.observations)
+
+    def _teller(self, plan: Plan, step: Literal["looking", "storing"]) -> Callable[[str, int], None]:
+        """Of an agent with which it is done, and how many observations of it were stored."""
+        extents, count, done = plan.extents(), 0, 0
+        total = sum(extents.values())
+
+        def tell(agent_id: str, observations: int) -> None:
+            nonlocal count, done
+            count, done = count + observations, done + extents[agent_id]
+            if self.progress is not None:
+                self.progress(ImportProgress(step=step, what=agent_id, count=count, done=done, total=total))
+
+        return tell
 
     async def _due_from(self, import_id: int) -> datetime:
         """After the last of what has been brought, of an import that goes on."""
@@ -138,6 +145,7 @@ def _report(import_id: int | None, accounts: Accounts, spool: Spool) -> ImportRe
         },
         anomalies=dict(sorted(accounts.anomalies.items(), key=_by_number)),
         cut_off=tuple(str(error) for error in accounts.cut_off),
+        unreadable=tuple(str(error) for error in accounts.unreadable),
         unaccounted=tuple(accounts.unaccounted()),
     )
 

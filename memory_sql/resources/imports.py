@@ -13,7 +13,7 @@ from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.ids import Id
-from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
+from memory_sql.domain.results import ImportCheck, ImportProgress, ImportReport, ImportRun, RolledBack
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.checking import compare
 from memory_sql.importers.importing import Import
@@ -40,7 +40,7 @@ class Imports(Face):
         options: ImportOptions | None = None,
         dry_run: bool = False,
         pause: float = 0.0,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Callable[[ImportProgress], None] | None = None,
     ) -> ImportReport:
         """Brings over the memory of the system before, an agent a transaction, and accounts for each document.
 
@@ -51,8 +51,7 @@ class Imports(Face):
         and goes on where it was broken off. `key` are 32 bytes or more that are kept outside of the database, the same
         for each import: what was forgotten is known by HMACs under it alone. `dry_run`: nothing is written, the report
         is of what would be. `pause`: what becomes due to be consolidated is so many seconds apart. `progress` is told
-        now and then what is done, a file or an agent, and how much of it. Raises `SourceError`, `InputError`,
-        `ConfigurationError`.
+        now and then how far it is. Raises `SourceError`, `InputError`, `ConfigurationError`.
         """
         if not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")

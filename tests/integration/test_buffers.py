@@ -197,4 +197,4 @@ async def test_forgotten_conversation_leaves_nothing_in_the_buffer(memory: Memor
     assert "Berth 14" in str(await memory.context(**MIA))
     await memory.forget(Selection(conversation_id="s"), **ADA)
     assert str(await memory.context(**MIA)) == "<MemoryContext/>"
-    assert await rows(memory, "SELECT FROM memory.observations") == []
+    assert await rows(memory, "SELECT 1 FROM memory.observations") == []

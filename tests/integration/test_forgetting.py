@@ -352,7 +352,7 @@ async def test_person_of_more_conversations_than_a_statement_has_parameters_is_f
     await memory.observe("I hide my ruby.", **MIA)
     await rows(memory, CONVERSATIONS)
     await memory.forget(Selection(user_id="mia"), **ADA)
-    assert await rows(memory, "SELECT FROM memory.conversations WHERE participants <> '{}'") == []
+    assert await rows(memory, "SELECT 1 FROM memory.conversations WHERE participants <> '{}'") == []
     assert "ruby" not in await everything(memory)
 
 

@@ -376,7 +376,7 @@ async def test_what_outlives_a_forgetting_names_nobody(memory: Memory) -> None:
     assert digest not in {hashlib.sha256(b"mia").digest(), hmac.digest(b"", b"mia", "sha256")}
     assert await rows(memory, "SELECT memory.user_hash(agent_key, 'mia') FROM memory.agents") == [(digest,)]
     await memory.forget(Selection(everything=True), **ADA)
-    assert await rows(memory, "SELECT FROM memory.departures") == []
+    assert await rows(memory, "SELECT 1 FROM memory.departures") == []
 
 
 async def test_add_makes_members_only_of_those_who_speak_in_that_call(memory: Memory) -> None:

@@ -554,7 +554,7 @@ async def test_whole_agent_is_forgotten_though_others_go_on_adding(memory: Memor
     stop.set()
     await ended(*adding)
     await memory.forget(Selection(everything=True), **ADA)
-    assert await rows(memory, "SELECT FROM memory.conversations UNION ALL SELECT FROM memory.scopes") == []
+    assert await rows(memory, "SELECT 1 FROM memory.conversations UNION ALL SELECT 1 FROM memory.scopes") == []
 
 
 @pytest.mark.parametrize("is_new", [False, True])
@@ -569,7 +569,7 @@ async def test_what_is_added_when_the_whole_agent_is_forgotten_goes_too(
     await are_waiting(memory, 1)
     await host.commit()
     await ended(erasing)
-    assert await rows(memory, "SELECT FROM memory.conversations UNION ALL SELECT FROM memory.scopes") == []
+    assert await rows(memory, "SELECT 1 FROM memory.conversations UNION ALL SELECT 1 FROM memory.scopes") == []
 
 
 async def test_what_is_added_while_the_whole_agent_is_forgotten_is_kept(memory: Memory, host: AsyncSession) -> None:

@@ -126,7 +126,7 @@ async def test_who_leaves_while_the_model_thinks_stores_nothing_in_a_groups_name
     llm.then(leave)
     with pytest.raises(StaleError):
         await form(memory)
-    assert await rows(memory, "SELECT FROM memory.observations") == []
+    assert await rows(memory, "SELECT 1 FROM memory.observations") == []
 
 
 async def test_scope_of_everybody_learns_only_where_that_is_stored_at_once(memory: Memory, llm: Scripted) -> None:

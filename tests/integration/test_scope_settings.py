@@ -74,7 +74,7 @@ async def test_scope_of_each_kind_can_be_created(memory: Memory, kind: OwnedKind
 async def test_scope_that_can_not_be_is_refused(memory: Memory, kind: Any, more: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         await memory.scopes.create(kind, **ADA, **more)
-    assert await rows(memory, "SELECT FROM memory.scopes") == []
+    assert await rows(memory, "SELECT 1 FROM memory.scopes") == []
 
 
 async def test_scope_of_an_unknown_group_is_refused(memory: Memory) -> None:
@@ -342,7 +342,7 @@ async def test_prompt_goes_with_its_owner_and_is_exported(memory: Memory) -> Non
     lines = [line async for line in memory.people.export(**MIA)]
     assert [line.body for line in lines if isinstance(line, ExportedPrompt)] == ["The Petrel, Mia's boat."]
     await memory.forget(Selection(user_id="mia"), **ADA)
-    assert await rows(memory, "SELECT FROM memory.prompts") == []
+    assert await rows(memory, "SELECT 1 FROM memory.prompts") == []
     assert await memory.admin.verify() == []
 
 

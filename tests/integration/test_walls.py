@@ -975,7 +975,7 @@ async def test_roles_that_nothing_depends_on_are_dropped(database_url: str) -> N
         ))  # fmt: skip
         assert script(own).count("walls''; owner") == 1
         assert await drop(database_url, own) == []
-        assert await rows(memory, "SELECT FROM pg_roles WHERE rolname ~ '^walls'") == []
+        assert await rows(memory, "SELECT 1 FROM pg_roles WHERE rolname ~ '^walls'") == []
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,6 +71,22 @@ async def surveyed(source: Source, spool: Spool, options: ImportOptions | None =
     accounts, options = Accounts(), options or ImportOptions()
     await Survey(source, spool, options, accounts).run()
     return Surveyed(accounts, Plan(spool, options, NOW), spool)
+
+
+Read = Callable[..., Awaitable[Surveyed]]
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[Read]:
+    """Writes a database of one case, or the one that is passed, and surveys it."""
+    with ExitStack() as stack:
+
+        async def read(legacy: Legacy | str, options: ImportOptions | None = None) -> Surveyed:
+            made = Legacy(cases=(legacy,)) if isinstance(legacy, str) else legacy
+            spool = stack.enter_context(spooled(options))
+            return await surveyed(dumped(folder, made), spool, options)
+
+        yield read
 
 
 def dumped(folder: Path, legacy: Legacy, *, keep_going: bool = False) -> DumpSource:

@@ -138,3 +138,13 @@ def test_ten_thousand_legacy_records_come_out_as_planted() -> None:
 @pytest.mark.parametrize("form", ["dump", "packed lines"])
 def test_a_million_legacy_records_take_little_memory(form: str) -> None:
     run("legacy_sizes", "--records", "1000000", "--format", form)
+
+
+@pytest.mark.slow
+def test_an_import_that_is_killed_now_and_then_brings_the_same(database_url: str) -> None:
+    run("killed_imports", "--url", database_url, "--kills", "3", "--agents", "1")
+
+
+@pytest.mark.prove
+def test_an_import_that_is_killed_a_hundred_times_brings_the_same(database_url: str) -> None:
+    run("killed_imports", "--url", database_url, "--kills", "100", "--agents", "10")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,22 +20,13 @@ from tests.legacy.cases import CASES
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
 from tests.legacy.homes import Home, at
-from tests.legacy.surveying import NOW, Surveyed, dumped, spooled, surveyed
-
-Read = Callable[..., Awaitable[Surveyed]]
+from tests.legacy.surveying import NOW, Read, dumped, reading, spooled, surveyed
 
 
 @pytest.fixture
-async def read(tmp_path: Path) -> AsyncIterator[Read]:
-    """A database of one case, or of what is passed, surveyed."""
-    with ExitStack() as stack:
-
-        async def _read(legacy: Legacy | str, options: ImportOptions | None = None) -> Surveyed:
-            made = Legacy(cases=(legacy,)) if isinstance(legacy, str) else legacy
-            spool = stack.enter_context(spooled(options))
-            return await surveyed(dumped(tmp_path, made), spool, options)
-
-        yield _read
+def read(tmp_path: Path) -> Iterator[Read]:
+    with reading(tmp_path) as read:
+        yield read
 
 
 def states(found: list[ObservationDraft]) -> Counter[tuple[str, str]]:

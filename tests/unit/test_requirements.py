@@ -16,11 +16,13 @@ DOCUMENT = ROOT / "tests" / "requirements.md"
 
 REQUIREMENTS = [f"R{n:03}" for n in range(1, 349)]
 CONTRADICTIONS = [f"C{n}" for n in range(1, 31)]
+ODDITIES = [f"A{n}" for n in range(1, 31)]
+FORGETTING = ["D92", "D94", "D96", "D98", "D100"]
 
-_ROW = re.compile(r"^\| ([RC]\d.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([RCAD]\d.*) \|$", re.MULTILINE)
 _NODE = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 _NOT_YET = re.compile(r"(to come|nothing to show): \w")
-_NUMBERS = re.compile(r"(?P<letter>[RC])(?P<first>\d+)(?:–(?P=letter)(?P<last>\d+))?")
+_NUMBERS = re.compile(r"(?P<letter>[RCAD])(?P<first>\d+)(?:–(?P=letter)(?P<last>\d+))?")
 
 
 def table(markdown: str) -> list[list[str]]:
@@ -58,7 +60,9 @@ def markdown() -> str:
     return DOCUMENT.read_text("utf-8")
 
 
-@pytest.mark.parametrize(("letter", "wanted"), [("R", REQUIREMENTS), ("C", CONTRADICTIONS)])
+@pytest.mark.parametrize(
+    ("letter", "wanted"), [("R", REQUIREMENTS), ("C", CONTRADICTIONS), ("A", ODDITIES), ("D", FORGETTING)]
+)
 def test_every_number_stands_exactly_once_and_in_order(markdown: str, letter: str, wanted: list[str]) -> None:
     found = [n for cells in table(markdown) if cells[0][0] == letter for n in numbers(cells[0])]
     assert {n: times for n, times in Counter(found).items() if times > 1} == {}
@@ -67,7 +71,7 @@ def test_every_number_stands_exactly_once_and_in_order(markdown: str, letter: st
 
 def test_every_number_is_shown_or_to_come(markdown: str) -> None:
     for cells in table(markdown):
-        assert len(cells) == (4 if cells[0].startswith("R") else 3), cells[0]
+        assert len(cells) == (3 if cells[0].startswith("C") else 4), cells[0]
         shown = [_NODE.fullmatch(s) or _NOT_YET.match(s) for s in cells[-1].split("; ")]
         assert all(shown), cells[0]
 

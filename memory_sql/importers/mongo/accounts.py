@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.drafts import Outcome
 
+MOST_NAMED = 50
 OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")
 
 
@@ -16,16 +17,22 @@ OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")
 class Accounts:
     """`outcomes` by collection, outcome and reason; the reason of what is migrated is empty. `anomalies` by code.
 
-    `cut_off` are the parts of which nobody knows how many documents they still had.
+    `cut_off` are the parts of which nobody knows how many documents they still had; `unreadable` the first of the
+    single documents that can't be read.
     """
 
     source: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[tuple[str, Outcome, str]] = field(default_factory=Counter)
     anomalies: Counter[str] = field(default_factory=Counter)
     cut_off: list[SourceError] = field(default_factory=list)
+    unreadable: list[SourceError] = field(default_factory=list)
 
     def note(self, codes: Iterable[str]) -> None:
         self.anomalies.update(codes)
+
+    def cannot_read(self, error: SourceError) -> None:
+        if len(self.unreadable) < MOST_NAMED:
+            self.unreadable.append(error)
 
     def collections(self) -> dict[str, dict[str, int]]:
         """By collection: `source` and each outcome."""

@@ -49,6 +49,12 @@ class TextPart:
     version: int | None = None
     over_limit: bool = False
 
+    @property
+    def marks(self) -> Mapping[str, Any]:
+        """What is kept of it beside its words (A4, A30)."""
+        version = {} if self.version is None else {"version": self.version}
+        return version | ({"over_limit": True} if self.over_limit else {})
+
 
 @dataclass(frozen=True, slots=True)
 class PromptDraft:

@@ -67,6 +67,11 @@ class Plan:
             found = self.spool.user(agent)
             yield AgentDraft(agent, displayed(found[3] if found else None), not self.spool.is_gone(agent))
 
+    def extents(self) -> Mapping[str, int]:
+        """By agent about how much there is to store of it."""
+        rows = self.spool.row_counts()
+        return {agent: 1 + rows.get(agent, 0) for agent in self.spool.agents()}
+
     def groups(self, agent_id: str) -> Iterator[GroupDraft]:
         """Those of the mapping in which anybody has memory with the agent; by default one of all who have."""
         if self.options.groups is None:

@@ -68,7 +68,7 @@ def said_by(scope: ScopeDraft) -> Said:
 
 def _row(part: TextPart, sentence: Sentence, refs: tuple[str, ...]) -> ObservationDraft:
     collection, _, key = part.legacy_ref.partition(":")
-    legacy = {"collection": collection, "id": key, "sentence": sentence.number}
+    legacy = {"collection": collection, "id": key, "sentence": sentence.number, **part.marks}
     return ObservationDraft(
         legacy_ref=refs[0],
         content=sentence.content,

@@ -231,6 +231,10 @@ class Spool:
         for (agent,) in rows:
             yield agent
 
+    def row_counts(self) -> dict[str, int]:
+        """By agent; those that have none aren't in it."""
+        return dict(self._base.execute("SELECT agent, count(*) FROM rows GROUP BY agent").fetchall())
+
     def scopes(self, agent: str) -> list[tuple[str, str]]:
         """Owner and name, in order: those of rows and of blobs; the collective one wherever there are shards."""
         rows = self._base.execute(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from memory_sql.domain.results import ImportProgress
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.documents import Blob, Record, Shard
 from memory_sql.importers.mongo.drafts import Outcome, Refusal
@@ -36,8 +37,7 @@ from memory_sql.importers.mongo.spool import Spool, holder_of, room
 from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
 from memory_sql.languages.text import content_digest
 
-Progress = Callable[[Part, int], None]
-"""Told now and then how many documents of a part have been read."""
+Progress = Callable[[ImportProgress], None]
 
 _STEP = 1000
 
@@ -59,15 +59,30 @@ class Survey:
     options: ImportOptions
     accounts: Accounts
     progress: Progress | None = None
+    _documents: int = 0
+    _done: int = 0
+    _total: int = 0
 
     async def run(self) -> None:
         """Raises `SourceError`, unless the source keeps going, and `ConfigurationError` without room for the spool."""
         with room():
-            for part in await self.source.parts():
-                if part.collection in _TAKERS and (self.options.messages or part.collection != "messages"):
-                    await self._read(part)
+            parts = [part for part in await self.source.parts() if self._is_wanted(part)]
+            self._total = sum(part.extent for part in parts)
+            for part in parts:
+                await self._read(part)
+                self._done += part.extent
+                self._tell(part, 0)
             self.spool.put_in_order()
             self._settle()
+
+    def _is_wanted(self, part: Part) -> bool:
+        return part.collection in _TAKERS and (self.options.messages or part.collection != "messages")
+
+    def _tell(self, part: Part, read: int) -> None:
+        if self.progress is not None:
+            done = self._done + min(read, part.extent)
+            now = ImportProgress(step="reading", what=part.name, count=self._documents, done=done, total=self._total)
+            self.progress(now)
 
     async def _read(self, part: Part) -> None:
         old_name = part.name.partition(".")[0] in COLLECTIONS[part.collection][:-1]
@@ -76,8 +91,9 @@ class Survey:
                 self._damaged(part, item)
             else:
                 self._take(part, item, Notes({"A2"} if old_name else ()))
-            if self.progress is not None and item.place.number % _STEP == 0:
-                self.progress(part, item.place.number)
+            self._documents += 1
+            if item.place.number % _STEP == 0:
+                self._tell(part, self.source.position)
 
     def _damaged(self, part: Part, item: Damaged) -> None:
         """What is cut off may be any number of documents, or none: it isn't counted as one."""
@@ -85,6 +101,7 @@ class Survey:
             self.accounts.cut_off.append(item.error)
         else:
             self.accounts.source[part.collection] += 1
+            self.accounts.cannot_read(item.error)
             self._refuse(part, item.place, None, "rejected", "unreadable")
 
     def _take(self, part: Part, item: Found, notes: Notes) -> None:

@@ -17,6 +17,7 @@ from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.sources.source import Part, in_order, known_names
 
 GZIP = ".gz"
+_READING = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
 class BrokenError(Exception):
@@ -57,12 +58,15 @@ class Folder:
     @contextmanager
     def opened(self, name: str) -> Iterator[IO[bytes]]:
         """The bytes of a file, unpacked. Raises `SourceError`; what follows a symbolic link isn't opened."""
-        if Path(name).name != name:
+        if Path(name).name != name or name == os.pardir:
             raise SourceError(name, 0, "it isn't in the folder")
         try:
-            number = os.open(self.path / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+            number = os.open(self.path / name, _READING)
         except OSError as error:
             raise SourceError(name, 0, error.strerror or "it can't be opened") from error
+        if not stat.S_ISREG(os.fstat(number).st_mode):  # it was one when the folder was read
+            os.close(number)
+            raise SourceError(name, 0, "it isn't a plain file")
         with os.fdopen(number, "rb") as raw:
             if not name.endswith(GZIP):
                 yield raw
@@ -83,6 +87,15 @@ def only_folder(path: Path, endings: tuple[str, ...], names: Mapping[str, str]) 
             path.name, 0, f"several databases: {', '.join(sorted(f.path.name for f in filled))}; name one"
         )
     return filled[0] if filled else here
+
+
+def read_of(file: IO[bytes]) -> int:
+    """How many bytes of it have been read, packed ones where it is packed; 0 of one that is closed."""
+    if file.closed:
+        return 0
+    packed = getattr(file, "raw", None)
+    raw = cast("IO[bytes]", packed.fileobj) if isinstance(packed, gzip.GzipFile) else file
+    return raw.tell()
 
 
 def skip(file: IO[bytes], count: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from memory_sql.errors import SourceError
-from memory_sql.importers.mongo.sources.files import Folder, only_folder
+from memory_sql.importers.mongo.sources.files import Folder, only_folder, read_of
 from memory_sql.importers.mongo.sources.source import Damaged, Found, Part, Place, Read, given_out
 
 
@@ -23,6 +23,11 @@ class FolderSource:
     def __init__(self, path: Path, *, names: Mapping[str, str] | None = None, keep_going: bool = False) -> None:
         self._folder = only_folder(path, self.endings, names or {})
         self._keep_going = keep_going
+        self._file: IO[bytes] | None = None
+
+    @property
+    def position(self) -> int:
+        return 0 if self._file is None else read_of(self._file)
 
     @property
     def name(self) -> str:
@@ -40,6 +45,7 @@ class FolderSource:
             if part.error is not None:
                 raise part.error
             with self._folder.opened(part.name) as file:
+                self._file = file
                 for item in self.documents(file, part.name, int(after or 0)):
                     yield item if isinstance(item, Found) else given_out(item, keep_going=self._keep_going)
         except SourceError as error:

@@ -69,6 +69,7 @@ class LiveSource:
         except (InvalidURI, MongoConfigurationError, ValueError) as error:
             # Not its message: it may hold the password.
             raise ConfigurationError("the URL of MongoDB can't be read, or names no database") from error
+        self.position = 0
         self._names, self._keep_going, self._batch = known_names(names or {}), keep_going, batch
 
     @property
@@ -94,7 +95,7 @@ class LiveSource:
         number, cursor = 0, after
         try:
             async for raw in _found(collection, after, self._batch):
-                number += 1
+                self.position = number = number + 1
                 item = _read(raw, part.name, number)
                 cursor = item.place.cursor
                 yield item if isinstance(item, Found) else given_out(item, keep_going=self._keep_going)

@@ -41,6 +41,11 @@ class Part:
     documents: int = 0
     error: SourceError | None = None
 
+    @property
+    def extent(self) -> int:
+        """Of what there is to read, in bytes of a file or documents of a server."""
+        return self.size or self.documents
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -79,13 +84,18 @@ Read = Found | Damaged
 
 
 class Source(Protocol):
-    """`parts` are in the order of `COLLECTIONS`. `read` goes on behind `after`, the cursor of a place of the same part.
+    """`position`: how much of the extent of the part that is being read has been read.
+
+    `parts` are in the order of `COLLECTIONS`. `read` goes on behind `after`, the cursor of a place of the same part.
 
     Both raise `SourceError`. With `keep_going` what is damaged is given out instead, and reading goes on where it can.
     """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def position(self) -> int: ...
 
     async def parts(self) -> tuple[Part, ...]: ...
 

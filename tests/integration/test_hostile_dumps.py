@@ -1,0 +1,93 @@
+"""Dumps that are meant to do harm, as far as the database: what can be stored is, the rest is accounted for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_sql.domain.results import ImportReport
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.legacy.formats import dump
+from tests.legacy.homes import Document, Home
+from tests.unit.test_legacy_sources import ODD
+
+KEY = b"k" * 32
+HOME = Home(("hostile",))
+LARGE = 16 * 1024 * 1024 - 4096
+
+
+@pytest.fixture
+async def memory(memory: Memory) -> AsyncIterator[Memory]:
+    yield memory
+    assert await memory.admin.verify() == []
+
+
+async def bring(memory: Memory, folder: Path, documents: dict[str, list[Document]]) -> ImportReport:
+    dump(folder, documents.items())
+    report = await memory.imports.mongo(dump=folder, key=KEY)
+    assert report.unaccounted == ()
+    assert {name: counts["source"] for name, counts in report.collections.items()} == {
+        name: len(found) for name, found in documents.items()
+    }
+    return report
+
+
+def words(size: int) -> str:
+    """Ever others, without an end of a sentence."""
+    pick = random.Random(1)
+    return " ".join(f"{pick.randrange(16**7):07x}" for _ in range(size // 8))
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "one sentence": lambda size: "Mia sails. " * (size // 11),
+    "many words": words,
+    "one word": lambda size: "x" * size,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TEXTS)
+async def test_long_texts_come_and_cost_no_other(memory: Memory, tmp_path: Path, kind: str) -> None:
+    await bring_long(memory, tmp_path, TEXTS[kind](512 * 1024))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", TEXTS)
+async def test_texts_of_sixteen_megabytes_come_and_cost_no_other(memory: Memory, tmp_path: Path, kind: str) -> None:
+    await bring_long(memory, tmp_path, TEXTS[kind](LARGE))
+
+
+async def bring_long(memory: Memory, folder: Path, text: str) -> None:
+    blobs = [HOME.blob(content=text), HOME.blob(HOME.other, content="Jonas rows.")]
+    records = [HOME.directive(content=text), HOME.directive("short", content="Answer in short.")]
+    report = await bring(memory, folder, {"memory_user": blobs, "memory_sessions": records})
+    assert report.reasons == {}
+    assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")
+    scopes = await rows(memory, "SELECT consolidation FROM memory.scopes WHERE kind = 'individual'")
+    assert {scope for (scope,) in scopes} == {text.strip(), "Jonas rows."}
+
+
+@pytest.mark.slow
+async def test_values_of_the_wrong_type_in_every_field_cost_no_other_document(memory: Memory, tmp_path: Path) -> None:
+    makers: dict[str, Any] = {
+        "users3": lambda *path: HOME.person(HOME.key("person", *path)),
+        "sessions": lambda *path: HOME.session_document(HOME.key("session", *path)),
+        "memory_user": lambda *path: HOME.blob(HOME.key("person", *path)),
+        "memory_agent": lambda *path: HOME.shard(*path),
+        "memory_sessions": lambda *path: HOME.directive(*path),
+        "memory2_consolidated": lambda *path: HOME.later_blob(*path, user_id=HOME.key("person", *path)),
+        "memory2_reflections": lambda *path: HOME.later("reflection", *path, absorbed=True),
+        "memory2_facts": lambda *path: HOME.later("fact", *path),
+    }
+    odd = {
+        name: [make(field, n) | {field: value} for field in make() for n, value in enumerate(ODD)]
+        for name, make in makers.items()
+    }
+    odd["memory_sessions"].append(HOME.directive("short", content="Answer in short."))
+    await bring(memory, tmp_path, odd)
+    assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")

@@ -76,6 +76,14 @@ class Conversations:
         texts = [row["content"] for row in self.observations]
         return {form: n for n, text in enumerate(texts) for form in (text, without_contact(text))}
 
+    @cached_property
+    def overtaken(self) -> frozenset[int]:
+        return frozenset(n for row in self.observations for n in row["overtakes"])
+
+    def holds(self, content: str) -> bool:
+        """Whether nothing has overtaken the observation of this text."""
+        return self.numbers[content] not in self.overtaken
+
 
 def said_at(message: Row) -> datetime:
     return datetime.fromisoformat(message["created_at"])
@@ -165,7 +173,8 @@ class RecordedModel:
         for newer, reference in shown.items():
             for older in self.conversations.observations[newer]["overtakes"]:
                 if older in shown:
-                    yield {"newer": reference, "older": shown[older]}
+                    was = self.conversations.observations[older]["content"]
+                    yield {"newer": reference, "older": shown[older], "was": was}
                 else:
                     self.unplaced.append(newer)
 

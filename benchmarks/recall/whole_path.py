@@ -6,7 +6,7 @@ question:
 
 - answered: the texts that are always shown say it, or it is shown;
 - shown: all of its evidence stands in retrieved or pending lines, as an observation made of it or as the message itself;
-- stale first: what was overtaken stands in a line above which there is nothing of what holds now.
+- stale first: what was overtaken, an observation or a message, stands in a line above which nothing of the evidence stands.
 
 The second figure of each is for the questions that the texts don't answer whole. A user's message disturbs where retrieved
 lines stand in its context. Nobody may be shown what is forbidden to them, or what another said in private: both must be 0.
@@ -31,6 +31,7 @@ from benchmarks.server import analyze, fresh_database, has_extension, server
 from memory_sql.config import Settings
 from memory_sql.config.kinds import LOCAL_DIMENSIONS
 from memory_sql.db import vectors
+from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context
 from memory_sql.languages.text import count_tokens
 from memory_sql.memory import Memory
@@ -95,9 +96,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`sources`: the messages behind it. `retrieved`: it stands there because something was asked, else it is pending."""
+    """`sources`: the messages behind it. `holds`: an observation that still does. Not `retrieved`: it is pending."""
 
     sources: frozenset[str]
+    holds: bool
     text: str
     retrieved: bool
 
@@ -125,10 +127,10 @@ class Shown:
     @property
     def is_stale_first(self) -> bool:
         for line in self.lines:
+            if not line.holds and line.sources & self.question.stale:
+                return True
             if line.sources & self.question.evidence:
                 return False
-            if line.sources & self.question.stale:
-                return True
         return False
 
     @property
@@ -154,28 +156,29 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A database with the conversations in it, and the messages behind each observation, by its id."""
+    """A database with the conversations in it; of its observations the messages behind each, and which still hold."""
 
     url: str
     sources: dict[str, frozenset[str]]
+    holding: frozenset[str]
     now: datetime
 
 
 # What goes in
 
 
-async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bool) -> dict[str, frozenset[str]]:
-    """Each conversation is added and formed when it ends; the texts are written in the end."""
-    conversations, sources = model.conversations, dict[str, frozenset[str]]()
+async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bool) -> list[Observation]:
+    """What was formed. Each conversation is added and formed when it ends; the texts are written in the end."""
+    conversations, observations = model.conversations, list[Observation]()
     for session, said in conversations.by_session.items():
         clock.now = said_at(said[-1]) + timedelta(minutes=10)
         await _add(memory, conversations.name, session, said)
         if formed:
             done = await memory.conversations.form(agent_id=conversations.name, conversation_id=session)
-            sources |= {one.id: frozenset(one.source.message_ids) for one in done.observations}
+            observations += done.observations
     if formed:
         await consolidate(memory, conversations)
-    return sources
+    return observations
 
 
 async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) -> None:
@@ -190,10 +193,13 @@ async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) ->
 
 
 async def consolidate(memory: Memory, conversations: Conversations) -> None:
+    """Five months at once: more gives way than one version may supersede by itself, so a person accepts the rest."""
     for user in _users(conversations.messages):
         for scope in await memory.scopes.list(agent_id=conversations.name, user_id=user):
             if not scope.version:
                 await memory.scopes.consolidate(agent_id=conversations.name, scope_id=scope.ref.id)
+    for review in await memory.work.reviews(agent_id=conversations.name, limit=1000):
+        await memory.work.decide(review.id, agent_id=conversations.name, accept=True)
 
 
 def _users(messages: Iterable[Row]) -> list[str]:
@@ -209,7 +215,7 @@ async def asked(memory: Memory, conversations: Conversations, way: Way, filled: 
         context = await memory.context(
             agent_id=conversations.name, user_id=question.asker, message=question.text, retrieve=way.retrieve
         )
-        found.append(Shown(question, way.formed and question.in_text, _lines(context, filled.sources)))
+        found.append(Shown(question, way.formed and question.in_text, _lines(context, filled)))
     leaked = sum(bool(line.sources & private(one.question.asker)) for one in found for line in one.lines)
     return Measured(
         found, [await _disturbs(memory, conversations.name, way, m) for m in _by_users(conversations)], leaked
@@ -231,9 +237,14 @@ async def _disturbs(memory: Memory, agent: str, way: Way, message: Row) -> bool:
     return any(part.lines for part in context.parts if part.element in RETRIEVED)
 
 
-def _lines(context: Context, sources: dict[str, frozenset[str]]) -> list[Line]:
+def _lines(context: Context, filled: Filled) -> list[Line]:
     return [
-        Line(sources.get(line.id, frozenset((line.id,))), line.text, part.element in RETRIEVED)
+        Line(
+            filled.sources.get(line.id, frozenset((line.id,))),
+            line.id in filled.holding,
+            line.text,
+            part.element in RETRIEVED,
+        )
         for part in context.parts
         for line in part.lines
     ]
@@ -296,11 +307,16 @@ async def _filled(conversations: Conversations, url: str, *, formed: bool, embed
         if embed:
             await vectors.enable(own, LOCAL_DIMENSIONS)
         async with Memory(own, model, settings, clock=clock) as memory:
-            sources = await fill(memory, model, clock, formed=formed)
+            observations = await fill(memory, model, clock, formed=formed)
             if embed:
                 await memory.work.embed()
         await analyze(own)
-        yield Filled(own, sources, clock.now + timedelta(days=1))
+        yield Filled(
+            own,
+            {one.id: frozenset(one.source.message_ids) for one in observations},
+            frozenset(one.id for one in observations if conversations.holds(one.content)),
+            clock.now + timedelta(days=1),
+        )
 
 
 async def measure(conversations: Conversations, url: str, ways: Sequence[Way]) -> list[Measured]:

@@ -271,7 +271,11 @@ def test_turn_is_known_by_its_conversation(dataset: Dataset) -> None:
 
 def shown(*lines: tuple[str, ...], in_text: bool = False) -> Shown:
     asked = RecordedQuestion("q1", "mia", "update", "Where?", frozenset({"new"}), frozenset({"old"}), in_text=in_text)
-    return Shown(asked, in_text, [Line(frozenset(sources), "- a line", retrieved=True) for sources in lines])
+    return Shown(asked, in_text, [_line(*sources) for sources in lines])
+
+
+def _line(*sources: str) -> Line:
+    return Line(frozenset(sources), holds="old" not in sources, text="- a line", retrieved=True)
 
 
 def test_evidence_is_shown_by_lines_made_of_it_and_answered_by_texts_too() -> None:

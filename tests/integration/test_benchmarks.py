@@ -16,8 +16,10 @@ from benchmarks.recall.ablation import ablate
 from benchmarks.recall.data import Dataset, Question, Turn
 from benchmarks.recall.ours import AGENT as OWN_AGENT
 from benchmarks.recall.ours import add_turns
-from benchmarks.recall.run import measure
+from benchmarks.recall.recorded import recorded
+from benchmarks.recall.run import measure as measure_system
 from benchmarks.recall.systems import SYSTEMS
+from benchmarks.recall.whole_path import WAYS, measure
 from benchmarks.server import fresh_database, plain_url
 from benchmarks.wire import counted
 from memory_sql.config import Settings
@@ -49,7 +51,7 @@ def dataset() -> Dataset:
 
 @pytest.mark.parametrize("name", ["ours", "tsrank"])
 async def test_turns_are_found_in_their_own_conversation(name: str, dataset: Dataset, server_url: str) -> None:
-    found = await measure(name, SYSTEMS[name], "plain", dataset, server_url)
+    found = await measure_system(name, SYSTEMS[name], "plain", dataset, server_url)
     assert [turns[0] for turns in found.answers.found] == ["conv-1/2", "conv-2/1"]
     assert [{turn.split("/")[0] for turn in turns} for turns in found.answers.found] == [{"conv-1"}, {"conv-2"}]
     assert [score.recall_5 for score in found.scores] == [1, 1]
@@ -112,3 +114,16 @@ async def test_wire_counts_what_a_client_sends(server_url: str) -> None:
         await connection.close()
     assert prepared == (1, 1)
     assert (wire.statements, wire.round_trips) == (4, 4)  # BEGIN and COMMIT as well
+
+
+@pytest.mark.slow
+async def test_the_invented_conversations_go_the_whole_path_and_nobody_is_shown_what_is_anothers(
+    server_url: str,
+) -> None:
+    ways = [way for way in WAYS if way.name in ("texts", "cues and messages")]
+    for conversations in recorded():
+        texts, whole = await measure(conversations, server_url, ways)
+        assert not any(one.lines for one in texts.shown)
+        assert sum(one.is_answered for one in whole.shown) > sum(one.is_answered for one in texts.shown)
+        assert not whole.leaked
+        assert not any(one.is_forbidden for one in whole.shown)

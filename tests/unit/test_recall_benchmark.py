@@ -17,9 +17,13 @@ from benchmarks.recall import __main__ as command
 from benchmarks.recall.ablation import Ablated, AblationError, changes, variants, weighted
 from benchmarks.recall.data import DataError, Dataset, Question, Turn, read, spread
 from benchmarks.recall.metrics import Scores
+from benchmarks.recall.recorded import Question as RecordedQuestion
+from benchmarks.recall.recorded import RecordedError, RecordedModel, recorded
 from benchmarks.recall.report import Report, as_json, markdown, picture, text
 from benchmarks.recall.run import Answers, Measured, ask_all, score_all
 from benchmarks.recall.systems import SYSTEMS, Corpus
+from benchmarks.recall.whole_path import Line, Shown
+from memory_sql.llm import Request
 from memory_sql.retrieval import search as search_module
 
 NOTHING = Scores(0, 0, 0, 0, 0, 0, 0)
@@ -263,3 +267,41 @@ def test_turn_is_known_by_its_conversation(dataset: Dataset) -> None:
         "conv-1": ["c/1", "c/2", "c/3"],
         "conv-2": ["d/1"],
     }
+
+
+def shown(*lines: tuple[str, ...], in_text: bool = False) -> Shown:
+    asked = RecordedQuestion("q1", "mia", "update", "Where?", frozenset({"new"}), frozenset({"old"}), in_text=in_text)
+    return Shown(asked, in_text, [_line(*sources) for sources in lines])
+
+
+def _line(*sources: str) -> Line:
+    return Line(frozenset(sources), holds="old" not in sources, text="- a line", retrieved=True)
+
+
+def test_evidence_is_shown_by_lines_made_of_it_and_answered_by_texts_too() -> None:
+    assert shown(("new", "other")).is_shown
+    assert not shown(("other",)).is_answered
+    assert shown(in_text=True).is_answered
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"), [((("old",), ("new",)), True), ((("new",), ("old",)), False), ((("other",), ("old",)), True)]
+)
+def test_what_was_overtaken_stands_first_where_nothing_newer_stands_above(
+    lines: tuple[tuple[str, ...], ...], first: bool
+) -> None:
+    assert shown(*lines).is_stale_first is first
+
+
+def test_the_invented_conversations_have_a_source_for_everything_that_is_recorded() -> None:
+    for conversations in recorded():
+        said = {message["id"] for message in conversations.messages}
+        assert all(said.issuperset(row["sources"]) for row in conversations.observations)
+        assert all(said >= asked.evidence | asked.stale for asked in conversations.questions)
+        assert len(conversations.by_time) == len(said)
+
+
+async def test_the_recorded_model_answers_nothing_that_it_does_not_know() -> None:
+    model = RecordedModel(recorded()[0])
+    with pytest.raises(RecordedError):
+        await model.generate(Request("propagation", "", "", "", str))

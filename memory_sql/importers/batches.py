@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -12,3 +13,25 @@ T = TypeVar("T")
 def some_of(items: Iterator[T], most: int) -> Iterator[list[T]]:
     while chunk := list(islice(items, most)):
         yield chunk
+
+
+async def each(items: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_once: int) -> None:
+    """`act` on each, begun in their order, so many at a time. The first error ends the others, and is raised."""
+    running = set[asyncio.Task[None]]()
+
+    async def finish(fewer_than: int) -> None:
+        while len(running) >= fewer_than:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            running.difference_update(done)
+            for task in done:
+                task.result()
+
+    try:
+        for item in items:
+            await finish(at_once)
+            running.add(asyncio.ensure_future(act(item)))
+        await finish(1)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

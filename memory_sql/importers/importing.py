@@ -18,9 +18,10 @@ from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.results import ImportProgress, ImportReport
 from memory_sql.errors import InputError
+from memory_sql.importers.batches import each
 from memory_sql.importers.loading import Loader
 from memory_sql.importers.mongo.accounts import Accounts
-from memory_sql.importers.mongo.drafts import Refusal
+from memory_sql.importers.mongo.drafts import AgentDraft, Refusal
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.plan import Plan
 from memory_sql.importers.mongo.sources.source import Source
@@ -29,6 +30,7 @@ from memory_sql.importers.mongo.survey import Survey
 
 LEAST_KEY_BYTES = 32
 REJECTS_AT_ONCE = 1000
+AGENTS_AT_ONCE = 3
 Progress = Callable[[ImportProgress], None]
 
 
@@ -95,10 +97,15 @@ class Import:
     async def _store(self, plan: Plan, import_id: int) -> None:
         loader, due_from = self._loader(plan, import_id), await self._due_from(import_id)
         tell = self._teller(plan, "storing")
-        for agent in plan.agents():
+
+        async def store(agent: AgentDraft) -> None:
+            nonlocal due_from
             done = await loader.agent(agent, due_from)
             due_from += timedelta(seconds=self.pause * done.due)
             tell(agent.agent_id, done.observations)
+
+        # Rows of one are prepared here while the database stores those of others; with pauses one is due after another.
+        await each(plan.agents(), store, at_once=1 if self.pause else AGENTS_AT_ONCE)
 
     def _teller(self, plan: Plan, step: Literal["looking", "storing"]) -> Callable[[str, int], None]:
         """Of an agent with which it is done, and how many observations of it were stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from memory_sql.languages.text import count_words
 
 SCOPES_AT_ONCE = 200
 ROWS_AT_ONCE = 5000
+PREPARED_AT_ONCE = 50
 SHARDS = "memory_agent"
 """The collection of which each document is told, though several are one text."""
 
@@ -159,7 +161,11 @@ class Loader:
         rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
-            await imports.stage_rows(self._staged(seen, some, left, own))
+            staged = []
+            for few in some_of(self._staged(seen, some, left, own), PREPARED_AT_ONCE):
+                staged += few
+                await asyncio.sleep(0)  # other agents' turn
+            await imports.stage_rows(staged)
         left = await seen.left_out(ref for draft, _ in there for ref in draft.legacy_refs)
         await imports.stage_texts(self._text(seen, draft, place, left) for draft, place in there)
         done = await imports.store(

@@ -96,7 +96,7 @@ def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tz
         sensitivity=found.sensitivity,
         categories=found.categories,
         metadata=json.dumps(dict(row.metadata)),
-        digest=content_digest(content),
+        digest=row.digest or content_digest(content),
         search_extra=extra,
         dates=dates,
         source_hash=row.source_hash,

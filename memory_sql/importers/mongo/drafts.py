@@ -102,7 +102,8 @@ class ScopeDraft:
 class ObservationDraft:
     """`legacy_ref` is unique in its scope. `also` are the references of what says the same and gets no row of its own.
 
-    `given_at`: the time that it had, where that was more than a day ahead of the import.
+    `digest` is that of the content; None: it hasn't been computed, or there is none. `given_at`: the time that it had, where
+    that was more than a day ahead of the import.
     """
 
     legacy_ref: str
@@ -118,6 +119,7 @@ class ObservationDraft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     given_at: datetime | None = None
     also: tuple[str, ...] = ()
+    digest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,35 @@ from memory_sql.importers.mongo.texts import Text
 from memory_sql.importers.mongo.values import ObjectKey
 
 
-def packed(record: Record) -> bytes:
+def packed(record: Record, digest: bytes | None) -> bytes:
     r = record
     ids = [_plain(key) for key in (r.key, r.agent, r.session, r.shard)]
-    rest = (r.text.content, r.text.source_hash, r.created_at, r.updated_at, r.level, r.absorbed)
+    rest = (r.text.content, r.text.source_hash, digest, r.created_at, r.updated_at, r.level, r.absorbed)
     return pickle.dumps((r.ref, r.type, ids, "".join(r.messages), "".join(r.users), *rest), pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(body: bytes) -> Record:
-    """Only of what `packed` has made."""
-    ref, kind, (key, agent, session, shard), messages, users, content, digest, created, updated, level, absorbed = (
-        pickle.loads(body)
-    )
-    return Record(
+def unpacked(body: bytes) -> tuple[Record, bytes | None]:
+    """The record and the digest of its text; only of what `packed` has made."""
+    (
+        ref,
+        kind,
+        (key, agent, session, shard),
+        messages,
+        users,
+        content,
+        hashed,
+        digest,
+        created,
+        updated,
+        level,
+        absorbed,
+    ) = pickle.loads(body)
+    record = Record(
         ref=ref,
         key=ObjectKey(key),
         agent=ObjectKey(agent),
         type=kind,
-        text=Text(content, digest),
+        text=Text(content, hashed),
         created_at=created,
         updated_at=updated,
         session=None if session is None else ObjectKey(session),
@@ -36,6 +47,7 @@ def unpacked(body: bytes) -> Record:
         level=level,
         absorbed=absorbed,
     )
+    return record, digest
 
 
 def _plain(key: ObjectKey | None) -> str | None:

@@ -33,7 +33,7 @@ from memory_sql.importers.mongo.said import Said, said_by
 from memory_sql.importers.mongo.scoping import collective, displayed, from_blobs, limited_buffer, named
 from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.spool import Spool
-from memory_sql.languages.text import content_digest, count_words
+from memory_sql.languages.text import count_words
 
 ITEM_WORDS: Mapping[str, int] = {  # R012; the later system's
     "directive": 25,
@@ -148,7 +148,7 @@ class Plan:
         most = scope.settings.get("buffer_max", 0)
         excess = max(0, (self.spool.told(scope.agent_id, scope.owner, scope.name) or 0) - most)
         is_begun = False
-        for record, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
+        for record, digest, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
             if state != "absorbed" and not is_begun:
                 yield from (self._sentence(item) for item in said.left())
                 is_begun = True
@@ -157,12 +157,14 @@ class Plan:
                 continue
             if lane == "buffer" and state == "pending" and excess:
                 state, excess = "archived", excess - 1
-            yield self._observation(record, cast("Lane", lane), state, notes, said)
+            yield self._observation(record, digest, cast("Lane", lane), state, notes, said)
         if not is_begun:
             yield from (self._sentence(item) for item in said.left())
 
-    def _observation(self, record: Record, lane: Lane, state: State, notes: str, said: Said) -> ObservationDraft:
-        also = said.taken(content_digest(record.text.content)) if state == "absorbed" else ()
+    def _observation(
+        self, record: Record, digest: bytes | None, lane: Lane, state: State, notes: str, said: Said
+    ) -> ObservationDraft:
+        also = said.taken(digest) if state == "absorbed" else ()
         ahead = record.created_at > self.now + LONGEST_AHEAD
         return ObservationDraft(
             legacy_ref=record.ref,
@@ -172,10 +174,11 @@ class Plan:
             state=state,
             lane=lane,
             source_hash=record.text.source_hash,
+            digest=digest,
             verification="confirmed" if self.options.trusted else "unverified",
             related_users=self._people(record),
             conversation_id=None if record.session is None else str(record.session),
-            message_ids=tuple(map(str, record.messages)),
+            message_ids=record.messages,
             metadata={"legacy": _legacy(record, notes)},
             also=also,
         )

@@ -89,7 +89,7 @@ class Spool:
     def put_rows(
         self, record: Record, placements: Iterable[Placement], digest: bytes | None, notes: Iterable[str]
     ) -> None:
-        body, said = packed(record), " ".join(sorted(notes))
+        body, said = packed(record, digest), " ".join(sorted(notes))
         at, collection = record.created_at.timestamp(), record.ref.partition(":")[0]
         self._base.executemany(
             "INSERT INTO placed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -243,14 +243,14 @@ class Spool:
         )
         return list(rows)
 
-    def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Record, str, State, str, str]]:
-        """Record, lane, state, the reference of whose row it is, and what was noted; in the order of the scope."""
+    def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Record, bytes | None, str, State, str, str]]:
+        """Record, digest of its text, lane, state, the reference of whose row it is, and what was noted; in order."""
         cursor = self._base.execute(
             "SELECT body, lane, state, of, notes FROM rows WHERE agent = ? AND owner = ? AND name = ? ORDER BY rowid",
             (agent, owner, name),
         )
         for body, lane, state, of, notes in cursor:
-            yield unpacked(body), lane, state, of, notes
+            yield *unpacked(body), lane, state, of, notes
 
     def refusals(self) -> Iterator[Refusal]:
         """In the order in which they were read, then what was merged, then what was left out."""

@@ -383,7 +383,6 @@ CREATE TABLE memory.imported (
     CONSTRAINT imported_pkey PRIMARY KEY (agent_key, legacy_ref, scope_id),
     CONSTRAINT imported_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id)
 );
-CREATE INDEX imported_import_id_idx ON memory.imported (agent_key, import_id);
 CREATE INDEX imported_seq_idx ON memory.imported (agent_key, scope_id, seq);
 COMMENT ON TABLE memory.imported IS 'One row per document of another store, or sentence of one, and scope that has it.';
 COMMENT ON COLUMN memory.imported.agent_key IS 'The agent.';

@@ -40,6 +40,7 @@ TEXTS = {
     "content": "text",
     "words": "integer",
     "is_told": "boolean",
+    "written_at": "timestamptz",
     "absorbed": "integer",
     "refs": "text[]",
     "ref_hashes": "bytea[]",
@@ -185,7 +186,7 @@ STORE = (
         done_seq = CASE WHEN t.is_told THEN t.absorbed ELSE s.done_seq END,
         version = CASE WHEN t.is_told THEN 1 ELSE s.version END,
         consolidation = CASE WHEN t.is_told THEN t.content ELSE s.consolidation END,
-        consolidated_at = CASE WHEN t.is_told THEN :now ELSE s.consolidated_at END,
+        consolidated_at = CASE WHEN t.is_told THEN least(t.written_at, :now) ELSE s.consolidated_at END,
         propagated_version = CASE WHEN t.is_told THEN 1 ELSE s.propagated_version END
     FROM (SELECT scope_id, max(seq) AS last_seq FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id) f
     LEFT JOIN import_texts t USING (scope_id)

@@ -286,8 +286,8 @@ class Loader:
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
         hashes = [seen.ref(ref) for ref in refs]
         return (
-            place.scope_id, draft.text, count_words(text), place.is_told, place.absorbed, refs, hashes, source,
-            preparing.sha256(text),
+            place.scope_id, draft.text, count_words(text), place.is_told, draft.written_at, place.absorbed, refs, hashes,
+            source, preparing.sha256(text),
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.database import rows
 from tests.fakes import Scripted
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
-from tests.legacy.homes import Document, Home, at
+from tests.legacy.homes import WRITTEN, Document, Home, at
 from tests.legacy.surveying import dumped
 
 KEY = b"k" * 32
@@ -74,9 +75,13 @@ async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memo
     dumped(tmp_path, legacy)
     await bring(memory, tmp_path)
     blobs = next(list(documents) for name, documents in legacy.collections() if name == "memory_user")
-    texts = "SELECT agent_id, owner, consolidation FROM memory.scopes JOIN memory.agents USING (agent_key)"
+    texts = (
+        "SELECT agent_id, owner, consolidation, consolidated_at FROM memory.scopes JOIN memory.agents USING (agent_key)"
+    )
     found = await rows(memory, f"{texts} WHERE kind = 'individual' ORDER BY 1, 2")
-    assert found == sorted((str(b["agent_id"]), f"u:{b['user_id']}", b["content"]) for b in blobs)
+    assert found == sorted(
+        (str(b["agent_id"]), f"u:{b['user_id']}", b["content"], WRITTEN.replace(tzinfo=UTC)) for b in blobs
+    )
 
 
 async def test_shards_are_one_text_of_the_agent_under_their_names(memory: Memory, folder: Path) -> None:

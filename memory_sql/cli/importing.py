@@ -232,5 +232,6 @@ def rollback(
 
 def _rolled_back_text(done: RolledBack) -> str:
     texts = f"; to be rewritten: {', '.join(done.withheld)}" if done.withheld else ""
-    what = f"{output.many(done.observations, 'observation')} and {output.many(done.scopes, 'scope')}"
+    said = f", {output.many(done.messages, 'message')}" if done.messages else ""
+    what = f"{output.many(done.observations, 'observation')}{said} and {output.many(done.scopes, 'scope')}"
     return f"{what} {'would be ' if done.dry_run else ''}taken out{texts}"

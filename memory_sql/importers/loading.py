@@ -103,7 +103,7 @@ class Loader:
         agent = await ensure_agent(unit, agent_id, self.now)
         await share_agent(unit, agent.key)
         imports = ImportRepository(unit)
-        await imports.open()
+        await imports.open(agent.key)
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -230,6 +231,16 @@ async def test_broken_off_at_any_statement_it_goes_on(memory: Memory, folder: Pa
     await memory.imports.mongo(dump=folder, key=KEY)
     assert await state(memory) == wanted
     assert report["anomalies"] == (await memory.imports.list())[-1].accounts["anomalies"]
+
+
+async def test_two_at_once_bring_it_once(
+    memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
+) -> None:
+    wanted, run = await state_of(memory, dump=folder)
+    await memory.imports.rollback(run)
+    async with Memory(database_url, llm, settings) as other:
+        await asyncio.gather(bring(memory, folder), bring(other, folder, trusted=True))
+    assert await state(memory) == wanted
 
 
 @contextmanager

@@ -92,6 +92,7 @@ _CHANGED = """
 """
 
 
+_LOCK = "memory_sql import"
 _TYPES: Mapping[str, TypeEngine[Any]] = {
     "agent_key": BigInteger(),
     "import_id": BigInteger(),
@@ -268,8 +269,12 @@ class ImportRepository:
             update(ImportRow).where(ImportRow.import_id == import_id).values(state="rolled_back", rolled_back_at=now)
         )
 
-    async def open(self) -> None:
-        """Makes the tables in which rows are staged, for this transaction."""
+    async def open(self, agent_key: int) -> None:
+        """Makes the tables in which rows are staged, for this transaction; no other import goes on with the agent meanwhile.
+
+        What another one has brought is looked for once, at the beginning.
+        """
+        await self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, agent_key))))
         for statement in STAGE:
             await self.session.execute(text(statement))
 

@@ -38,6 +38,7 @@ from memory_sql.languages.text import count_words
 SCOPES_AT_ONCE = 200
 ROWS_AT_ONCE = 5000
 PREPARED_AT_ONCE = 50
+NOBODY = 0  # no agent's key
 SHARDS = "memory_agent"
 """The collection of which each document is told, though several are one text."""
 
@@ -89,9 +90,7 @@ class Loader:
         """Tells the plan what `agent` would leave out; nothing is written."""
         async with self.database.transaction(principal=service(draft.agent_id)) as unit:
             key = await agent_key_of(unit, draft.agent_id)
-            if key is None:
-                return
-            seen = await Seen.of(ImportRepository(unit), key, None, self.key)
+            seen = await Seen.of(ImportRepository(unit), key or NOBODY, None, self.key)
             await self._talking(unit, seen, self.settings).look(draft.agent_id)
             for scope in self.plan.scopes(draft.agent_id):
                 await self._look(seen, scope)

@@ -67,13 +67,12 @@ class Talking:
 
     async def _conversation(self, draft: ConversationDraft, due_at: datetime) -> bool:
         """Whether it waits to be formed."""
-        place, user, formed = await self._messages.place(draft.conversation_id), None, 0
+        place, formed = await self._messages.place(draft.conversation_id), 0
+        user = place.user_id
         async for messages in self._coming(draft, place):
             user = user or next(message.user_id for message in messages if message.user_id is not None)
             await self._add(draft, user, messages)
             formed += sum(message.is_formed for message in messages)
-        if user is None:
-            return False
         if formed and place.formed_number == place.last_number:
             await self._form(draft, place, place.last_number + formed)
         return bool(self.pause) and await self._messages.postpone(draft.conversation_id, due_at)

@@ -51,7 +51,7 @@ def talk(home: Home, *, last: int = FORMED, messages: int = SIX) -> Any:
     ]
     context = {"last_memory_message_id": said[last - 1]["_id"], "messages_since_memory_formation": messages - last}
     session = home.session_document(memory_context=context)
-    of = {"source_session_id": home.session, "source_message_ids": [said[2]["_id"]]}
+    of = {"source_session_id": home.session, "source_message_ids": [said[min(2, messages - 1)]["_id"]]}
     return [
         ("users3", [home.person(home.user), home.agent_document()]),
         ("sessions", [session]),
@@ -119,6 +119,27 @@ async def test_second_run_adds_what_is_new_at_the_end(memory: Memory, home: Home
     assert more.collections["messages"]["migrated"] == 2
     assert len(await rows(memory, SAID)) == SIX + 2
     assert await rows(memory, "SELECT formed_number FROM memory.conversations") == [(SIX + 1,)]
+
+
+async def test_an_answer_alone_comes_after_what_is_here(memory: Memory, home: Home, tmp_path: Path) -> None:
+    await bring(memory, tmp_path / "a", talk(home, last=1, messages=1))
+    more = await bring(memory, tmp_path / "b", talk(home, last=1, messages=2))
+    assert more.collections["messages"]["migrated"] == 1
+    assert [(role, user) for _, _, role, user, _ in await rows(memory, SAID)] == [
+        ("user", str(home.user)),
+        ("assistant", None),
+    ]
+
+
+async def test_what_comes_before_anybody_has_written_is_left_out(memory: Memory, home: Home, tmp_path: Path) -> None:
+    collections = dict(talk(home))
+    collections["messages"][0] |= {"role": "assistant", "sender": home.agent}
+    planned = await bring(memory, tmp_path, collections.items(), dry_run=True)
+    report = await bring(memory, tmp_path, collections.items())
+    assert report.model_copy(update={"run": None}) == planned
+    assert report.reasons["messages: skipped, nobody_yet"] == 2
+    assert report.unaccounted == ()
+    assert len(await rows(memory, SAID)) == SIX - 2
 
 
 async def test_conversation_that_goes_on_here_is_left_alone(memory: Memory, home: Home, tmp_path: Path) -> None:

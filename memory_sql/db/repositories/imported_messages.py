@@ -32,8 +32,9 @@ _I, _M, _C = ImportedMessageRow, MessageRow, ConversationRow
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a conversation goes. `is_foreign`: something was said in it here."""
+    """How far a conversation goes, and whose it is. `is_foreign`: something was said in it here."""
 
+    user_id: str | None = None
     last_number: int = 0
     formed_number: int = 0
     is_foreign: bool = False
@@ -66,7 +67,12 @@ class ImportedMessageRepository:
             .where(_M.agent_key == self._agent_key, _M.conversation_id == conversation_id, _I.number.is_(None))
         )
         found = await self._session.execute(
-            select(_C.last_number, _C.formed_number, or_(exists(said), _C.lease_until.is_not(None)).label("is_foreign"))
+            select(
+                _C.user_id,
+                _C.last_number,
+                _C.formed_number,
+                or_(exists(said), _C.lease_until.is_not(None)).label("is_foreign"),
+            )
             .where(_C.agent_key == self._agent_key, _C.conversation_id == conversation_id)
             .with_for_update(key_share=True)
         )

@@ -74,7 +74,6 @@ REASONS: Mapping[str, str] = {
     "here": "what waits here says the same",
     "inactive_shard": "the shard is inactive: its text isn't told",
     "known": "it is here already",
-    "messages": "messages aren't taken over",
     "nobody_yet": "nobody had written anything in its conversation",
     "no_session": "its session is deleted, missing or without an agent",
     "no_user": "it belongs to nobody",

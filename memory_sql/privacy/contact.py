@@ -17,7 +17,7 @@ _FORMS = (
     re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+ at [\w-]{1,63} dot [\w-]{1,24}\b", re.IGNORECASE),
     re.compile(r"(?<!\w)@\w[\w.-]{0,63}(?<![.-])"),
     re.compile(
-        r"(?<![\w.])\b\d{1,4}[a-z]? (?:[A-Z]\w+ ){1,3}"
+        r"(?<![\w.:/-])\b\d{1,4}(?:-\d{1,4})?[a-z]? (?:[A-Z]\w+ ){1,3}"
         r"(?:[Ss]treet|[Ss]t|[Rr]oad|[Rr]d|[Aa]venue|[Aa]ve|[Ll]ane|[Bb]oulevard|[Bb]lvd)\b"
     ),
     re.compile(r"\b[Pp]\.? ?[Oo]\.? ?[Bb]ox \d+"),

@@ -208,6 +208,9 @@ def test_language_without_rules_is_none(text: str, language: str | None) -> None
         ("The budget is 40,000 euros for 120 people in 2027.", None),
         ("Order 4500012345 weighs 12.5 kg.", None),
         ("Version 4.2.1 needs Postgres 18.", None),
+        ("Deliveries go to 12-14 Harbour Street.", "Deliveries go to [contact]."),
+        ("Closed since 2026-04-07 Tansy Lane is open again.", None),
+        ("From 10:30 Tansy Lane is closed, as on 4/7 Tansy Lane was.", None),
     ],
 )
 def test_contact_data_is_cut_out_and_the_fact_kept(text: str, kept: str | None) -> None:

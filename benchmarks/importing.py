@@ -47,7 +47,7 @@ async def _measured(url: str, folder: Path, records: int) -> None:
 
         def told(progress: ImportProgress) -> None:
             nonlocal read
-            if progress.step == "reading":
+            if progress.step == "reading" or not progress.done:
                 read = time.perf_counter()
 
         report = await memory.imports.mongo(dump=folder, key=KEY, progress=told)

@@ -32,7 +32,7 @@ STAGED = {
 }
 """The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says.
 
-`seq` is null where the scope had anything before, or where it is that of another row.
+`seq` is null where the scope had anything before, or where it is that of another row; lists are null if they are empty.
 """
 
 TEXTS = {
@@ -128,7 +128,8 @@ STORE = (
         search_extra, dates
     )
     SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
-           r.message_ids, r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity, r.categories, r.metadata::jsonb,
+           coalesce(r.message_ids, '{}'), r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity,
+           coalesce(r.categories, '{}'), r.metadata::jsonb,
            h.hash, :hash_version, m.language, r.search_extra, r.dates::datemultirange
     FROM import_rows r
     JOIN import_runs m USING (scope_id)
@@ -151,7 +152,7 @@ STORE = (
     FROM import_rows r
     JOIN import_runs m USING (scope_id)
     LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
-    WHERE r.of_ref IS NULL AND NOT (:links AND r.message_ids <> '{}')
+    WHERE r.of_ref IS NULL AND NOT (:links AND r.message_ids IS NOT NULL)
     """,
     """
     INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
@@ -162,7 +163,7 @@ STORE = (
     SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
     FROM import_rows r
     CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
-    WHERE r.seq IS NOT NULL AND r.also <> '{}'
+    WHERE r.seq IS NOT NULL AND r.also IS NOT NULL
     UNION ALL
     SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
     FROM import_texts t
@@ -204,7 +205,7 @@ LINK = (
     JOIN import_runs m USING (scope_id)
     JOIN memory.messages g
         ON g.agent_key = :agent_key AND g.conversation_id = r.conversation_id AND g.message_id = ANY (r.message_ids)
-    WHERE r.seq IS NOT NULL AND :links AND r.message_ids <> '{}' AND g.content IS NOT NULL
+    WHERE r.seq IS NOT NULL AND :links AND r.message_ids IS NOT NULL AND g.content IS NOT NULL
     """,
     """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
@@ -212,7 +213,7 @@ LINK = (
     FROM import_rows r
     JOIN import_runs m USING (scope_id)
     LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
-    WHERE r.seq IS NOT NULL AND (r.of_ref IS NOT NULL AND u.user_id IS NOT NULL OR :links AND r.message_ids <> '{}')
+    WHERE r.seq IS NOT NULL AND (r.of_ref IS NOT NULL AND u.user_id IS NOT NULL OR :links AND r.message_ids IS NOT NULL)
       AND NOT EXISTS (
           SELECT FROM memory.evidence e
           WHERE e.agent_key = :agent_key AND e.scope_id = r.scope_id AND e.seq = r.seq

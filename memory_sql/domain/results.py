@@ -406,7 +406,7 @@ class ImportProgress(Value):
     """How far an import is in what it does: files (or collections) are read, then agents looked at or stored.
 
     `count`: so many documents have been read so far, or observations stored. `done` of `total` is of the whole step:
-    bytes of files, documents of a server, rows of agents. `total` 0: nobody knows.
+    bytes of files, documents of a server, rows of agents. `total` 0: nobody knows. Before the first agent `what` is empty.
     """
 
     step: Literal["reading", "looking", "storing"]

@@ -118,6 +118,8 @@ class Import:
             if self.progress is not None:
                 self.progress(ImportProgress(step=step, what=agent_id, count=count, done=done, total=total))
 
+        if self.progress is not None:
+            self.progress(ImportProgress(step=step, what="", count=0, done=0, total=total))
         return tell
 
     async def _due_from(self, import_id: int) -> datetime:

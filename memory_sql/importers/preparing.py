@@ -43,7 +43,10 @@ class Place:
 
 
 class Staged(NamedTuple):
-    """With the columns of `STAGED`, in their order. The defaults are those of a row that repeats another."""
+    """With the columns of `STAGED`, in their order. The defaults are those of a row that repeats another.
+
+    An empty list is None: the driver takes longer for one than for a text.
+    """
 
     scope_id: int
     legacy_ref: str
@@ -88,13 +91,13 @@ def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tz
         observed_at=row.observed_at,
         given_at=row.given_at,
         conversation_id=row.conversation_id,
-        message_ids=row.message_ids,
+        message_ids=row.message_ids or None,
         users=_people(draft, row),
         lane=row.lane,
         state=state,
         verification=row.verification,
         sensitivity=found.sensitivity,
-        categories=found.categories,
+        categories=found.categories or None,
         metadata=json.dumps(dict(row.metadata)),
         digest=row.digest or content_digest(content),
         search_extra=extra,
@@ -102,8 +105,8 @@ def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tz
         source_hash=row.source_hash,
         stored_hash=sha256(content),
         ref_hash=ref(row.legacy_ref),
-        also=row.also,
-        also_hashes=[ref(other) for other in row.also],
+        also=row.also or None,
+        also_hashes=[ref(other) for other in row.also] or None,
         seq=seq,
     )
 

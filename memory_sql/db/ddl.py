@@ -66,7 +66,6 @@ FUNCTIONS = (
     "searching/observations_with",
     "searching/rarest_words",
     "searching/word_points",
-    "searching/substance",
     "searching/searched_scopes",
     "searching/search_observations",
     "searching/search_messages",

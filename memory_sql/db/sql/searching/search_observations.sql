@@ -3,15 +3,13 @@
 -- `p_query` is what memory_sql.domain.query.Query.to_json makes; its weights are the numbers of `Weights` and `Bounds`.
 -- How it finds: every scope has words of its own in the text index (memory.search_tokens). Of a scope of more than `large`
 -- observations some 250 are looked at first, to know how common each word is there; only the rarest words that stand in
--- about `large` of them are looked up, and where all are commoner, as many of the newest are read.
--- How it ranks: BM25, and the weights. What stands only in an observation's terms (`cues`) counts for the share `terms`; with 0
--- it isn't looked for. In masks each bit is a word of the query. Scopes up to `whole` observations are read
--- whole, for what stands around a match, unless there are more than 10,000 to see and no time is named; of others only what
--- stands within `around` of the `best`. What isn't a match itself is found where the turn before asks for it, where two
--- words of the query stand around it, or where the time fits that is named. With p_vector, of p_model, where memory.similar
--- is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what is above the mean in
--- similarity gains by that; without, or where there are no vectors of that model, words alone count.
--- `lends`: its points, whatever the fusion.
+-- about `large` of them are looked up, and where all are commoner, as many of the newest are read. Where a time is named, or
+-- no word is left to look for, the `newest` of each scope are looked at too. With p_vector, of p_model, where memory.similar
+-- is there (`memory-sql db vectors enable`), also what is nearest to it; without, or where there are no vectors of that
+-- model, words alone count. The `best` of all these are scored, all of them where not only words are asked for.
+-- How it ranks: BM25 of the words, for the share `terms` of what stands only in an observation's terms (`cues`; with 0 it
+-- isn't looked for), how near it is in meaning, and whether it fits the time that is named. In masks each bit is a word of
+-- the query. `lends`: its points, whatever the fusion.
 -- With `scope` only that scope is searched, which the library's own work may ask for without a user (memory.searched_scopes);
 -- with `absorbed` only what is in use and in its scope's text, with `superseded` also what was superseded.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
@@ -30,7 +28,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_wholly CONSTANT integer := 10000;
     c_sample CONSTANT integer := 256;
     c_near CONSTANT integer := 50;
     c_rank CONSTANT integer := 10;
@@ -42,7 +39,6 @@ DECLARE
     v_large bigint[];
     v_newest bigint[] := '{}';
     v_languages text[];
-    v_named text[];
     v_g integer[];
     v_language text[];
     v_lexeme text[];
@@ -57,11 +53,9 @@ DECLARE
     v_average double precision;
     v_hit_scopes bigint[];
     v_hit_seqs integer[];
-    v_hit_lines text[];
     v_hit_masks bigint[];
     v_hit_cues bigint[];
     v_hit_lengths integer[];
-    v_hit_asks boolean[];
     v_hit_words double precision[];
     v_hit_terms double precision[];
     v_known_scopes bigint[];
@@ -70,28 +64,25 @@ DECLARE
     v_known_pending boolean[];
     v_textual boolean;
     v_dated boolean;
+    v_fitting boolean;
     v_all boolean;
     v_ranked boolean;
     v_scope bigint;
     v_size integer;
-    v_whole integer;
-    v_wholes bigint[];
     v_asked regprocedure;
     v_near_scopes bigint[];
     v_near_seqs integer[];
-    v_near_standings double precision[];
-    v_near_places bigint[];
+    v_near_meanings double precision[];
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, conversation float8, speaker float8, "when" float8, date float8,
-        substance float8, recency float8, disputed float8, archived float8, terms float8, vector float8, rank float8, k1 numeric,
-        b numeric, half_days integer, full_words integer, whole integer, large integer, best integer, around integer
+        k1 numeric, b numeric, terms float8, vector float8, rank float8, date float8, disputed float8, archived float8,
+        large integer, newest integer, best integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
-        names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
-        said_by text, after date, before date, tags text[], fusion text, scope bigint, absorbed boolean, superseded boolean
+        spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
+        fusion text, scope bigint, absorbed boolean, superseded boolean
     );
 
     v_ranked := f.fusion = 'rank';
@@ -112,17 +103,10 @@ BEGIN
         FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
         WHERE memory.is_sought(k.status, f.superseded);
     END IF;
-    v_named := ARRAY(
-        SELECT DISTINCT n.first
-        FROM memory.scopes s
-        CROSS JOIN unnest(s.speakers) p(speaker)
-        CROSS JOIN LATERAL (SELECT split_part(lower(p.speaker), ' ', 1) AS first) n
-        WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes) AND n.first = ANY (f.names)
-    );
 
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
     INTO v_g, v_language, v_lexeme
-    FROM memory.query_lexemes(p_query -> 'terms', v_languages, v_named) t;
+    FROM memory.query_lexemes(p_query -> 'terms', v_languages) t;
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
     INTO v_query_g, v_query_language, v_query
     FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
@@ -186,11 +170,11 @@ BEGIN
         END LOOP;
 
         WITH found AS MATERIALIZED (
-            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.cues, o.content
+            SELECT o.scope_id, o.seq, o.language, o.search, o.cues
             FROM memory.observations o
             WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
         ), newest AS (
-            SELECT o.scope_id, o.seq, o.conversation_id, o.language, o.search, o.cues, o.content
+            SELECT o.scope_id, o.seq, o.language, o.search, o.cues
             FROM unnest(v_newest) n(scope_id)
             CROSS JOIN LATERAL (
                 SELECT o.*
@@ -200,8 +184,7 @@ BEGIN
                 LIMIT w.large
             ) o
         ), hit AS (
-            SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, length(o.search) AS length,
-                   strpos(o.content, '?') > 0 OR strpos(o.content, U&'\FF1F') > 0 AS asks, (
+            SELECT o.scope_id, o.seq, length(o.search) AS length, (
                 SELECT bit_or(1::bigint << (t.g - 1))
                 FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
                 WHERE t.language = o.language AND o.search @@ t.query
@@ -225,9 +208,9 @@ BEGIN
                   )
               END
         )
-        SELECT array_agg(h.scope_id), array_agg(h.seq), array_agg(h.line), array_agg(coalesce(h.mask, 0)),
-               array_agg(coalesce(h.cues, 0)), array_agg(h.length), array_agg(h.asks), avg(h.length)
-        INTO v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_cues, v_hit_lengths, v_hit_asks, v_average
+        SELECT array_agg(h.scope_id), array_agg(h.seq), array_agg(coalesce(h.mask, 0)), array_agg(coalesce(h.cues, 0)),
+               array_agg(h.length), avg(h.length)
+        INTO v_hit_scopes, v_hit_seqs, v_hit_masks, v_hit_cues, v_hit_lengths, v_average
         FROM hit h
         WHERE h.mask IS NOT NULL OR h.cues IS NOT NULL;
 
@@ -242,121 +225,50 @@ BEGIN
             'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean)'
         );
         IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
-            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
-                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) s'
-            INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
-            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, w.whole, v_hit_scopes, v_hit_seqs,
-                f.superseded;
+            -- By how many standard deviations of the nearest ones each is nearer than the farthest of them.
+            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(coalesce(s.gap / nullif(s.deviation, 0), 0))'
+                ' FROM (SELECT s.*, s.standing - min(s.standing) OVER () AS gap, stddev_pop(s.standing) OVER () AS deviation'
+                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, NULL, NULL, $8) s) s'
+            INTO v_near_scopes, v_near_seqs, v_near_meanings
+            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, c_near, f.superseded;
         END IF;
     END IF;
     v_dated := NOT isempty(f.spans);
+    v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
-    v_all := v_terms = 0 AND (
-        cardinality(v_named) > 0 OR NOT v_dated AND (
-            cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL
-        )
-    );
+    v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
     IF v_terms = 0 AND NOT v_all AND NOT v_dated AND v_near_scopes IS NULL THEN
         RETURN;
     END IF;
-    v_whole := CASE WHEN v_all OR v_dated OR v_total <= c_wholly THEN w.whole ELSE 0 END;
-    v_wholes := ARRAY(
-        SELECT s.scope_id
-        FROM unnest(v_scopes, v_sizes) s(scope_id, size)
-        WHERE s.size <= v_whole
-          AND (v_all OR v_dated OR coalesce(s.scope_id = ANY (v_hit_scopes || v_near_scopes), false))
-    );
 
     RETURN QUERY
-    WITH hit AS MATERIALIZED (
-        SELECT h.*
-        FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_lines, v_hit_masks, v_hit_words, v_hit_asks, v_hit_cues, v_hit_terms)
-            AS h(scope_id, seq, line, mask, words, asks, cues, terms)
-    ), near AS MATERIALIZED (
-        SELECT n.*
-        FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
-    ), looked_at AS (
-        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks, h.cues,
-               h.terms, n.standing, n.place AS nearness,
-               v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
-               ) AS asked_for
-        FROM unnest(v_scopes, v_sizes) s(scope_id, size)
-        CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-            SELECT o.scope_id, o.seq, o.conversation_id, o.observed_at, o.dates
-            FROM memory.observations o
-            WHERE o.agent_key = v_agent AND o.scope_id = s.scope_id
-            ORDER BY o.seq
-            LIMIT w.whole
-        ) o
-        LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
-        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
-        WHERE s.scope_id = ANY (v_wholes)
-        UNION ALL
-        SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq), h.mask, h.words, h.asks, h.cues,
-               h.terms, x.standing, x.place,
-               v_all OR v_dated AND (
-                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
-               )
+    WITH candidate AS MATERIALIZED (
+        SELECT c.scope_id, c.seq, max(c.mask) AS mask, max(c.cues) AS cues, max(c.words) AS words, max(c.terms) AS terms,
+               max(c.vector) AS vector, max(c.place) AS place
         FROM (
-            SELECT b.scope_id, b.seq::bigint + a.distance AS seq
-            FROM (
-                SELECT h.scope_id, h.seq
-                FROM hit h
-                WHERE h.scope_id <> ALL (v_wholes)
-                ORDER BY h.words + w.terms * h.terms DESC, h.seq DESC, h.scope_id
-                LIMIT w.best
-            ) b
-            CROSS JOIN generate_series(-w.around, w.around) a(distance)
-            UNION
-            SELECT s.scope_id, n.seq
-            FROM unnest(v_scopes, v_sizes) s(scope_id, size)
-            CROSS JOIN generate_series(s.size - w.whole, s.size) n(seq)
-            WHERE s.scope_id <> ALL (v_wholes) AND v_terms = 0 AND (v_all OR v_dated)
-            UNION
-            SELECT n.scope_id, n.seq
-            FROM near n
-            WHERE n.scope_id <> ALL (v_wholes) AND n.place <= c_near AND n.standing > 0
-        ) n
-        CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.conversation_id, o.observed_at, o.dates
-            FROM memory.observations o
-            WHERE o.agent_key = v_agent AND o.scope_id = n.scope_id AND o.seq = n.seq
-            LIMIT 1
-        ) o
-        LEFT JOIN hit h ON h.scope_id = o.scope_id AND h.seq = o.seq
-        LEFT JOIN near x ON x.scope_id = o.scope_id AND x.seq = o.seq
-    ), place AS (
-        SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
-               CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
-               coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
-        FROM looked_at l
-        WINDOW line AS (PARTITION BY l.scope_id, l.line ORDER BY l.seq),
-               around AS (line RANGE BETWEEN w.around PRECEDING AND w.around FOLLOWING)
-    ), admitted AS MATERIALIZED (
-        SELECT *
-        FROM place p
-        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
-           OR p.nearness <= c_near AND p.standing > 0
-    ), conversation AS MATERIALIZED (
-        SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
-    ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM conversation s) m(mask)
-        JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
-        GROUP BY m.mask
+            SELECT h.scope_id, h.seq, h.mask, h.cues, h.words, w.terms * h.terms AS terms, 0 AS vector, NULL AS place
+            FROM unnest(v_hit_scopes, v_hit_seqs, v_hit_masks, v_hit_cues, v_hit_words, v_hit_terms)
+                AS h(scope_id, seq, mask, cues, words, terms)
+            UNION ALL
+            SELECT n.scope_id, n.seq, 0, 0, 0, 0, w.vector * n.meaning, rank() OVER (ORDER BY n.meaning DESC)
+            FROM unnest(v_near_scopes, v_near_seqs, v_near_meanings) n(scope_id, seq, meaning)
+            UNION ALL
+            SELECT o.scope_id, o.seq, 0, 0, 0, 0, 0, NULL
+            FROM unnest(CASE WHEN v_all OR v_dated THEN v_scopes END) s(scope_id)
+            CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+                SELECT o.scope_id, o.seq, o.observed_at, o.dates
+                FROM memory.observations o
+                WHERE o.agent_key = v_agent AND o.scope_id = s.scope_id
+                ORDER BY o.seq DESC
+                LIMIT w.newest
+            ) o
+            WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+        ) c
+        GROUP BY c.scope_id, c.seq
+        ORDER BY max(c.words) + max(c.terms) + max(c.vector) DESC, c.seq DESC, c.scope_id
+        LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
     ), part AS (
-        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
-               coalesce(a.cues, 0) AS cues, w.terms * coalesce(a.terms, 0) AS terms, w.vector * coalesce(a.standing, 0) AS vector,
-               coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
-               w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
-               CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
-               CASE WHEN f."when" AND o.dates IS NOT NULL THEN w."when" ELSE 0 END AS "when",
-               CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date
-                    ELSE 0 END AS date,
-               memory.substance(w.substance, o.content, o.search, w.full_words) AS substance,
-               memory.recency(w.recency, coalesce(p_as_of, p_at), o.observed_at, w.half_days) AS recency,
+        SELECT c.*, o.observed_at, CASE WHEN x.day <@ f.spans OR coalesce(o.dates && f.spans, false) THEN w.date ELSE 0 END AS date,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN CASE
                          WHEN p_as_of IS NULL THEN t.status IN ('archived', 'superseded')
@@ -366,39 +278,31 @@ BEGIN
                              WHERE k.status IN ('archived', 'superseded')
                          )
                      END THEN w.archived ELSE 0 END AS taken_off
-        FROM admitted a
+        FROM candidate c
         CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.content, o.observed_at, o.created_at, o.speaker, o.tags, o.language, o.search, o.dates
+            SELECT o.scope_id, o.seq, o.observed_at, o.speaker, o.tags, o.language, o.search, o.dates
             FROM memory.observations o
-            WHERE o.agent_key = v_agent AND o.scope_id = a.scope_id AND o.seq = a.seq
+            WHERE o.agent_key = v_agent AND o.scope_id = c.scope_id AND o.seq = c.seq
             LIMIT 1
         ) o
-        CROSS JOIN LATERAL (
-            SELECT split_part(lower(o.speaker), ' ', 1) AS first_name, (o.observed_at AT TIME ZONE 'UTC')::date AS day
-        ) x
+        CROSS JOIN LATERAL (SELECT (o.observed_at AT TIME ZONE 'UTC')::date AS day) x
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
             SELECT t.status, t.verification, t.repend
             FROM memory.observation_states t
             WHERE t.agent_key = v_agent AND t.scope_id = o.scope_id AND t.seq = o.seq
             LIMIT 1
         ) t ON true
-        LEFT JOIN worth around ON around.mask = a.around
-        LEFT JOIN conversation ON conversation.scope_id = a.scope_id AND conversation.line = a.line
-        LEFT JOIN worth in_conversation ON in_conversation.mask = conversation.mask
-        WHERE (
-                a.mask IS NOT NULL
-                OR CASE
-                    WHEN p_as_of IS NULL THEN memory.is_sought(t.status, f.superseded)
-                    ELSE (o.scope_id, o.seq) IN (
-                        SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
-                    )
-                END
-            )
+        WHERE CASE
+                  WHEN p_as_of IS NULL THEN memory.is_sought(t.status, f.superseded)
+                  ELSE (o.scope_id, o.seq) IN (
+                      SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
+                  )
+              END
           AND (NOT coalesce(f.absorbed, false) OR memory.in_use(t.status) AND t.repend IS NOT TRUE AND o.seq <= (
                   SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = o.scope_id
               ))
           AND (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
-          AND (f.said_by IS NULL OR lower(o.speaker) = f.said_by OR x.first_name = f.said_by)
+          AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)
           AND o.tags @> f.tags
@@ -407,12 +311,9 @@ BEGIN
         FROM (
             SELECT p.*, (x.total + p.vector) * (1 - p.taken_off) AS lends, (x.total + p.vector) * -p.taken_off AS lifecycle,
                    1.0::double precision / (c_rank + rank() OVER (ORDER BY x.total * (1 - p.taken_off) DESC)) AS by_words,
-                   coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
+                   coalesce(w.rank / (c_rank + p.place), 0) AS by_vector
             FROM part p
-            CROSS JOIN LATERAL (
-                SELECT p.words + p.terms + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
-                       + p.recency AS total
-            ) x
+            CROSS JOIN LATERAL (SELECT p.words + p.terms + p.date AS total) x
         ) r
         ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
         LIMIT p_limit
@@ -424,13 +325,11 @@ BEGIN
                    FROM memory.observations o
                    WHERE o.agent_key = v_agent AND o.scope_id = b.scope_id AND o.seq = b.seq
                ), 'admitted', CASE
-                   WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
-                   WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
+                   WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.date > 0 THEN 'date' WHEN v_all THEN 'all'
+                   ELSE 'vector' END,
                'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
                jsonb_build_object(
-                   'words', b.words, 'terms', b.terms, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
-                   'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
-                   'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
+                   'words', b.words, 'terms', b.terms, 'date', b.date, 'vector', b.vector, 'lifecycle', b.lifecycle
                ) END
            ) END
     FROM best b

@@ -66,6 +66,7 @@ FUNCTIONS = (
     "searching/observations_with",
     "searching/rarest_words",
     "searching/word_points",
+    "searching/words_sampled",
     "searching/searched_scopes",
     "searching/search_observations",
     "searching/search_messages",

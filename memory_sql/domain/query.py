@@ -63,10 +63,10 @@ class Query:
     """What was asked for. `left_out` says which words are not looked for, and why.
 
     `names`: every word of it, for the speakers of messages that may be among them. `spans` are the days that it names.
-    `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
-    come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`: what was
-    asked, without operators, for those who don't read it word by word. `superseded` observations are found as well; with
-    `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
+    `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
+    Messages come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`:
+    what was asked, without operators, for those who don't read it word by word. `superseded` observations are found as
+    well; with `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
     """
 
     text: str = ""

@@ -1,12 +1,12 @@
--- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message, by its
--- key, of those of memory.retained_messages. As memory.search_observations finds; a user's messages are one space of the text
--- index, whichever of their conversations they stand in. Where a time is named, or no word is left to look for, the `newest`
--- messages are looked at too.
--- How it ranks: BM25 of a message's own words, and since it has no cues, of its surroundings: an answer inherits from the turn
--- before, if that asks (and is found by it), a turn from the second before and behind, which mostly have the same speaker; whether
--- the one who is named in the query said it (the name is then no word to look for); whether it was said in the time that is
--- named; and what the observations lend it that were found and made of it: p_lent_scores, by conversation and number.
--- `observations` are the ids of those that the principal may see.
+-- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message,
+-- by its key, of those of memory.retained_messages. As memory.search_observations finds; a user's messages are one space
+-- of the text index, whichever of their conversations they stand in. Where a time is named, or no word is left to look
+-- for, the `newest` messages are looked at too.
+-- How it ranks: BM25 of a message's own words; since it has no cues, its surroundings: an answer inherits from the turn
+-- before, if that asks, and is found by it; a turn from the second before and behind, which mostly have the same speaker;
+-- whether the one who is named in the query said it (the name is then no word to look for); whether it was said in the
+-- time that is named; and what the observations lend it that were found and made of it: p_lent_scores, by conversation
+-- and number. `observations` are the ids of those that the principal may see.
 CREATE OR REPLACE FUNCTION memory.search_messages(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
     p_as_of timestamptz, p_explain boolean, p_lent_conversations text[], p_lent_numbers bigint[],
@@ -198,8 +198,8 @@ BEGIN
 
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
-        SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked, sum(c.near) AS near,
-               max(c.lent) AS lent
+        SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
+               sum(c.near) AS near, max(c.lent) AS lent
         FROM (
             SELECT h.conversation_id, h.number + a.distance AS number, CASE WHEN a.distance = 0 THEN h.mask END AS mask,
                    CASE WHEN a.distance = 0 THEN h.words ELSE 0 END AS words,
@@ -283,7 +283,8 @@ BEGIN
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.lent > 0 THEN 'source'
                    WHEN b.date > 0 THEN 'date' ELSE 'all' END,
                'parts', jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'speaker', b.by_speaker, 'date', b.date, 'source', b.lent
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'speaker', b.by_speaker, 'date', b.date,
+                   'source', b.lent
                )
            ) END
     FROM best b

@@ -244,9 +244,13 @@ async def test_who_is_named_is_who_said_it_and_no_word_to_look_for(memory: Memor
 
 async def test_time_that_is_named_is_when_a_message_was_said(memory: Memory) -> None:
     await said(memory)
-    days = [{"id": f"d{n}", "role": "user", "content": "We swam.", "created_at": MONDAY + timedelta(days=n)} for n in (3, 9)]
+    days = [
+        {"id": f"d{n}", "role": "user", "content": "We swam.", "created_at": MONDAY + timedelta(days=n)} for n in (3, 9)
+    ]
     await memory.add(days, **MIA, conversation_id="later")
-    best = (await memory.search(f"Did we swim on {MONDAY + timedelta(days=3):%d %B %Y}?", **MIA, explain=True)).messages[0]
+    best = (
+        await memory.search(f"Did we swim on {MONDAY + timedelta(days=3):%d %B %Y}?", **MIA, explain=True)
+    ).messages[0]
     assert best.message.id == "d3"
     assert best.explanation is not None
     assert best.explanation.parts["date"] == Weights().said_on

@@ -38,8 +38,9 @@ class Weights:
     2009; with 10 for their 60).
 
     Of messages: `asked` and `near` are shares of what the words of others count for: of the turn before, if that asks; of
-    the second turn before and behind. The next are points: for who is named in the query and said it, for what was said in
-    the time that is named. `source`: what a message inherits of the score of an observation made of it.
+    the second turn before and behind. `window` is the share of the rarity (IDF) of what stands within five turns. The next
+    are points: for who is named in the query and said it, for what was said in the time that is named. `source`: what a
+    message inherits of the score of an observation made of it.
     """
 
     k1: float = 0.6
@@ -52,6 +53,7 @@ class Weights:
     rank: float = 0.1
     asked: float = 0.7
     near: float = 0.4
+    window: float = 0.4
     speaker: float = 6.0
     said_on: float = 8.0
     source: float = 0.5

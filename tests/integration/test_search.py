@@ -230,8 +230,17 @@ async def test_an_answer_is_found_by_the_words_of_its_question(memory: Memory) -
 async def test_second_turn_beside_counts_for_a_turn_and_the_next_does_not(memory: Memory) -> None:
     await said(memory)
     for query, near in (("hello quieter", True), ("hello ferry", False)):
-        result = await memory.search(query, **MIA, explain=True)
-        assert ["near" in hit.explanation.parts for hit in result.messages if hit.explanation] == [near, near]
+        hits = (await memory.search(query, **MIA, explain=True)).messages[:2]
+        assert ["near" in hit.explanation.parts for hit in hits if hit.explanation] == [near, near]
+
+
+async def test_message_with_two_words_of_the_query_around_it_is_found(memory: Memory) -> None:
+    await said(memory)
+    hits = (await memory.search("hello quieter", **MIA, explain=True, messages=10)).messages
+    (ferry,) = [hit for hit in hits if "ferry" in hit.message.content]
+    assert ferry.explanation is not None
+    assert (ferry.explanation.admitted, set(ferry.explanation.parts)) == ("window", {"window"})
+    assert (await memory.search("hello", **MIA)).messages[1:] == ()
 
 
 async def test_who_is_named_is_who_said_it_and_no_word_to_look_for(memory: Memory) -> None:

@@ -4,6 +4,7 @@
 -- for, the `newest` messages are looked at too.
 -- How it ranks: BM25 of a message's own words; since it has no cues, its surroundings: an answer inherits from the turn
 -- before, if that asks, and is found by it; a turn from the second before and behind, which mostly have the same speaker;
+-- the words that stand within five turns, by two of which it is found;
 -- whether the one who is named in the query said it (the name is then no word to look for); whether it was said in the
 -- time that is named; and what the observations lend it that were found and made of it: p_lent_scores, by conversation
 -- and number. `observations` are the ids of those that the principal may see.
@@ -22,6 +23,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
+    c_around CONSTANT integer := 5;
     w record;
     f record;
     v_agent bigint;
@@ -54,8 +56,8 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        k1 numeric, b numeric, asked float8, near float8, speaker float8, said_on float8, large integer, newest integer,
-        best integer
+        k1 numeric, b numeric, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
+        newest integer, best integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -199,21 +201,22 @@ BEGIN
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
         SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
-               sum(c.near) AS near, max(c.lent) AS lent
+               sum(c.near) AS near, max(c.lent) AS lent, bit_or(c.around) AS around
         FROM (
             SELECT h.conversation_id, h.number + a.distance AS number, CASE WHEN a.distance = 0 THEN h.mask END AS mask,
                    CASE WHEN a.distance = 0 THEN h.words ELSE 0 END AS words,
                    CASE WHEN a.distance = 1 AND h.asks THEN w.asked * h.words END AS asked,
-                   CASE WHEN abs(a.distance) = 2 THEN w.near * h.words ELSE 0 END AS near, 0 AS lent, false AS asked_for
+                   CASE WHEN abs(a.distance) = 2 THEN w.near * h.words ELSE 0 END AS near, 0 AS lent, h.mask AS around,
+                   false AS asked_for
             FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
                 AS h(conversation_id, number, mask, words, asks)
-            CROSS JOIN unnest(ARRAY[-2, 0, 1, 2]) a(distance)
+            CROSS JOIN generate_series(-c_around, c_around) a(distance)
             WHERE h.mask IS NOT NULL
             UNION ALL
-            SELECT l.conversation_id, l.number, NULL, 0, NULL, 0, l.score, true
+            SELECT l.conversation_id, l.number, NULL, 0, NULL, 0, l.score, NULL, true
             FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
             UNION ALL
-            SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, true
+            SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, NULL, true
             FROM (
                 SELECT v.conversation_id, s.last_number, sum(s.last_number) OVER (
                     ORDER BY s.last_activity_at DESC, s.conversation_id
@@ -229,10 +232,11 @@ BEGIN
         ) c
         GROUP BY c.conversation_id, c.number
         HAVING max(c.mask) IS NOT NULL OR max(c.asked) IS NOT NULL OR bool_or(c.asked_for)
+            OR bit_count(bit_or(c.around)::bit(64)) >= 2
         ORDER BY max(c.words) + coalesce(max(c.asked), 0) + sum(c.near) + max(c.lent) DESC, c.conversation_id, c.number
         LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
     ), part AS (
-        SELECT p.*, m.said_at,
+        SELECT p.*, m.said_at, w."window" * coalesce(a.idf, 0) AS "window",
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN x.day <@ f.spans THEN w.said_on ELSE 0 END AS date
         FROM candidate p
@@ -245,6 +249,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
+        CROSS JOIN LATERAL (
+            SELECT sum(v_idf[g.g] ORDER BY g.g) AS idf
+            FROM generate_series(1, v_terms) g(g)
+            WHERE p.around >> (g.g - 1) & 1 = 1
+        ) a
         WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (
@@ -261,7 +270,7 @@ BEGIN
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)
     ), best AS MATERIALIZED (
-        SELECT p.*, p.words + coalesce(p.asked, 0) + p.near + p.by_speaker + p.date + p.lent AS score
+        SELECT p.*, p.words + coalesce(p.asked, 0) + p.near + p."window" + p.by_speaker + p.date + p.lent AS score
         FROM part p
         ORDER BY score DESC, p.said_at DESC, p.conversation_id, p.number
         LIMIT p_limit
@@ -281,10 +290,10 @@ BEGIN
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.lent > 0 THEN 'source'
-                   WHEN b.date > 0 THEN 'date' ELSE 'all' END,
+                   WHEN b.date > 0 THEN 'date' WHEN v_all THEN 'all' ELSE 'window' END,
                'parts', jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'speaker', b.by_speaker, 'date', b.date,
-                   'source', b.lent
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'speaker', b.by_speaker,
+                   'date', b.date, 'source', b.lent
                )
            ) END
     FROM best b

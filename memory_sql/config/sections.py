@@ -403,10 +403,6 @@ class SearchSettings(Section):
             "whether extraction asks for words by which somebody might ask for an observation, and search looks at them"
         ),
     ] = True
-    recency: Annotated[
-        float,
-        setting("points of score for what was said today, half of them after 30 days; 0: a tie-break", ge=0, le=100),
-    ] = 0.0
     unknown_names: Annotated[int, setting("unknown names for which alone a short message retrieves", ge=1, le=1000)] = (
         UNKNOWN_NAMES
     )

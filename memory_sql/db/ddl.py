@@ -66,7 +66,7 @@ FUNCTIONS = (
     "searching/observations_with",
     "searching/rarest_words",
     "searching/word_points",
-    "searching/substance",
+    "searching/words_sampled",
     "searching/searched_scopes",
     "searching/search_observations",
     "searching/search_messages",

@@ -13,20 +13,16 @@ from memory_sql.languages.words import Term
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a search looks, in either arm, and where a reason counts in full.
+    """How far a search looks, in either arm.
 
-    A scope of at most `whole` observations is read whole, for what stands around a match; of others what stands within
-    `around` of the `best` matches. In a scope of more than `large` only the rarest words are looked up, as long as all of
-    them together are found at most so often. A statement says all that it can with `full_words`; of the points for being
-    new half are left after `half_days`.
+    In a scope of more than `large` only the rarest words are looked up, as long as all of them together are found at most
+    so often. For a time, and where there are no words, the `newest` of each scope are looked at. Where only words are asked
+    for, the `best` matches are scored.
     """
 
-    whole: int = 1000
     large: int = 2000
+    newest: int = 1000
     best: int = 300
-    around: int = 5
-    full_words: int = 20
-    half_days: int = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +31,32 @@ class Weights:
 
     A text's own words count by BM25: `k1` bounds what one can count for, `b` says how much a long text takes off.
 
-    The next four multiply the rarity (IDF) of words that stand elsewhere: in the turn before, if that asks; in the second
-    turn before and behind (BM25); within five turns; in the conversation. The next are points: the speaker is the one who is
-    named in the query; a day is told and the query asks when; it was said in, or speaks of, the time that is named; a
-    statement says more the longer it is, a question nothing; what was said today. `disputed` and `archived` are shares of
-    the score that are taken off (B.4). `source`: what a message inherits of the score of an observation made of it.
-    `terms`: the share that a word counts for which stands only in an observation's search cues. `vector`: points for
-    each standard deviation that the similarity to the query lies above the mean of what the user may see. `rank`: what the
-    place by similarity counts beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
+    Of observations: `terms` is the share that a word counts for which stands only in the search cues; `vector` are points
+    for each standard deviation by which one is nearer in meaning than the farthest of the nearest; `date` are points for
+    what was said in the time that is named, or speaks of it. `disputed` and `archived` are shares of the score that are
+    taken off (B.4). `rank`: what the place by meaning counts beside that by points, where places are fused (Cormack et al.,
+    2009; with 10 for their 60).
+
+    Of messages: `asked` and `near` are shares of what the words of others count for: of the turn before, if that asks; of
+    the second turn before and behind. `window` is the share of the rarity (IDF) of what stands within five turns. The next
+    are points: for who is named in the query and said it, for what was said in the time that is named. `source`: what a
+    message inherits of the score of an observation made of it.
     """
 
     k1: float = 0.6
     b: float = 0.4
-    asked: float = 0.7
-    near: float = 0.2
-    window: float = 0.4
-    conversation: float = 0.3
-    speaker: float = 6.0
-    when: float = 3.0
-    date: float = 8.0
-    substance: float = 3.0
-    recency: float = 0.0
+    terms: float = 0.8
+    vector: float = 1.2
+    date: float = 2.0
     disputed: float = 0.12
     archived: float = 0.08
-    source: float = 0.5
-    terms: float = 0.8
-    vector: float = 0.5
     rank: float = 0.1
+    asked: float = 0.7
+    near: float = 0.4
+    window: float = 0.4
+    speaker: float = 6.0
+    said_on: float = 8.0
+    source: float = 0.5
     bounds: Bounds = Bounds()
 
 
@@ -69,17 +64,16 @@ class Weights:
 class Query:
     """What was asked for. `left_out` says which words are not looked for, and why.
 
-    `names`: every word of it, for the speakers that may be among them. `spans` are the days that it names. `phrases` must
-    stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold. Messages
-    come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`: what was
-    asked, without operators, for those who don't read it word by word. `superseded` observations are found as well; with
-    `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
+    `names`: every word of it, for the speakers of messages that may be among them. `spans` are the days that it names.
+    `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
+    Messages come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`:
+    what was asked, without operators, for those who don't read it word by word. `superseded` observations are found as
+    well; with `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
     """
 
     text: str = ""
     terms: tuple[Term, ...] = ()
     names: tuple[str, ...] = ()
-    asks_when: bool = False
     spans: tuple[Days, ...] = ()
     phrases: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -108,7 +102,6 @@ class Query:
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
                 "names": self.names,
-                "when": self.asks_when,
                 "spans": _multirange(self.spans),
                 "phrases": self.phrases,
                 "without": self.without,

@@ -21,10 +21,10 @@ class Explanation(Value):
 
     `terms` are the search cues that the model gave with it, which nobody else is shown.
 
-    `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `asked` (the turn
-    before asks for it), `window` (two words of the query stand around it), `date` (of the time that is named), `vector` (its
-    meaning is near the query's), `source` (an observation made of it was found) or `all` (the query has no words). Where
-    places are fused and not points, `parts` are `text` and `vector`.
+    `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `date` (of the time
+    that is named), `vector` (its meaning is near the query's) or `all` (the query has no words). Of messages also `asked`
+    (the turn before asks for it), `window` (two words of the query stand around it) and `source` (an observation made of it
+    was found). Where places are fused and not points, `parts` are `text` and `vector`.
     """
 
     admitted: str

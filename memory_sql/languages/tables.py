@@ -124,9 +124,8 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`when`: the query asks for a time. `forms`: words that no stemmer brings together, a line for each."""
+    """`forms`: words that no stemmer brings together, a line for each."""
 
-    when: Pattern = NOTHING
     forms: str = ""
 
 

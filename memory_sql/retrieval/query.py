@@ -1,8 +1,8 @@
 """What a query asks for, and how much each reason to find something counts. Pure rules, no model.
 
-The score of a text is the BM25 of the query's words in it (k1 0.6, b 0.4, a word counts once), and what its
-surroundings say: an answer inherits the words of the question before it, a turn the topic of those around it. Each reason
-in `Weights` has its ablation in docs/retrieval.md.
+The score of a text is the BM25 of the query's words in it (k1 0.6, b 0.4, a word counts once), and for an observation
+those of its search cues, its meaning and its date; for a message what its surroundings say. What each reason in `Weights`
+is worth, and what others were that are gone, stands in docs/retrieval.md.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ PAST_YEARS = 30  # how far back "in May" reaches
 class _Searched:
     """`frame`: words that frame a question and say nothing of its answer (R085), beside the stop words of the text search.
 
-    `variants`: forms that no stemmer brings together, each word with its others. `when`: a time is asked for.
+    `variants`: forms that no stemmer brings together, each word with its others.
     """
 
     frame: Words
     variants: Mapping[str, tuple[str, ...]]
-    when: re.Pattern[str]
 
 
 @cache
@@ -46,7 +45,7 @@ def _searched(language: str) -> _Searched:
     variants = {
         word: tuple(other for other in line if other != word) for line in lines for word in line if len(line) > 1
     }
-    return _Searched(small.common | small.asking, variants, search.when)
+    return _Searched(small.common | small.asking, variants)
 
 
 def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, operators: bool = True) -> Query:
@@ -79,7 +78,6 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         text=" ".join(asked.split()),
         terms=tuple(terms.values())[:MAX_TERMS],
         names=tuple(dict.fromkeys(word.lower() for word in words)),
-        asks_when=searched.when.search(asked) is not None,
         spans=spans,
         left_out=left_out,
         language=language,

@@ -43,7 +43,6 @@ def query_of(texts: Sequence[str], scope_id: int, whose: str, language: str, now
     terms = [term for term in chain(*zip_longest(*said)) if term is not None]
     return Query(
         terms=tuple(dict.fromkeys(terms))[:MAX_TERMS],
-        names=tuple(dict.fromkeys(name for query in parsed for name in query.names)),
         scope=scope_id,
         absorbed=True,
         language=language,

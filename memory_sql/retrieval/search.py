@@ -20,8 +20,7 @@ from memory_sql.retrieval.semantics import QueryVector, Semantics
 
 
 def weights_of(settings: Settings) -> Weights:
-    weights = Weights(recency=settings.recency)
-    return weights if settings.search_cues else replace(weights, terms=0.0)
+    return Weights() if settings.search_cues else Weights(terms=0.0)
 
 
 class Reads:

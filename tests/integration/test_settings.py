@@ -177,7 +177,8 @@ async def test_names_in_settings_are_cleaned(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "there is no file"), (b"top_k = ", "not TOML that can be read"), (b"\xff = 1", "not TOML that can be read"),
-     (b"top_k = 5\ntop_k = 6", "not TOML"), (b"recency = nan", "recency"), (b"recency = inf", "recency"),
+     (b"top_k = 5\ntop_k = 6", "not TOML"), (b"lock_timeout_seconds = nan", "lock_timeout_seconds"),
+     (b"lock_timeout_seconds = inf", "lock_timeout_seconds"),
      (b"topk = 5", "topk"),
      (b'digest_tags = "[[["', "digest_tags")],
 )  # fmt: skip

@@ -80,13 +80,6 @@ def test_a_day_is_looked_for() -> None:
     assert query.spans == (Days(date(2023, 12, 4), date(2023, 12, 4)),)
 
 
-@pytest.mark.parametrize(
-    ("text", "when"), [("When did it open?", True), ("How long was it?", True), ("What opened?", False)]
-)
-def test_it_is_known_whether_a_time_is_asked_for(text: str, when: bool) -> None:
-    assert asked(text).asks_when == when
-
-
 @given(st.text(max_size=2000))
 def test_any_text_can_be_asked(text: str) -> None:
     query = asked(text)

@@ -12,14 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double
 
 from memory_sql.db.models import ObservationRow
-from memory_sql.domain.query import Bounds, Query, Weights
+from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
 
-# A text's own words alone: what stands around it says nothing of what it would replace.
-WEIGHTS = Weights(
-    terms=0, asked=0, near=0, window=0, conversation=0, speaker=0, when=0, date=0, substance=0,
-    bounds=Bounds(whole=0, around=0),
-)  # fmt: skip
+# A text's own words alone: what it would be found by says nothing of what it would replace.
+WEIGHTS = Weights(terms=0)
 
 _o = ObservationRow
 _MOMENT = DateTime(timezone=True)

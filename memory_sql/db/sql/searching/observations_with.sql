@@ -13,7 +13,7 @@ AS $$
         SELECT t.g, l.language, u.lexeme
         FROM (SELECT DISTINCT o.language FROM memory.observations o WHERE o.agent_key = p_agent) l
         CROSS JOIN jsonb_array_elements(p_query -> 'terms') WITH ORDINALITY t(term, g)
-        CROSS JOIN LATERAL memory.query_lexemes(jsonb_build_array(t.term), ARRAY[l.language], '{}') u
+        CROSS JOIN LATERAL memory.query_lexemes(jsonb_build_array(t.term), ARRAY[l.language]) u
     ), form_list AS (
         SELECT array_agg(f.g::integer) AS g, array_agg(f.language) AS language, array_agg(f.lexeme) AS lexeme FROM form f
     ), wanted AS (

@@ -1,7 +1,6 @@
--- memory.query_lexemes(terms, languages, named): the words of a query as each of the languages stems them, with the number
--- of the term that asks for them. One row per language and lexeme; two terms with one stem are one. Without the terms that
--- are the name of somebody who speaks there.
-CREATE OR REPLACE FUNCTION memory.query_lexemes(p_terms jsonb, p_languages text[], p_named text[])
+-- memory.query_lexemes(terms, languages): the words of a query as each of the languages stems them, with the number
+-- of the term that asks for them. One row per language and lexeme; two terms with one stem are one.
+CREATE OR REPLACE FUNCTION memory.query_lexemes(p_terms jsonb, p_languages text[])
 RETURNS TABLE (g integer, language text, lexeme text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -14,9 +13,8 @@ AS $$
         UNION
         SELECT jsonb_array_elements_text(t.term -> 'extra')
     ) u(lexeme)
-    WHERE NOT coalesce(t.term -> 'words' ->> 0 = ANY (p_named), false)
     GROUP BY l.language, u.lexeme
 $$;
 
-COMMENT ON FUNCTION memory.query_lexemes(jsonb, text[], text[]) IS
+COMMENT ON FUNCTION memory.query_lexemes(jsonb, text[]) IS
     'The words of a query as each language stems them; one row per language and lexeme.';

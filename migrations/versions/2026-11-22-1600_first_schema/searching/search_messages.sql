@@ -1,8 +1,13 @@
--- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message, by its
--- key, of those of memory.retained_messages. As memory.search_observations finds and ranks; a user's messages are one space of
--- the text index, whichever of their conversations they stand in, and neighbours are those of the same conversation. A message
--- inherits from the observations that were found and made of it: p_lent_scores, by conversation and number. `observations` are
--- the ids of those that the principal may see.
+-- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message,
+-- by its key, of those of memory.retained_messages. As memory.search_observations finds; a user's messages are one space
+-- of the text index, whichever of their conversations they stand in. Where a time is named, or no word is left to look
+-- for, the `newest` messages are looked at too.
+-- How it ranks: BM25 of a message's own words; since it has no cues, its surroundings: an answer inherits from the turn
+-- before, if that asks, and is found by it; a turn from the second before and behind, which mostly have the same speaker;
+-- the words that stand within five turns, by two of which it is found;
+-- whether the one who is named in the query said it (the name is then no word to look for); whether it was said in the
+-- time that is named; and what the observations lend it that were found and made of it: p_lent_scores, by conversation
+-- and number. `observations` are the ids of those that the principal may see.
 CREATE OR REPLACE FUNCTION memory.search_messages(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
     p_as_of timestamptz, p_explain boolean, p_lent_conversations text[], p_lent_numbers bigint[],
@@ -18,6 +23,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
+    c_around CONSTANT integer := 5;
     w record;
     f record;
     v_agent bigint;
@@ -45,13 +51,13 @@ DECLARE
     v_named text[];
     v_dated boolean;
     v_textual boolean;
+    v_fitting boolean;
     v_all boolean;
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        asked float8, near float8, "window" float8, conversation float8, speaker float8, date float8,
-        substance float8, recency float8, k1 numeric, b numeric, half_days integer, full_words integer, whole integer,
-        large integer, best integer, around integer
+        k1 numeric, b numeric, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
+        newest integer, best integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -80,7 +86,7 @@ BEGIN
         SELECT s.language
         FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-    ), '{}') t;
+    )) t;
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
     INTO v_query_g, v_query_language, v_query
     FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
@@ -189,77 +195,51 @@ BEGIN
         v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
         v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
     END IF;
-    v_all := v_terms = 0 AND NOT v_dated AND (f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL);
+    v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
+    v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
 
     RETURN QUERY
-    WITH hit AS MATERIALIZED (
-        SELECT h.*
-        FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
-            AS h(conversation_id, number, mask, words, asks)
-        WHERE h.mask IS NOT NULL
-    ), lent AS MATERIALIZED (
-        SELECT l.conversation_id, l.number, max(l.score) AS score
-        FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
-        GROUP BY l.conversation_id, l.number
-    ), looked_at AS (
-        SELECT n.conversation_id, n.number, n.asked_for, h.mask, h.words, h.asks, l.score AS lent
+    WITH candidate AS MATERIALIZED (
+        SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
+               sum(c.near) AS near, max(c.lent) AS lent, bit_or(c.around) AS around
         FROM (
-            SELECT u.conversation_id, u.number, bool_or(u.asked_for) AS asked_for
+            SELECT h.conversation_id, h.number + a.distance AS number, CASE WHEN a.distance = 0 THEN h.mask END AS mask,
+                   CASE WHEN a.distance = 0 THEN h.words ELSE 0 END AS words,
+                   CASE WHEN a.distance = 1 AND h.asks THEN w.asked * h.words END AS asked,
+                   CASE WHEN abs(a.distance) = 2 THEN w.near * h.words ELSE 0 END AS near, 0 AS lent, h.mask AS around,
+                   false AS asked_for
+            FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
+                AS h(conversation_id, number, mask, words, asks)
+            CROSS JOIN generate_series(-c_around, c_around) a(distance)
+            WHERE h.mask IS NOT NULL
+            UNION ALL
+            SELECT l.conversation_id, l.number, NULL, 0, NULL, 0, l.score, NULL, true
+            FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
+            UNION ALL
+            SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, NULL, true
             FROM (
-                SELECT b.conversation_id, b.number + a.distance AS number, false AS asked_for
-                FROM (SELECT h.* FROM hit h ORDER BY h.words DESC, h.conversation_id, h.number LIMIT w.best) b
-                CROSS JOIN generate_series(-w.around, w.around) a(distance)
-                UNION ALL
-                SELECT l.conversation_id, l.number, true FROM lent l
-                UNION ALL
-                SELECT m.conversation_id, m.number, true
-                FROM (
-                    SELECT v.conversation_id, s.last_number, sum(s.last_number) OVER (
-                        ORDER BY s.last_activity_at DESC, s.conversation_id
-                    ) - s.last_number AS before
-                    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-                    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
-                    WHERE v_all OR v_dated
-                ) v
-                JOIN memory.messages m
-                    ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.whole
-                WHERE v.before < w.whole
-                  AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
-            ) u
-            GROUP BY u.conversation_id, u.number
-        ) n
-        LEFT JOIN hit h ON h.conversation_id = n.conversation_id AND h.number = n.number
-        LEFT JOIN lent l ON l.conversation_id = n.conversation_id AND l.number = n.number
-    ), place AS (
-        SELECT l.*, coalesce(bit_or(l.mask) OVER around, 0) AS around,
-               CASE WHEN lag(l.asks) OVER line THEN lag(l.words) OVER line END AS asked,
-               coalesce(lag(l.words, 2) OVER line, 0) + coalesce(lead(l.words, 2) OVER line, 0) AS near
-        FROM looked_at l
-        WINDOW line AS (PARTITION BY l.conversation_id ORDER BY l.number),
-               around AS (line RANGE BETWEEN w.around PRECEDING AND w.around FOLLOWING)
-    ), admitted AS MATERIALIZED (
-        SELECT *
-        FROM place p
-        WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
-    ), conversation AS MATERIALIZED (
-        SELECT h.conversation_id, bit_or(h.mask) AS mask FROM hit h GROUP BY h.conversation_id
-    ), worth AS MATERIALIZED (
-        SELECT m.mask, sum(v_idf[g.g] ORDER BY g.g) AS idf
-        FROM (SELECT a.around FROM admitted a UNION SELECT s.mask FROM conversation s) m(mask)
-        JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
-        GROUP BY m.mask
+                SELECT v.conversation_id, s.last_number, sum(s.last_number) OVER (
+                    ORDER BY s.last_activity_at DESC, s.conversation_id
+                ) - s.last_number AS before
+                FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+                JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
+                WHERE v_all OR v_dated
+            ) v
+            JOIN memory.messages m
+                ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.newest
+            WHERE v.before < w.newest
+              AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
+        ) c
+        GROUP BY c.conversation_id, c.number
+        HAVING max(c.mask) IS NOT NULL OR max(c.asked) IS NOT NULL OR bool_or(c.asked_for)
+            OR bit_count(bit_or(c.around)::bit(64)) >= 2
+        ORDER BY max(c.words) + coalesce(max(c.asked), 0) + sum(c.near) + max(c.lent) DESC, c.conversation_id, c.number
+        LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
     ), part AS (
-        SELECT p.conversation_id, p.number, m.said_at, p.mask,
-               coalesce(p.words, 0) AS words, w.asked * coalesce(p.asked, 0) AS asked, w.near * p.near AS near,
-               w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
+        SELECT p.*, m.said_at, w."window" * coalesce(a.idf, 0) AS "window",
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
-               CASE WHEN NOT v_dated THEN 0
-                    WHEN x.day <@ f.spans THEN w.date
-                    ELSE 0 END AS date,
-               memory.substance(w.substance, m.content, m.search, w.full_words) AS substance,
-               memory.recency(w.recency, coalesce(p_as_of, p_at), m.said_at, w.half_days) AS recency,
-               coalesce(p.lent, 0) AS source
-        FROM admitted p
+               CASE WHEN x.day <@ f.spans THEN w.said_on ELSE 0 END AS date
+        FROM candidate p
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
@@ -269,9 +249,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
-        LEFT JOIN worth around ON around.mask = p.around
-        LEFT JOIN conversation ON conversation.conversation_id = p.conversation_id
-        LEFT JOIN worth in_conversation ON in_conversation.mask = conversation.mask
+        CROSS JOIN LATERAL (
+            SELECT sum(v_idf[g.g] ORDER BY g.g) AS idf
+            FROM generate_series(1, v_terms) g(g)
+            WHERE p.around >> (g.g - 1) & 1 = 1
+        ) a
         WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (
@@ -288,8 +270,7 @@ BEGIN
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)
     ), best AS MATERIALIZED (
-        SELECT p.*, p.words + p.asked + p.near + p."window" + p.conversation + p.by_speaker + p.date + p.substance + p.recency
-               + p.source AS score
+        SELECT p.*, p.words + coalesce(p.asked, 0) + p.near + p."window" + p.by_speaker + p.date + p.lent AS score
         FROM part p
         ORDER BY score DESC, p.said_at DESC, p.conversation_id, p.number
         LIMIT p_limit
@@ -308,12 +289,11 @@ BEGIN
            b.score,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
-                   WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.source > 0 THEN 'source'
+                   WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.lent > 0 THEN 'source'
                    WHEN b.date > 0 THEN 'date' WHEN v_all THEN 'all' ELSE 'window' END,
                'parts', jsonb_build_object(
-                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
-                   'speaker', b.by_speaker, 'date', b.date, 'substance', b.substance, 'recency', b.recency,
-                   'source', b.source
+                   'words', b.words, 'asked', b.asked, 'near', b.near, 'window', b."window", 'speaker', b.by_speaker,
+                   'date', b.date, 'source', b.lent
                )
            ) END
     FROM best b

@@ -41,8 +41,7 @@ class Weights:
     statement says more the longer it is, a question nothing; what was said today. `disputed` and `archived` are shares of
     the score that are taken off (B.4). `source`: what a message inherits of the score of an observation made of it.
     `terms`: the share that a word counts for which stands only in an observation's search cues. `vector`: points for
-    each standard deviation that the similarity to the query lies above the mean of what the user may see. `rank`: what the
-    place by similarity counts beside that by points, where places are fused (Cormack et al., 2009; with 10 for their 60).
+    each standard deviation that an observation lies nearer to the query in meaning than the last of the 50 nearest.
     """
 
     k1: float = 0.6
@@ -60,8 +59,7 @@ class Weights:
     archived: float = 0.08
     source: float = 0.5
     terms: float = 0.8
-    vector: float = 0.5
-    rank: float = 0.1
+    vector: float = 1.2
     bounds: Bounds = Bounds()
 
 
@@ -102,8 +100,8 @@ class Query:
         """False: there is nothing to look for. Only to leave things out is not a search."""
         return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
 
-    def to_json(self, weights: Weights, fusion: str = "score") -> str:
-        """As memory.search takes it. `fusion`: of points (`score`) or of places (`rank`)."""
+    def to_json(self, weights: Weights) -> str:
+        """As memory.search takes it."""
         return json.dumps(
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
@@ -122,7 +120,6 @@ class Query:
                 "superseded": self.superseded,
                 "language": self.language,
                 "weights": _numbers(weights),
-                "fusion": fusion,
             }
         )
 

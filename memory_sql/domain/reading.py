@@ -23,8 +23,7 @@ class Explanation(Value):
 
     `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `asked` (the turn
     before asks for it), `window` (two words of the query stand around it), `date` (of the time that is named), `vector` (its
-    meaning is near the query's), `source` (an observation made of it was found) or `all` (the query has no words). Where
-    places are fused and not points, `parts` are `text` and `vector`.
+    meaning is near the query's), `source` (an observation made of it was found) or `all` (the query has no words).
     """
 
     admitted: str

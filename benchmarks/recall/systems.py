@@ -56,8 +56,7 @@ class System:
 OWN = {
     "ours": System("ours", "observed", ("plain",)),
     "messages": System("ours", "added", ("plain",)),
-    "by_score": System("ours", "by_score", ("plain",), extension="vector"),
-    "by_rank": System("ours", "by_rank", ("plain",), extension="vector"),
+    "meaning": System("ours", "by_meaning", ("plain",)),
 }
 SYSTEMS: Mapping[str, System] = OWN | {
     "literal": System("rivals.fulltext", "every_word"),

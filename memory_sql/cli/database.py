@@ -13,8 +13,6 @@ from memory_sql.cli import output, tree
 from memory_sql.cli.options import AsJson, Data, Url, resolve
 
 app = tree.group("The schema, and the embedded Postgres.")
-vectors = tree.group("Vectors of observations, as an option (pgvector).")
-app.add_typer(vectors, name="vectors")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
@@ -190,83 +188,6 @@ def roles(
         else:
             asyncio.run(walls.make(target, named))
             output.one(asdict(named), lambda r: ", ".join(r.values()), as_json)
-
-
-@vectors.command()
-def enable(
-    dimensions: Annotated[
-        int | None,
-        typer.Option(
-            "--dimensions", metavar="N", min=1, max=4000, help="Numbers in a vector; else as the settings say."
-        ),
-    ] = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Creates the table of vectors, and the extension pgvector if it isn't there.
-
-    \b
-    MEMORY_SQL_EMBEDDING=local memory-sql db vectors enable
-
-    Can be run again. A worker fills the table; until then searches go by words alone. Where there are roles, run
-    `memory-sql db roles` again afterwards.
-    """
-    import asyncio
-
-    from memory_sql.db import vectors as tables
-    from memory_sql.errors import ConfigurationError
-
-    wanted = dimensions or resolve(url, data).vector_dimensions
-    if wanted is None:
-        raise ConfigurationError("say --dimensions, or the embedding model: MEMORY_SQL_EMBEDDING=local or openai")
-    with _reachable(url, data) as target:
-        made = asyncio.run(tables.enable(target, wanted))
-    roles_again = "; now run `memory-sql db roles` again" if made.walled else ""
-    output.one(asdict(made), lambda r: f"vectors of {r['dimensions']} dimensions{roles_again}", as_json)
-
-
-@vectors.command()
-def disable(
-    yes: Annotated[bool, typer.Option("--yes", help="Really.")] = False,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Drops the table of vectors.
-
-    \b
-    memory-sql db vectors disable --yes
-
-    They can be made again from the texts. The extension stays.
-    """
-    import asyncio
-
-    from memory_sql.db import vectors as tables
-    from memory_sql.errors import InputError
-
-    if not yes:
-        raise InputError("all vectors will be dropped, and have to be made again; say --yes if you mean it")
-    with _reachable(url, data) as target:
-        had = asyncio.run(tables.disable(target))
-    output.one({"disabled": had}, lambda r: "no vectors any more" if r["disabled"] else "there were none", as_json)
-
-
-@vectors.command("status")
-def vectors_status(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Says whether the database has vectors. `memory-sql admin stats` says how many are filled.
-
-    \b
-    memory-sql db vectors status
-    """
-    import asyncio
-
-    from memory_sql.db import vectors as tables
-
-    with _reachable(url, data) as target:
-        found = asyncio.run(tables.status(target))
-    row = {"enabled": found is not None, "dimensions": None if found is None else found.dimensions}
-    output.one(row, lambda r: f"on: {r['dimensions']} dimensions" if r["enabled"] else "off: no table", as_json)
 
 
 @app.command()

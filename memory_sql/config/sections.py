@@ -15,7 +15,6 @@ from memory_sql.config.fields import ADD, DIGEST, per_agent, setting
 from memory_sql.config.kinds import (
     CONTEXT_KINDS,
     CONTEXT_LEAST_TOKENS,
-    LOCAL_DIMENSIONS,
     MOST_CHARACTERS,
     MOST_CONTEXT_TOKENS,
     MOST_COUNTED,
@@ -116,15 +115,16 @@ class VectorSettings(Section):
     """Vectors"""
 
     embedding: Annotated[
-        Literal["off", "openai", "local"],
-        setting("what makes vectors for search by meaning: nothing, openai or a compatible server, a local model"),
-    ] = "off"
+        Literal["auto", "off", "openai", "local"],
+        setting(
+            "what makes vectors for search by meaning: the local model where it is installed, nothing, openai or a"
+            " compatible server, the local model"
+        ),
+    ] = "auto"
     embedding_model: Annotated[str, setting("name of the openai embedding model"), Plain] = "text-embedding-3-small"
     embedding_dimensions: Annotated[
         int | None,
-        setting(
-            f"numbers in a vector; unset: {OPENAI_DIMENSIONS} of openai, {LOCAL_DIMENSIONS} of local", ge=1, le=4000
-        ),
+        setting(f"dimensions of the openai embedding model; unset: {OPENAI_DIMENSIONS}", ge=1, le=4000),
     ] = None
     embedding_base_url: Annotated[
         str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL"), Plain
@@ -140,10 +140,6 @@ class VectorSettings(Section):
         int, setting("characters of a text that its vector is made of", ge=1, le=MOST_CHARACTERS)
     ] = 4_000
     embed_sensitive: Annotated[bool, setting("send sensitive observations to a remote embedding model too")] = False
-    fusion: Annotated[
-        Literal["score", "rank"],
-        setting("how hits by words and by vectors are combined: by their scores, or by reciprocal rank"),
-    ] = "score"
 
 
 class IntakeSettings(Section):

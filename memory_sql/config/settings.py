@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
-from memory_sql.config.kinds import LOCAL_DIMENSIONS, OPENAI_DIMENSIONS
 from memory_sql.config.sections import (
     ConsolidationSettings,
     ContextSettings,
@@ -83,12 +82,6 @@ class Settings(  # the last base comes first where they are listed
     @property
     def embedded_data_dir(self) -> Path:
         return self.data_dir or user_data_path("memory-sql", appauthor=False) / "postgres"
-
-    @property
-    def vector_dimensions(self) -> int | None:
-        """None: nothing says how many."""
-        named = {"openai": OPENAI_DIMENSIONS, "local": LOCAL_DIMENSIONS}
-        return self.embedding_dimensions or named.get(self.embedding)
 
     @property
     def llm_name(self) -> Literal["openai", "offline"] | None:

@@ -55,7 +55,7 @@ class _Result:
 
 async def context(reads: Reads, turn: Turn, session: Session | None = None) -> Context:
     """What `Memory.context` returns; counted."""
-    vectors = bool(turn.text) and turn.retrieve is not False and await _vectors_count(reads)
+    vectors = bool(turn.text) and turn.retrieve is not False and reads.semantics.find() is not None
     result = None
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         layer = await static_layer(reader, turn.principal, reads.settings.pending_max, turn.as_of)
@@ -73,7 +73,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
 async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
-    vectors = bool(turn.text) and await _vectors_count(reads)
+    vectors = bool(turn.text) and reads.semantics.find() is not None
     result = None
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         settings, candidates = await begin(reader, wanted, turn.as_of)
@@ -84,13 +84,6 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
     if plan.query:
         _count(reads, turn, "digest", "asked", len(result.found.hits), result.seconds)
     return digests.compose(candidates, result.found.hits, settings)
-
-
-async def _vectors_count(reads: Reads) -> bool:
-    """Looked for once; to be asked while no connection is held."""
-    if reads.semantics.on is None:
-        await reads.semantics.find()
-    return reads.semantics.on is True
 
 
 # Decide
@@ -169,7 +162,7 @@ async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _R
 
 async def _searched_by_meaning(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
     meant = await reads.semantics.vector(turn.text)  # no connection is held here
-    sought = replace(plan.sought, vector=meant.vector, model=meant.model, fusion=reads.settings.fusion)
+    sought = replace(plan.sought, vector=meant.vector, model=meant.model)
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         result = await _searched(reader, reads, turn, replace(plan, sought=sought))
     return replace(result, notice=meant.notice)

@@ -68,6 +68,7 @@ FUNCTIONS = (
     "searching/word_points",
     "searching/words_sampled",
     "searching/searched_scopes",
+    "searching/similar",
     "searching/search_observations",
     "searching/search_messages",
     "searching/search",

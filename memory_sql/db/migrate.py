@@ -19,7 +19,6 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.schema import DropSchema
 
-from memory_sql.db import vectors
 from memory_sql.db.contents import ENTER, contents, contents_of
 from memory_sql.db.ddl import scripts as scripts
 from memory_sql.db.engine import connect_once
@@ -63,10 +62,8 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
-    """To `base` it takes the vectors along: nothing of ours is left then.
-
-    Raises `HeldError` while a legal hold is open, and `InputError` where anything is remembered, unless `drop` says that it
-    may go.
+    """Raises `HeldError` while a legal hold is open, and `InputError` where anything is remembered, unless `drop` says that
+    it may go.
     """
     held = asyncio.run(contents(url))
     held.refuse_held()
@@ -74,8 +71,6 @@ def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
         raise InputError(
             f"nothing was changed: what the older schema can't store would be lost, of {held}; say drop=True"
         )
-    if revision == "base":
-        asyncio.run(vectors.disable(url))
     config = alembic_config(url)
     config.attributes["memory_sql"] = DROP if drop else None
     with _named_errors():
@@ -148,7 +143,7 @@ def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
     """For `include_name`: keeps other schemas and the tables that aren't mapped out of autogenerate."""
     if type_ == "schema":
         return name == SCHEMA
-    return not (type_ == "table" and name in (VERSION_TABLE, INSTALLATION, vectors.TABLE))
+    return not (type_ == "table" and name in (VERSION_TABLE, INSTALLATION))
 
 
 def prepare() -> None:

@@ -12,7 +12,6 @@ from importlib.resources import files
 from sqlalchemy import bindparam, column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from memory_sql.db import vectors
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.models import Base
@@ -82,7 +81,7 @@ def _sql(drop: bool) -> str:
 
 
 def _setting(roles: Roles) -> str:
-    return json.dumps({"names": asdict(roles), "erase": [*erased_columns(), *vectors.ERASED]})
+    return json.dumps({"names": asdict(roles), "erase": erased_columns()})
 
 
 def erased_columns() -> list[str]:

@@ -8,7 +8,6 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.failures import named_errors
-from memory_sql.db.vectors import TABLE, find_vectors
 
 # What lies in old row versions and index entries goes with these. Each runs outside a transaction.
 WITH_TEXT = (
@@ -25,7 +24,7 @@ WITH_TEXT = (
 PHYSICAL = (
     *(
         f"VACUUM (ANALYZE) memory.{table}"
-        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "conversations")
+        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "conversations", "observation_vectors")
     ),
     *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
 )
@@ -39,7 +38,5 @@ async def vacuum(url: str) -> None:
             async with engine.connect() as connection:
                 for statement in PHYSICAL:
                     await connection.execute(text(statement))
-                if await find_vectors(connection) is not None:
-                    await connection.execute(text(f"VACUUM (ANALYZE) memory.{TABLE}"))
     finally:
         await engine.dispose()

@@ -34,8 +34,7 @@ class Weights:
     Of observations: `terms` is the share that a word counts for which stands only in the search cues; `vector` are points
     for each standard deviation by which one is nearer in meaning than the farthest of the nearest; `date` are points for
     what was said in the time that is named, or speaks of it. `disputed` and `archived` are shares of the score that are
-    taken off (B.4). `rank`: what the place by meaning counts beside that by points, where places are fused (Cormack et al.,
-    2009; with 10 for their 60).
+    taken off (B.4).
 
     Of messages: `asked` and `near` are shares of what the words of others count for: of the turn before, if that asks; of
     the second turn before and behind. `window` is the share of the rarity (IDF) of what stands within five turns. The next
@@ -50,7 +49,6 @@ class Weights:
     date: float = 2.0
     disputed: float = 0.12
     archived: float = 0.08
-    rank: float = 0.1
     asked: float = 0.7
     near: float = 0.4
     window: float = 0.4
@@ -96,8 +94,8 @@ class Query:
         """False: there is nothing to look for. Only to leave things out is not a search."""
         return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
 
-    def to_json(self, weights: Weights, fusion: str = "score") -> str:
-        """As memory.search takes it. `fusion`: of points (`score`) or of places (`rank`)."""
+    def to_json(self, weights: Weights) -> str:
+        """As memory.search takes it."""
         return json.dumps(
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
@@ -115,7 +113,6 @@ class Query:
                 "superseded": self.superseded,
                 "language": self.language,
                 "weights": _numbers(weights),
-                "fusion": fusion,
             }
         )
 

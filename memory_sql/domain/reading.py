@@ -24,7 +24,7 @@ class Explanation(Value):
     `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `date` (of the time
     that is named), `vector` (its meaning is near the query's) or `all` (the query has no words). Of messages also `asked`
     (the turn before asks for it), `window` (two words of the query stand around it) and `source` (an observation made of it
-    was found). Where places are fused and not points, `parts` are `text` and `vector`.
+    was found).
     """
 
     admitted: str

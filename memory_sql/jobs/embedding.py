@@ -9,9 +9,8 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.vectors import Unembedded, find_vectors
+from memory_sql.db.repositories.vectors import Unembedded
 from memory_sql.domain.results import EmbedResult
-from memory_sql.errors import ConfigurationError
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.retrieval import vectors
 
@@ -41,18 +40,10 @@ class Embedding:
         reason: str,
         so_far: Sequence[EmbedResult],
     ) -> tuple[Wanted, Sequence[Unembedded] | None]:
-        """Raises `ConfigurationError` where there is a table that this model's vectors can't be stored in."""
         left = self._limit - _embedded(so_far)
-        if left <= 0 or (not so_far and await self._has_no_table(session)):
+        if left <= 0:
             return key, None
         return key, await vectors.load(session, self._model, key.agent_id, left, settings, whole=self._whole) or None
-
-    async def _has_no_table(self, session: Session) -> bool:
-        table = await find_vectors(session)
-        off = vectors.why_off(self._model, table)
-        if table is not None and off is not None:
-            raise ConfigurationError(off)
-        return off is not None
 
     async def extend(self, session: Session, held: Wanted, lease: timedelta) -> bool:
         """There is no lease."""

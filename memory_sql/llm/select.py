@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from memory_sql.config import Settings
+from memory_sql.config import OPENAI_DIMENSIONS, Settings
 from memory_sql.errors import ConfigurationError
 from memory_sql.llm import OwnedModel
-from memory_sql.llm.embeddings import LocalEmbeddings, OwnedEmbeddings
+from memory_sql.llm.embeddings import ENCODER, LocalEmbeddings, OwnedEmbeddings
 
 NO_MODEL = (
     "there is no language model, and messages wait: set OPENAI_API_KEY, or MEMORY_SQL_LLM=openai for a server without keys,"
@@ -48,16 +49,18 @@ def _openai(settings: Settings) -> OwnedModel:
     return model
 
 
-def _local_embeddings(settings: Settings) -> OwnedEmbeddings:
-    if settings.vector_dimensions != LocalEmbeddings.dimensions:
-        raise ConfigurationError(f"embedding_dimensions: the local model has {LocalEmbeddings.dimensions}")
+def _local_embeddings(_settings: Settings) -> OwnedEmbeddings:
     return LocalEmbeddings()
+
+
+def _local_if_installed(settings: Settings) -> OwnedEmbeddings | None:
+    return _local_embeddings(settings) if find_spec(ENCODER) else None
 
 
 def _openai_embeddings(settings: Settings) -> OwnedEmbeddings:
     model: OwnedEmbeddings = _module("openai_embeddings").OpenAIEmbeddings(
         settings.embedding_model,
-        settings.vector_dimensions,
+        settings.embedding_dimensions or OPENAI_DIMENSIONS,
         timeout_seconds=settings.llm_timeout_seconds,
         max_retries=settings.llm_max_retries,
         base_url=settings.embedding_base_url,
@@ -67,6 +70,7 @@ def _openai_embeddings(settings: Settings) -> OwnedEmbeddings:
 
 LANGUAGE_MODELS: dict[str, Callable[[Settings], OwnedModel]] = {"offline": _offline, "openai": _openai}
 EMBEDDING_MODELS: dict[str, Callable[[Settings], OwnedEmbeddings | None]] = {
+    "auto": _local_if_installed,
     "off": lambda _settings: None,
     "local": _local_embeddings,
     "openai": _openai_embeddings,

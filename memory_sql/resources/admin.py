@@ -14,12 +14,13 @@ from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
-from memory_sql.db.vectors import VectorRepository
+from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
+from memory_sql.llm.embeddings import name_of
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.retrieval import vectors
 from memory_sql.retrieval.counters import words_fall_short
@@ -31,12 +32,12 @@ class Admin(Face):
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
-        model = await self._runtime.reads.semantics.find()
+        model = self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, (self._now() - timedelta(days=RETRIEVAL_DAYS)).date())
             agent_key = await agent_key_of(unit, agent)
             if agent_key is not None and model is not None:
-                filled = await VectorRepository(unit, model.name).filled(agent_key)
+                filled = await VectorRepository(unit, name_of(model)).filled(agent_key)
             if stats is None:
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)

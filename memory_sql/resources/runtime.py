@@ -66,6 +66,7 @@ class Runtime:
         self._database: Database | None = None
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
+        self._looked_for_embeddings = False
         self._reads: Reads | None = None
         self._jobs: Jobs | None = None
 
@@ -91,7 +92,7 @@ class Runtime:
             counters = self._counting(database)
             opening.push_async_callback(counters.close)
             readable = replica or database
-            semantics = Semantics(readable, self.settings, lambda: self.embeddings)
+            semantics = Semantics(self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
             self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
             self._database, self._opened = database, opening.pop_all()
@@ -149,8 +150,9 @@ class Runtime:
     @property
     def embeddings(self) -> EmbeddingModel | None:
         """None: there is none. Raises `ConfigurationError`."""
-        if self._embeddings is None:
+        if not self._looked_for_embeddings:
             self._embeddings = self._given_embeddings or self._make_embeddings()
+            self._looked_for_embeddings = True
         return self._embeddings
 
     def _make_embeddings(self) -> EmbeddingModel | None:

@@ -157,12 +157,10 @@ class Work(Face):
         """Makes the missing vectors, of one agent or all, in batches, oldest first.
 
         Without `whole`, only those newer than the newest vector of their scope, which are found quickly; a `Worker`
-        does that every few seconds, and the whole now and then. Does nothing without a model or a table. Concurrent
-        calls do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if the
-        table's vectors have other dimensions than the model's.
+        does that every few seconds, and the whole now and then. Does nothing without a model. Concurrent calls do no
+        harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if it isn't there.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        await self._runtime.reads.semantics.find()
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:

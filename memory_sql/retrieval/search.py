@@ -78,7 +78,6 @@ def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sough
         explain=question.explain,
         vector=meant.vector,
         model=meant.model,
-        fusion=settings.fusion,
     )
 
 

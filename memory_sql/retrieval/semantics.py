@@ -1,6 +1,6 @@
 """Whether vectors count beside words, and the vectors of queries: in time, or not at all.
 
-Words stay the foundation. Whatever is missing here, a model, a table or an answer, searches go by words alone and say why.
+Words stay the foundation. Whatever is missing here, a model or an answer, searches go by words alone and say why.
 """
 
 from __future__ import annotations
@@ -8,25 +8,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memory_sql.config import Settings
-from memory_sql.db import Database
-from memory_sql.db.principals import SERVICE
-from memory_sql.db.vectors import find_vectors
 from memory_sql.errors import ConfigurationError, LanguageModelError
-from memory_sql.llm.embeddings import EmbeddingModel, embed, is_local
-from memory_sql.retrieval.vectors import why_off
+from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
+from memory_sql.retrieval.vectors import NO_MODEL
 
 log = logging.getLogger("memory_sql")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """`vector` None: words alone count; `notice` says why, where that wasn't meant."""
+    """`vector`: its bits as text. None: words alone count; `notice` says why, where that wasn't meant."""
 
-    vector: Sequence[float] | None = None
+    vector: str | None = None
     model: str | None = None
     notice: str | None = None
 
@@ -42,41 +39,31 @@ class Semantics:
 
     def __init__(
         self,
-        database: Database,
         settings: Settings,
         model: Callable[[], EmbeddingModel | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._database = database
         self._settings = settings
-        self._given_model = model
+        self._model = model
         self._clock = clock
         self._again_at = float("-inf")
-        self._model: EmbeddingModel | None = None
-        self.on: bool | None = None  # whether vectors count; None: nobody has looked yet
         self.off: str | None = None  # why words alone count
 
-    async def find(self) -> EmbeddingModel | None:
-        """The embedding model, if its vectors count from now on; else None, for the reason `off`."""
+    def find(self) -> EmbeddingModel | None:
+        """The embedding model; None: there is none, for the reason `off`."""
         try:
-            model = self._given_model()
+            model = self._model()
         except ConfigurationError as error:
-            self._model, self.on, self.off = None, False, str(error)
+            self.off = str(error)
             return None
-        table = None
-        if model is not None:
-            async with self._database.statement(principal=SERVICE) as unit:
-                table = await find_vectors(unit)
-        self.off = why_off(model, table)
-        self.on = self.off is None
-        self._model = model if self.on else None
-        return self._model
+        self.off = None if model else NO_MODEL
+        return model
 
     async def vector(self, text: str, wanted: bool | None = None) -> QueryVector:
         """Of a query. `wanted` None: where vectors count; False: not at all. Never raises for what the model does."""
         if wanted is False or not text:
             return WORDS_ALONE
-        model = await self.find() if self.on is None else self._model
+        model = self.find()
         if model is None:
             return QueryVector(notice=f"without vectors: {self.off}" if wanted else None)
         if self._clock() < self._again_at:
@@ -92,7 +79,7 @@ class Semantics:
             return self._failed(f"no answer within {seconds:g} seconds")
         except (LanguageModelError, ConfigurationError) as error:
             return self._failed(str(error))
-        return QueryVector(vector, model.name)
+        return QueryVector(bits_of(vector), name_of(model))
 
     def _failed(self, reason: str) -> QueryVector:
         self._again_at = self._clock() + self._settings.embedding_retry_seconds

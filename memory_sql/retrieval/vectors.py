@@ -7,31 +7,18 @@ from collections.abc import Sequence
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.vectors import Unembedded, VectorRepository, Vectors
+from memory_sql.db.repositories.vectors import Unembedded, VectorRepository
 from memory_sql.errors import AnswerError
-from memory_sql.llm.embeddings import EmbeddingModel, embed, is_local
+from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
 
 log = logging.getLogger("memory_sql")
 
-NO_MODEL = "no embedding model; the setting embedding names one"
-NO_TABLE = "no table of vectors; `memory-sql db vectors enable` makes it"
-NO_RIGHTS = "the application has no rights to the table of vectors; run `memory-sql db roles` again"
-
-
-def why_off(model: EmbeddingModel | None, table: Vectors | None) -> str | None:
-    """Why words alone count; None: vectors count as well."""
-    if model is None:
-        return NO_MODEL
-    if table is None:
-        return NO_TABLE
-    if table.dimensions != model.dimensions:
-        return f"the table of vectors has {table.dimensions} dimensions, the embedding model {model.dimensions}"
-    return None if table.usable else NO_RIGHTS
+NO_MODEL = "no embedding model; the extra `vector` brings one, the setting embedding names another"
 
 
 def notice(model: EmbeddingModel | None, off: str | None, filled: int, observations: int) -> str:
     """For people: whether vectors count, and for how many of the observations."""
-    if model is None or off is not None:
+    if model is None:
         return f"off: {off or NO_MODEL}"
     return f"on: {model.name}, {model.dimensions}, {filled}/{observations}"
 
@@ -45,7 +32,7 @@ async def load(
     """The next batch. What is sensitive is left out where its text would leave for somebody else's machine (B.5)."""
     sensitive = is_local(model) or settings.embed_sensitive
     size = min(most, settings.embedding_batch)
-    return await VectorRepository(session, model.name).missing(agent_id, size, sensitive=sensitive, whole=whole)
+    return await VectorRepository(session, name_of(model)).missing(agent_id, size, sensitive=sensitive, whole=whole)
 
 
 Embedded = list[tuple[Unembedded, list[float]]]
@@ -74,10 +61,13 @@ async def _alone(model: EmbeddingModel, one: Unembedded, settings: Settings) -> 
 
 
 def text_of(observation: Unembedded) -> str:
-    """What is embedded: with who said it, which the text itself seldom says: 24 instead of 15 answers of 100 (LoCoMo)."""
-    return f"{observation.speaker}: {observation.content}" if observation.speaker else observation.content
+    """What is embedded: with the search cues, without who said it, which tells little of the meaning."""
+    if not observation.terms:
+        return observation.content
+    return f"{observation.content} ({', '.join(observation.terms.splitlines())})"
 
 
 async def apply(session: Session, model: EmbeddingModel, embedded: Embedded) -> int:
     """How many were stored; what was forgotten meanwhile is not."""
-    return await VectorRepository(session, model.name).save(*zip(*embedded, strict=True))
+    of, vectors = zip(*embedded, strict=True)
+    return await VectorRepository(session, name_of(model)).save(of, [bits_of(vector) for vector in vectors])

@@ -11,7 +11,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, UnavailableError
-from memory_sql.llm.embeddings import LocalEmbeddings, embed, is_local
+from memory_sql.llm.embeddings import LocalEmbeddings, bits_of, embed, is_local
 from memory_sql.llm.openai_embeddings import OpenAIEmbeddings
 from memory_sql.llm.select import embedding_model
 from tests.fakes import Meanings
@@ -121,6 +121,16 @@ def test_settings_name_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert named is not None
     assert (named.name, named.dimensions) == ("text-embedding-3-small", 256)
     assert not is_local(named)
-    assert Settings(embedding="openai").vector_dimensions == 1536
-    with pytest.raises(ConfigurationError, match="512"):
-        embedding_model(Settings(embedding="local", embedding_dimensions=100))
+    assert isinstance(embedding_model(Settings(embedding="local")), LocalEmbeddings)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_local_model_is_taken_where_it_is_installed(monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> None:
+    monkeypatch.setattr("memory_sql.llm.select.find_spec", lambda _name: object() if installed else None)
+    assert isinstance(embedding_model(Settings(embedding="auto")), LocalEmbeddings) is installed
+    monkeypatch.delenv("MEMORY_SQL_EMBEDDING")
+    assert Settings().embedding == "auto"
+
+
+def test_bits_are_the_signs() -> None:
+    assert bits_of([0.3, -0.1, 0.0, 2.0]) == "1001"

@@ -3,64 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from alembic import command
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
-from memory_sql.db import migrate, vectors
-from memory_sql.db.engine import asyncpg_url
-from memory_sql.db.roles import Roles, make
+from memory_sql.db.roles import Roles
 from memory_sql.domain.reading import SearchResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, UnavailableError
+from memory_sql.errors import LanguageModelError, UnavailableError
+from memory_sql.llm.embeddings import bits_of
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
-from tests.commands import memory_sql
 from tests.conftest import as_login
 from tests.database import rows, statements
 from tests.fakes import Meanings, Scripted
-from tests.migrations.databases import downgrade, execute, fetch, schema_of
+from tests.migrations.databases import execute, fetch
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 JONAS: dict[str, Any] = {"agent_id": "ada", "user_id": "jonas"}
-DIMENSIONS = 8
+DIMENSIONS = 16
 SLOOP = "Mia owns a sloop."
 NOISE = ("The mole is closed.", "Rent is due on Friday.", "Jonas moved to Bergen.", "The stove was repaired.")
 ASKED = "Which vessel has she got?"
 COUNT = "SELECT count(*) FROM memory.observation_vectors"
+BITS = bits_of([1.0] * 3 + [0.0] * 13)  # what a boat means
+NEAR = (
+    "SELECT seq, meaning FROM memory.similar('ada', :user, NULL, NULL, 'meanings:16',"  # noqa: S608 (bits)
+    f" CAST('{BITS}' AS varbit), :superseded) ORDER BY meaning DESC, seq"
+)
 
 Open = Callable[..., AbstractAsyncContextManager[Memory]]
-
-
-async def _has_pgvector(url: str) -> bool:
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool)
-    async with engine.connect() as connection:
-        found = await connection.scalar(text("SELECT true FROM pg_available_extensions WHERE name = 'vector'"))
-    await engine.dispose()
-    return bool(found)
-
-
-@pytest.fixture
-async def plain(database_url: str, pytestconfig: pytest.Config) -> str:
-    """The URL of a database that can have vectors and has none yet."""
-    if pytestconfig.getoption("--walled"):
-        pytest.skip("only the owner of the schema makes tables")
-    if not await _has_pgvector(database_url):
-        pytest.skip("this server has no pgvector")
-    return database_url
-
-
-@pytest.fixture
-async def enabled(plain: str) -> str:
-    await vectors.enable(plain, DIMENSIONS)
-    return plain
 
 
 @pytest.fixture
@@ -69,8 +46,8 @@ def model() -> Meanings:
 
 
 @pytest.fixture
-async def memory(enabled: str, model: Meanings, llm: Scripted, settings: Settings) -> AsyncIterator[Memory]:
-    async with Memory(enabled, llm, settings, embeddings=model) as opened:
+async def memory(database_url: str, model: Meanings, llm: Scripted, settings: Settings) -> AsyncIterator[Memory]:
+    async with Memory(database_url, llm, settings, embeddings=model) as opened:
         yield opened
 
 
@@ -98,6 +75,34 @@ async def test_search_finds_what_means_the_same_in_other_words(memory: Memory) -
     assert first.score == pytest.approx(sum(first.explanation.parts.values()))
 
 
+async def test_nearest_fifty_stand_above_the_last_of_them(memory: Memory) -> None:
+    """By how many standard deviations, of the fifty."""
+    await remember(memory, SLOOP, *(f"Note {n}." for n in range(60)))
+    await memory.work.embed()
+    found = await rows(memory, NEAR, user="mia", superseded=False)
+    distances = [row[0] for row in await rows(memory, DISTANCES)]
+    assert len(found) == 50
+    assert found[0][0] == 1
+    spread = statistics.pstdev(distances)
+    assert [meaning for _, meaning in found] == pytest.approx([(distances[-1] - one) / spread for one in distances])
+
+
+async def test_one_alone_is_found_and_stands_above_none(memory: Memory) -> None:
+    await remember(memory, SLOOP)
+    await memory.work.embed()
+    assert await rows(memory, NEAR, user="mia", superseded=False) == [(1, 0.0)]
+    assert contents(await memory.search(ASKED, **MIA)) == [SLOOP]
+
+
+async def test_what_has_no_vector_yet_is_found_by_words(memory: Memory) -> None:
+    await remember(memory, SLOOP, *NOISE)
+    await memory.work.embed()
+    await remember(memory, "The trawler is in the yard.")
+    assert {SLOOP, "The trawler is in the yard."} <= set(
+        contents(await memory.search("Which trawler or vessel?", **MIA))
+    )
+
+
 async def test_words_alone_find_as_before(memory: Memory, model: Meanings) -> None:
     await remember(memory, SLOOP, *NOISE)
     await memory.work.embed()
@@ -116,10 +121,10 @@ async def test_search_with_a_vector_is_one_round_trip(memory: Memory) -> None:
 
 
 async def test_context_retrieves_by_meaning_and_holds_no_connection_meanwhile(
-    enabled: str, model: Meanings, llm: Scripted
+    database_url: str, model: Meanings, llm: Scripted
 ) -> None:
     settings = Settings(llm="offline", pool_size=1, pending_max=0)
-    async with Memory(enabled, llm, settings, embeddings=model) as memory:
+    async with Memory(database_url, llm, settings, embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
         await memory.work.embed()
         model.meanwhile = lambda: memory.admin.stats(agent_id="ada")
@@ -139,18 +144,6 @@ async def test_digest_looks_for_meaning_where_that_is_switched_on(memory: Memory
     assert (SLOOP in str(context)) is by_meaning
 
 
-async def test_fusion_of_places_explains_itself(enabled: str, model: Meanings, llm: Scripted) -> None:
-    async with Memory(enabled, llm, Settings(llm="offline", fusion="rank"), embeddings=model) as memory:
-        await remember(memory, SLOOP, "The vessel has left.", *NOISE)
-        await memory.work.embed()
-        found = await memory.search(ASKED, **MIA, explain=True)
-    assert contents(found)[:2] == ["The vessel has left.", SLOOP]
-    for hit in found.results:
-        assert hit.explanation is not None
-        assert set(hit.explanation.parts) == {"text", "vector"}
-        assert hit.score == pytest.approx(sum(hit.explanation.parts.values()))
-
-
 @pytest.mark.slow
 async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, model: Meanings) -> None:
     seed = await memory.observe(SLOOP, **MIA)
@@ -167,6 +160,11 @@ async def test_vectors_find_in_scopes_that_are_not_read_whole(memory: Memory, mo
     found = await memory.search("sloop", **MIA, explain=True)
     assert found.results[0].explanation is not None
     assert {"words", "vector"} <= set(found.results[0].explanation.parts)
+
+
+DISTANCES = f"""
+    SELECT bit_count(bits # CAST('{BITS}' AS varbit)) FROM memory.observation_vectors ORDER BY 1 LIMIT 50
+"""  # noqa: S608 (bits)
 
 
 # Whose they are
@@ -191,19 +189,17 @@ async def test_what_counts_no_more_is_not_found_by_meaning(memory: Memory, statu
     assert SLOOP not in contents(await memory.search(ASKED, **MIA, top_k=100))
 
 
-@pytest.mark.parametrize("fusion", ["score", "rank"])
 @pytest.mark.parametrize("embedded", ["before", "after"])
 async def test_superseded_is_found_by_meaning_where_it_is_asked_for(
-    enabled: str, model: Meanings, llm: Scripted, fusion: str, embedded: str
+    database_url: str, model: Meanings, llm: Scripted, settings: Settings, embedded: str
 ) -> None:
     """Marked, and below what took its place, whenever it got its vector."""
-    settings = Settings(llm="offline", fusion=fusion)
-    async with Memory(enabled, llm, settings, embeddings=model) as memory:
+    async with Memory(database_url, llm, settings, embeddings=model) as memory:
         old = await memory.observe(SLOOP, **MIA)
         await remember(memory, *NOISE)
         if embedded == "before":
             await memory.work.embed()
-        new = await memory.observations.update(old.id, **MIA, text="Mia owns a ferry.")
+        new = await memory.observations.update(old.id, **MIA, text="She owns a ferry.")
         await memory.work.embed()
         found = await memory.search(ASKED, **MIA, include_superseded=True)
         marks = [(hit.observation.id, hit.observation.status, hit.observation.superseded_by) for hit in found.results]
@@ -217,7 +213,11 @@ async def test_past_is_searched_by_meaning_as_it_was(memory: Memory) -> None:
     await memory.work.embed()
     then = memory.now()
     await memory.observations.quarantine(first.id, **MIA)
-    assert contents(await memory.search(ASKED, **MIA, as_of=then))[0] == SLOOP
+    await remember(memory, "Mia has rented a ferry.")
+    await memory.work.embed()
+    found = contents(await memory.search(ASKED, **MIA, as_of=then))
+    assert found[0] == SLOOP
+    assert "Mia has rented a ferry." not in found
 
 
 async def test_forgetting_takes_vectors_along(memory: Memory) -> None:
@@ -238,11 +238,28 @@ async def test_what_is_due_is_embedded_once(memory: Memory, model: Meanings, llm
     await memory.observe(SLOOP, **MIA, speaker="Mia")
     assert (await memory.run_due()).embedded == 1
     assert (await memory.run_due()).embedded == 0
-    assert model.texts == [f"Mia: {SLOOP}"]
+    assert model.texts == [SLOOP]
 
 
-async def test_many_are_embedded_in_batches_and_up_to_the_limit(enabled: str, model: Meanings, llm: Scripted) -> None:
-    async with Memory(enabled, llm, Settings(llm="offline", embedding_batch=2), embeddings=model) as memory:
+async def test_search_cues_are_part_of_what_is_embedded(memory: Memory, model: Meanings) -> None:
+    await remember(memory, SLOOP)
+    await rows(memory, "UPDATE memory.observations SET terms = E'sailing\\nboat'")
+    await memory.work.embed()
+    assert model.texts == [f"{SLOOP} (sailing, boat)"]
+
+
+async def test_vector_is_one_bit_a_dimension(memory: Memory) -> None:
+    """R139: plain Postgres."""
+    await remember(memory, SLOOP)
+    await memory.work.embed()
+    ((name, bits),) = await rows(memory, "SELECT model, bits::text FROM memory.observation_vectors")
+    assert (name, len(bits), bits[:12]) == ("meanings:16", 16, "111000000000")
+
+
+async def test_many_are_embedded_in_batches_and_up_to_the_limit(
+    database_url: str, model: Meanings, llm: Scripted
+) -> None:
+    async with Memory(database_url, llm, Settings(llm="offline", embedding_batch=2), embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
         first = await memory.work.embed(limit=3)
         assert (first.embedded, first.complete, model.calls) == (3, False, 2)
@@ -284,11 +301,11 @@ async def test_text_without_a_vector_stops_no_other(memory: Memory, model: Meani
 
 @pytest.mark.parametrize(("local", "allowed", "sent"), [(False, False, 0), (False, True, 1), (True, False, 1)])
 async def test_sensitive_leaves_only_where_it_may(
-    enabled: str, llm: Scripted, local: bool, allowed: bool, sent: int
+    database_url: str, llm: Scripted, local: bool, allowed: bool, sent: int
 ) -> None:
     """B.5."""
     model, settings = Meanings(dimensions=DIMENSIONS, local=local), Settings(llm="offline", embed_sensitive=allowed)
-    async with Memory(enabled, llm, settings, embeddings=model) as memory:
+    async with Memory(database_url, llm, settings, embeddings=model) as memory:
         seen = await memory.observe("Mia sees a surgeon.", **MIA)
         await memory.observations.mark(seen.id, **MIA, sensitivity="sensitive")
         assert (await memory.work.embed()).embedded == sent
@@ -297,30 +314,29 @@ async def test_sensitive_leaves_only_where_it_may(
 
 @pytest.mark.slow
 async def test_vectors_of_another_model_are_left_alone_and_made_anew(
-    enabled: str, memory: Memory, llm: Scripted, settings: Settings
+    database_url: str, memory: Memory, llm: Scripted, settings: Settings
 ) -> None:
     await remember(memory, SLOOP, *NOISE)
     await memory.work.embed()
-    async with Memory(enabled, llm, settings, embeddings=Meanings("newer", DIMENSIONS)) as changed:
+    async with Memory(database_url, llm, settings, embeddings=Meanings("newer", DIMENSIONS)) as changed:
         assert contents(await changed.search(ASKED, **MIA)) == []
-        assert (await changed.admin.stats(agent_id="ada")).vectors == "on: newer, 8, 0/5"
+        assert (await changed.admin.stats(agent_id="ada")).vectors == "on: newer, 16, 0/5"
         assert (await changed.run_due()).embedded == 5
         assert contents(await changed.search(ASKED, **MIA))[0] == SLOOP
     assert contents(await memory.search(ASKED, **MIA))[0] == SLOOP
 
 
-async def test_model_of_other_dimensions_is_an_error_only_to_what_fills(
-    enabled: str, memory: Memory, llm: Scripted, settings: Settings
+@pytest.mark.slow
+async def test_model_of_other_dimensions_is_another_one(
+    database_url: str, memory: Memory, llm: Scripted, settings: Settings
 ) -> None:
-    await remember(memory, SLOOP)
-    async with Memory(enabled, llm, settings, embeddings=Meanings(dimensions=6)) as changed:
-        with pytest.raises(ConfigurationError, match="has 8 dimensions, the embedding model 6"):
-            await changed.work.embed()
-        assert "6" in (await changed.run_due()).failed["vectors"]
-        assert contents(await changed.search("sloop", **MIA)) == [SLOOP]
-        assert (await changed.admin.stats(agent_id="ada")).vectors.startswith(
-            "off: the table of vectors has 8 dimensions"
-        )
+    await remember(memory, SLOOP, *NOISE)
+    await memory.work.embed()
+    async with Memory(database_url, llm, settings, embeddings=Meanings(dimensions=20)) as changed:
+        assert contents(await changed.search(ASKED, **MIA)) == []
+        assert (await changed.run_due()).embedded == 5
+        assert contents(await changed.search(ASKED, **MIA))[0] == SLOOP
+    assert contents(await memory.search(ASKED, **MIA))[0] == SLOOP
 
 
 @pytest.mark.slow
@@ -350,24 +366,13 @@ async def test_nothing_is_asked_for_without_a_model(database_url: str, llm: Scri
     async with Memory(database_url, llm, settings) as memory:
         await remember(memory, SLOOP)
         assert (await memory.admin.stats(agent_id="ada")).vectors == (
-            "off: no embedding model; the setting embedding names one"
+            "off: no embedding model; the extra `vector` brings one, the setting embedding names another"
         )
         assert (await memory.work.embed()).embedded == (await memory.run_due()).embedded == 0
         assert (await memory.search(ASKED, **MIA)).notice is None
         asked = await memory.search("sloop", **MIA, semantic=True)
     assert contents(asked) == [SLOOP]
     assert asked.notice is not None
-
-
-async def test_model_without_a_table_is_not_asked(
-    database_url: str, llm: Scripted, settings: Settings, model: Meanings
-) -> None:
-    async with Memory(database_url, llm, settings, embeddings=model) as memory:
-        await remember(memory, SLOOP)
-        assert contents(await memory.search("sloop", **MIA)) == [SLOOP]
-        assert (await memory.run_due()).embedded == 0
-        assert "db vectors enable" in (await memory.admin.stats(agent_id="ada")).vectors
-    assert model.calls == 0
 
 
 @pytest.mark.parametrize(
@@ -390,67 +395,15 @@ async def test_search_goes_by_words_when_the_model_fails(
     assert (context.notice or "").startswith("without vectors: ")
 
 
-async def test_search_does_not_wait_for_a_slow_model(enabled: str, llm: Scripted, model: Meanings) -> None:
+async def test_search_does_not_wait_for_a_slow_model(database_url: str, llm: Scripted, model: Meanings) -> None:
     settings = Settings(llm="offline", embedding_query_seconds=0.01, embedding_retry_seconds=0)
-    async with Memory(enabled, llm, settings, embeddings=model) as memory:
+    async with Memory(database_url, llm, settings, embeddings=model) as memory:
         await remember(memory, SLOOP)
         model.meanwhile = asyncio.Event().wait
         found = await memory.search("sloop", **MIA)
         assert contents(found) == [SLOOP]
         assert found.notice == "without vectors: no answer within 0.01 seconds"
         assert (await memory.search("sloop", **MIA)).notice is None
-
-
-# The table
-
-
-async def test_enabling_again_keeps_what_is_filled(memory: Memory, enabled: str) -> None:
-    await remember(memory, SLOOP)
-    await memory.work.embed()
-    assert await vectors.enable(enabled, DIMENSIONS) == vectors.Vectors(DIMENSIONS, usable=True, walled=False)
-    assert await rows(memory, COUNT) == [(1,)]
-    with pytest.raises(ConfigurationError, match="has 8 dimensions, not 9"):
-        await vectors.enable(enabled, 9)
-
-
-async def test_schema_is_the_same_again_without_vectors(plain: str) -> None:
-    before = schema_of(plain)
-    await vectors.enable(plain, DIMENSIONS)
-    assert await vectors.disable(plain)
-    assert not await vectors.disable(plain)
-    assert await vectors.status(plain) is None
-    assert schema_of(plain) == before
-
-
-@pytest.mark.filterwarnings(
-    "ignore:Computed default on (observations|messages).(search|cues) cannot be modified:UserWarning"
-)
-async def test_migrations_and_invariants_do_not_mind(memory: Memory, enabled: str) -> None:
-    await remember(memory, SLOOP)
-    await memory.work.embed()
-    await asyncio.to_thread(command.check, migrate.alembic_config(enabled))
-    assert [violation.key for violation in await memory.admin.verify()] == []
-    await memory.database.engine.dispose()
-    await downgrade(enabled)
-    assert await fetch(enabled, "SELECT to_regclass('memory.observations')") == [(None,)]
-
-
-def test_commands_enable_and_disable(plain: str) -> None:
-    at = ("--url", plain, "--json")
-    assert (memory_sql("db", "vectors", "status", *at)).value == {"enabled": False, "dimensions": None}
-    refused = memory_sql("db", "vectors", "enable", *at, code=1)
-    assert "MEMORY_SQL_EMBEDDING" in refused.err
-    assert (memory_sql("db", "vectors", "enable", "--dimensions", 8, *at)).value["dimensions"] == 8
-    assert (memory_sql("db", "vectors", "status", *at)).value == {"enabled": True, "dimensions": 8}
-    memory_sql("db", "vectors", "disable", *at, code=1)
-    assert (memory_sql("db", "vectors", "disable", "--yes", *at)).value == {"disabled": True}
-
-
-async def test_server_without_the_extension_says_so(database_url: str, pytestconfig: pytest.Config) -> None:
-    if pytestconfig.getoption("--walled") or await _has_pgvector(database_url):
-        pytest.skip("this server has pgvector")
-    with pytest.raises(ConfigurationError, match="has no extension pgvector"):
-        await vectors.enable(database_url, DIMENSIONS)
 
 
 # Walls
@@ -460,33 +413,30 @@ async def test_server_without_the_extension_says_so(database_url: str, pytestcon
 async def test_walls_stand_around_vectors(
     walled_database: str, roles: Roles, llm: Scripted, settings: Settings, model: Meanings
 ) -> None:
-    if not await _has_pgvector(walled_database):
-        pytest.skip("this server has no pgvector")
-    made = await vectors.enable(walled_database, DIMENSIONS)
-    assert made.walled
     url = as_login(walled_database, roles)
     async with Memory(url, llm, settings, embeddings=model) as memory:
         await remember(memory, SLOOP, *NOISE)
-        assert contents(await memory.search("sloop", **MIA)) == [SLOOP]
-        assert "db roles" in (await memory.admin.stats(agent_id="ada")).vectors
-        await make(walled_database, roles)
         assert (await memory.work.embed()).embedded == 5
         assert contents(await memory.search(ASKED, **MIA))[0] == SLOOP
+        assert SLOOP not in contents(await memory.search(ASKED, **JONAS))
         assert [violation.key for violation in await memory.admin.verify()] == []
         async with memory.database.transaction() as unit:
             assert await unit.scalar(text(COUNT)) == 0
+        for who in (MIA, JONAS):  # nobody is shown them, not even one's own
+            async with memory.database.transaction(principal={**who, "conversation_id": None}) as unit:
+                assert await unit.scalar(text(COUNT)) == 0
         async with memory.database.transaction(principal={**JONAS, "conversation_id": None}) as unit:
-            assert await unit.scalar(text(COUNT)) == 0
-        async with memory.database.transaction(principal={**MIA, "conversation_id": None}) as unit:
-            assert await unit.scalar(text(COUNT)) == 5
-        with pytest.raises(DatabaseError):
-            async with memory.database.transaction(principal={**MIA, "conversation_id": None}) as unit:
-                await unit.execute(text("DELETE FROM memory.observation_vectors"))
+            assert (await unit.execute(text(NEAR), {"user": "mia", "superseded": False})).all() == []
         await memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert await fetch(walled_database, COUNT) == [(0,)]
+    for role in (roles.analyst, roles.content):
+        with pytest.raises(Exception, match="permission denied for function similar"):
+            await execute(
+                walled_database,
+                f'SET LOCAL ROLE "{role}"',
+                "SELECT memory.similar('ada', 'mia', NULL, NULL, 'meanings:16', '0'::varbit, false)",
+            )
     with pytest.raises(Exception, match="permission denied"):
         await execute(
-            walled_database,
-            f'SET LOCAL ROLE "{roles.analyst}"',
-            "SELECT embedding FROM memory.observation_vectors",
+            walled_database, f'SET LOCAL ROLE "{roles.analyst}"', "SELECT bits FROM memory.observation_vectors"
         )

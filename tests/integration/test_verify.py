@@ -466,6 +466,12 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.evidence SET conversation_id = 'died' WHERE conversation_id = 's' AND number = 2",
         "UPDATE memory.observations SET conversation_id = 'died' WHERE run_id = {run}",
     ],
+    "vectors_have_their_models_dimensions": [
+        "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm:3', '01' FROM memory.observations"
+        " LIMIT 1",
+        "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm', '01' FROM memory.observations"
+        " LIMIT 1",
+    ],
     "search_vectors_match_texts": [
         "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
         "UPDATE memory.observations SET search = 'other' WHERE seq = 2",

@@ -54,7 +54,9 @@ SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs"}
-FOR_USERS = sorted(set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts"})
+FOR_USERS = sorted(
+    set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts", "observation_vectors"}
+)
 
 
 @pytest.fixture
@@ -131,6 +133,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c'"
         " FROM memory.messages LIMIT 1",
         "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
+        f"INSERT INTO memory.observation_vectors VALUES (1, {mine}, 1, 'm:1', '1')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
@@ -751,7 +754,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 READERS = """
 agent_settings digest_candidates known_at my_agent my_left_groups my_scopes my_user_ids observation_version read_messages
-search search_messages search_observations served_agent static_layer static_layer_at
+search search_messages search_observations served_agent similar static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

@@ -117,10 +117,10 @@ def test_services_are_an_image_or_a_build_of_this_checkout(services: dict[str, A
         assert context / service["build"]["dockerfile"] == DOCKERFILE
 
 
-def test_postgres_has_pgvector_a_health_check_and_a_volume_for_its_data(services: dict[str, Any]) -> None:
+def test_postgres_has_a_health_check_and_a_volume_for_its_data(services: dict[str, Any]) -> None:
     postgres = services["postgres"]
     check = postgres["healthcheck"]
-    assert postgres["image"] == "pgvector/pgvector:pg18"
+    assert postgres["image"] == "postgres:18"
     assert check["test"][:2] == ["CMD", "pg_isready"]
     assert {"interval", "timeout", "retries"} <= set(check)
     assert "postgres:/var/lib/postgresql" in postgres["volumes"]

@@ -247,7 +247,7 @@ def test_commands_in_the_prose_exist(page: str) -> None:
     for span in spans(page):
         if span.startswith("memory-sql ") and (words := re.match(r"memory-sql((?: [a-z][a-z-]*)+)", span)):
             first = tuple(words[1].split())
-            assert first[: 3 if first[:2] == ("db", "vectors") else 2] in known or first[:1] in known - {
+            assert first[:2] in known or first[:1] in known - {
                 command[:1] for command in commands() if len(command) > 1
             } | ({first[:1]} if len(first) == 1 else set()), span
 

@@ -83,4 +83,4 @@ def test_given_url_is_served_as_it_is() -> None:
 
 
 def test_container_runs_the_image_of_the_composition() -> None:
-    assert servers.postgres_image().startswith("pgvector/pgvector:pg")
+    assert servers.postgres_image().startswith("postgres:")

@@ -4,7 +4,7 @@ from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
-from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
+from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow, ObservationVectorRow
 from memory_sql.db.models.people import DepartureRow, HoldRow, UserAliasRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
@@ -31,6 +31,7 @@ __all__ = [
     "MessageRow",
     "ObservationRow",
     "ObservationStateRow",
+    "ObservationVectorRow",
     "PromptRow",
     "RetrievalRow",
     "RunRow",

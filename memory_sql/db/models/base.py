@@ -92,10 +92,12 @@ def one_of(name: str, *values: str) -> CheckConstraint:
     return CheckConstraint(f"{name} IN ({', '.join(repr(value) for value in values)})", name=name)
 
 
-def key_of(table: str, *columns: str) -> ForeignKeyConstraint:
-    """A foreign key to `table` by columns of the same names."""
+def key_of(table: str, *columns: str, goes_along: bool = False) -> ForeignKeyConstraint:
+    """A foreign key to `table` by columns of the same names. `goes_along`: a row is deleted with what it refers to."""
     return ForeignKeyConstraint(
-        ["agent_key", *columns], [f"{SCHEMA}.{table}.{name}" for name in ("agent_key", *columns)]
+        ["agent_key", *columns],
+        [f"{SCHEMA}.{table}.{name}" for name in ("agent_key", *columns)],
+        ondelete="CASCADE" if goes_along else None,
     )
 
 

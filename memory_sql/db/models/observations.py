@@ -16,7 +16,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
+from sqlalchemy.dialects.postgresql import BIT, DATEMULTIRANGE, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -285,3 +285,23 @@ class EvidenceRow(Base):
     observation: Mapped[ObservationRow] = related()
     message: Mapped[MessageRow | None] = related()
     run: Mapped[RunRow | None] = related()
+
+
+class ObservationVectorRow(Base):
+    __tablename__ = "observation_vectors"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
+        key_of("observations", "scope_id", "seq", goes_along=True),
+        {"comment": "One row per observation and embedding model: what its text means. Can be made again from it."},
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    model: Mapped[str] = constant("Name and dimensions; only vectors of the same model compare.")
+    bits: Mapped[Any] = mapped_column(
+        BIT(varying=True), comment="The sign of each dimension. Texts can be guessed from it.", info={"text": "erase"}
+    )
+    made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
+
+    observation: Mapped[ObservationRow] = related()

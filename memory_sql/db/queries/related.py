@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Text, bindparam, cast, column, func, null, select, true
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double
+from sqlalchemy.types import BigInteger, Boolean, DateTime, Double
 
 from memory_sql.db.models import ObservationRow
 from memory_sql.domain.query import Query, Weights
@@ -35,7 +35,7 @@ _found = (
         bindparam("now", type_=_MOMENT),
         cast(null(), _MOMENT),
         cast(False, Boolean),
-        cast(null(), ARRAY(REAL)),
+        cast(null(), BIT(varying=True)),
         cast(null(), Text),
     )
     .table_valued(
@@ -45,7 +45,6 @@ _found = (
         "status",
         "pending",
         column("score", Double),
-        "lends",
         "explanation",
         with_ordinality="place",
         name="found",

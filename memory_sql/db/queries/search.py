@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,12 +21,12 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import Grouping
-from sqlalchemy.types import ARRAY, REAL, BigInteger, Boolean, DateTime, Double, Integer, Text
+from sqlalchemy.types import ARRAY, BigInteger, Boolean, DateTime, Double, Integer, Text
 
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import MessageRow
@@ -61,7 +61,7 @@ MATCHES = func.memory.search(
     bindparam("now", type_=DateTime(timezone=True)),
     bindparam("as_of", type_=DateTime(timezone=True)),
     bindparam("explain", type_=Boolean),
-    bindparam("vector", type_=ARRAY(REAL)),
+    cast(bindparam("vector", type_=Text), BIT(varying=True)),
     bindparam("model", type_=Text),
 ).table_valued(*COLUMNS, name="matches")
 _m = MessageRow
@@ -115,7 +115,7 @@ class Sought:
     """What a search is to bring: at most so many observations and messages (0: none of that arm), as of when.
 
     `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever. `vector`: the query's,
-    by the embedding model `model`; None: words alone count. `fusion`: as `Query.to_json` takes it.
+    by the embedding model `model`, as text of bits; None: words alone count.
     """
 
     now: datetime
@@ -124,9 +124,8 @@ class Sought:
     days: float | None = None
     as_of: datetime | None = None
     explain: bool = False
-    vector: Sequence[float] | None = None
+    vector: str | None = None
     model: str | None = None
-    fusion: str = "score"
 
 
 async def search(
@@ -160,7 +159,7 @@ async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query
 def given(principal: Mapping[str, Any], query: Query, sought: Sought, weights: Weights | None = None) -> dict[str, Any]:
     return {
         **principal,
-        "query": query.to_json(weights or Weights(), sought.fusion),
+        "query": query.to_json(weights or Weights()),
         "limit": sought.observations,
         "messages": sought.messages,
         "days": sought.days,

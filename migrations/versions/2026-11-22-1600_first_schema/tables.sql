@@ -874,3 +874,21 @@ COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: it isn''t active because what it was made of isn''t, and comes back with that.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
 COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'The id of the forgetting that waits for a hold to end; null: it is in use.';
+
+CREATE TABLE memory.observation_vectors (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    bits BIT VARYING NOT NULL,
+    made_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT observation_vectors_pkey PRIMARY KEY (agent_key, scope_id, seq, model),
+    CONSTRAINT observation_vectors_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE
+);
+COMMENT ON TABLE memory.observation_vectors IS 'One row per observation and embedding model: what its text means. Can be made again from it.';
+COMMENT ON COLUMN memory.observation_vectors.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.observation_vectors.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.observation_vectors.seq IS 'The observation.';
+COMMENT ON COLUMN memory.observation_vectors.model IS 'Name and dimensions; only vectors of the same model compare.';
+COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension. Texts can be guessed from it.';
+COMMENT ON COLUMN memory.observation_vectors.made_at IS 'When it was made.';

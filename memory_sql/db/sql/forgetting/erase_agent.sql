@@ -16,8 +16,9 @@ BEGIN
     SELECT p_agent, i.ref_hash, now() FROM memory.imported_messages i WHERE i.agent_key = p_agent
     ON CONFLICT DO NOTHING;
     FOREACH what IN ARRAY ARRAY[
-        'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observations', 'consolidations', 'members', 'departures', 'user_aliases',
-        'runs', 'messages', 'conversations', 'prompts', 'scopes', 'holds', 'retrievals'
+        'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observation_vectors',
+        'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
+        'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
         GET DIAGNOSTICS counted = ROW_COUNT;

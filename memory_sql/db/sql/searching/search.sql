@@ -2,10 +2,10 @@
 -- `observation`), at most p_limit of them, and one per message (arm `message`), at most p_messages, each arm best first; what
 -- only the other arm has is null. A message inherits a share of the scores of the observations found that were made of it.
 -- p_query is what memory_sql.domain.query.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was
--- known at that moment. p_vector: the query's, of the embedding model p_model; null: words alone count.
+-- known at that moment. p_vector: the query's, of the model p_model, as memory.similar takes it; null: words alone count.
 CREATE OR REPLACE FUNCTION memory.search(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_messages bigint, p_days double precision,
-    p_at timestamptz, p_as_of timestamptz, p_explain boolean, p_vector real[], p_model text
+    p_at timestamptz, p_as_of timestamptz, p_explain boolean, p_vector bit varying, p_model text
 )
 RETURNS TABLE (
     arm text, score double precision, explanation jsonb,
@@ -32,7 +32,7 @@ BEGIN
             p_at, p_as_of, p_explain, p_vector, p_model
         ) WITH ORDINALITY o
     ), lent AS MATERIALIZED (
-        SELECT array_agg(e.conversation_id) AS conversations, array_agg(e.number) AS numbers, array_agg(v_share * o.lends) AS scores
+        SELECT array_agg(e.conversation_id) AS conversations, array_agg(e.number) AS numbers, array_agg(v_share * o.score) AS scores
         FROM found o
         JOIN memory.evidence e ON e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq
         WHERE e.number IS NOT NULL AND v_share > 0
@@ -65,9 +65,9 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.search(
-    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
 ) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.search(
-    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
 ) IS 'What a query finds for a user of an agent, each arm best first; one row per observation or message.';

@@ -4,23 +4,23 @@
 -- How it finds: every scope has words of its own in the text index (memory.search_tokens). Of a scope of more than
 -- `large` observations only the rarest words are looked up that stand in about `large` of them (memory.words_sampled),
 -- and where all are commoner, as many of the newest are read. Where a time is named, or no word is left to look for,
--- the `newest` of each scope are looked at too. With p_vector, of p_model, where memory.similar is there (`memory-sql
--- db vectors enable`), also what is nearest to it; without, or where there are no vectors of that model, words alone
--- count. The `best` of all these are scored, or all, where the query asks for more than words.
+-- the `newest` of each scope are looked at too. With p_vector, of p_model, also what is nearest to it in meaning
+-- (memory.similar); without, or where there are no vectors of that model, words alone count. The `best` of all these are
+-- scored, or all, where the query asks for more than words.
 -- How it ranks: BM25 of the words, for the share `terms` of those that stand only in an observation's terms (`cues`;
 -- with 0 they aren't looked for); how near it is in meaning; whether it fits the time that is named. Equal ones newest
--- first. In masks each bit is a word of the query. `lends`: its points, whatever the fusion.
+-- first. In masks each bit is a word of the query.
 -- With `scope` only that scope is searched, which the library's own work may ask for without a user
 -- (memory.searched_scopes); with `absorbed` only what is in use and in its scope's text, with `superseded` also what
 -- was superseded. Row-level policies don't stand between it and the tables: it runs as its owner and asks
 -- memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
-    p_explain boolean, p_vector real[], p_model text
+    p_explain boolean, p_vector bit varying, p_model text
 )
 RETURNS TABLE (
     agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, score double precision,
-    lends double precision, explanation jsonb
+    explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -29,8 +29,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_near CONSTANT integer := 50;
-    c_rank CONSTANT integer := 10;
     w record;
     f record;
     seen record;
@@ -46,7 +44,6 @@ DECLARE
     v_shares double precision[];
     v_chosen integer[];
     v_idf double precision[];
-    v_asked regprocedure;
     v_textual boolean;
     v_dated boolean;
     v_fitting boolean;
@@ -54,13 +51,13 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        k1 numeric, b numeric, terms float8, vector float8, rank float8, date float8, disputed float8, archived float8,
+        k1 numeric, b numeric, terms float8, vector float8, date float8, disputed float8, archived float8,
         large integer, newest integer, best integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
-        fusion text, scope bigint, absorbed boolean, superseded boolean
+        scope bigint, absorbed boolean, superseded boolean
     );
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS sizes,
            array_agg(DISTINCT s.language) AS languages, coalesce(sum(s.last_seq), 0)::double precision AS total
@@ -159,21 +156,10 @@ BEGIN
         seen.total, v_common, ARRAY(SELECT m.mask | m.cues FROM unnest(hits.masks, hits.cues) m(mask, cues))
     );
 
-    SELECT NULL::bigint[] AS scopes, NULL::integer[] AS seqs, NULL::double precision[] AS meanings INTO near;
-    v_asked := to_regprocedure(
-        'memory.similar(text, text, text, timestamptz, text, real[], integer, bigint[], integer[], boolean)'
-    );
-    IF p_vector IS NOT NULL AND (w.vector > 0 OR w.rank > 0) AND v_asked IS NOT NULL
-        AND has_function_privilege(v_asked, 'EXECUTE')
-    THEN
-        -- By how many standard deviations of the nearest ones each is nearer than the farthest of them.
-        EXECUTE 'SELECT array_agg(s.scope_id) AS scopes, array_agg(s.seq) AS seqs,'
-            ' array_agg(coalesce(s.gap / nullif(s.deviation, 0), 0)) AS meanings'
-            ' FROM (SELECT s.*, standing - min(standing) OVER () AS gap, stddev_pop(standing) OVER () AS deviation'
-            ' FROM memory.similar($1, $2, $3, $4, $5, $6, $7, NULL, NULL, $8) s) s'
-        INTO near
-        USING p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, c_near, f.superseded;
-    END IF;
+    SELECT array_agg(s.scope_id) AS scopes, array_agg(s.seq) AS seqs, array_agg(s.meaning) AS meanings
+    INTO near
+    FROM memory.similar(p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, f.superseded) s
+    WHERE p_vector IS NOT NULL AND w.vector > 0 AND s.scope_id = ANY (seen.scopes);
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
     v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
@@ -183,19 +169,19 @@ BEGIN
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
         SELECT c.scope_id, c.seq, max(c.mask) AS mask, max(c.cues) AS cues, max(c.words) AS words, max(c.terms) AS terms,
-               max(c.vector) AS vector, max(c.place) AS place
+               max(c.vector) AS vector
         FROM (
-            SELECT h.scope_id, h.seq, h.mask, h.cues, h.words, w.terms * h.terms AS terms, 0 AS vector, NULL AS place
+            SELECT h.scope_id, h.seq, h.mask, h.cues, h.words, w.terms * h.terms AS terms, 0 AS vector
             FROM unnest(
                 hits.scopes, hits.seqs, hits.masks, hits.cues,
                 memory.word_points(hits.masks, hits.lengths, v_idf, hits.average, w.k1, w.b),
                 memory.word_points(hits.cues, hits.lengths, v_idf, hits.average, w.k1, w.b)
             ) h(scope_id, seq, mask, cues, words, terms)
             UNION ALL
-            SELECT n.scope_id, n.seq, 0, 0, 0, 0, w.vector * n.meaning, rank() OVER (ORDER BY n.meaning DESC)
+            SELECT n.scope_id, n.seq, 0, 0, 0, 0, w.vector * n.meaning
             FROM unnest(near.scopes, near.seqs, near.meanings) n(scope_id, seq, meaning)
             UNION ALL
-            SELECT o.scope_id, o.seq, 0, 0, 0, 0, 0, NULL
+            SELECT o.scope_id, o.seq, 0, 0, 0, 0, 0
             FROM unnest(CASE WHEN v_all OR v_dated THEN seen.scopes END) s(scope_id)
             CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
                 SELECT o.scope_id, o.seq, o.observed_at, o.dates
@@ -249,21 +235,14 @@ BEGIN
           AND (f.after IS NULL OR x.day >= f.after)
           AND (f.before IS NULL OR x.day < f.before)
           AND o.tags @> f.tags
-    ), total AS (
-        SELECT p.*, (p.words + p.terms + p.date) * (1 - p.taken_off) AS by_text,
-               (p.words + p.terms + p.date + p.vector) * (1 - p.taken_off) AS lends
-        FROM part p
-    ), placed AS (
-        SELECT t.*, 1.0::double precision / (c_rank + rank() OVER (ORDER BY t.by_text DESC)) AS by_words,
-               coalesce(w.rank / (c_rank + t.place), 0) AS by_vector
-        FROM total t
     ), best AS MATERIALIZED (
-        SELECT p.*, CASE WHEN f.fusion = 'rank' THEN p.by_words + p.by_vector ELSE p.lends END AS score
-        FROM placed p
+        SELECT p.*, x.total * (1 - p.taken_off) AS score, x.total * -p.taken_off AS lifecycle
+        FROM part p
+        CROSS JOIN LATERAL (SELECT p.words + p.terms + p.date + p.vector AS total) x
         ORDER BY score DESC, p.observed_at DESC, p.scope_id, p.seq
         LIMIT p_limit
     )
-    SELECT seen.agent, b.scope_id, b.seq, k.status, k.pending, b.score, b.lends,
+    SELECT seen.agent, b.scope_id, b.seq, k.status, k.pending, b.score,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'terms', (
                    SELECT o.terms
@@ -272,12 +251,9 @@ BEGIN
                ), 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.date > 0 THEN 'date'
                    WHEN v_all THEN 'all' ELSE 'vector' END,
-               'parts', CASE
-                   WHEN f.fusion = 'rank' THEN jsonb_build_object('text', b.by_words, 'vector', b.by_vector)
-                   ELSE jsonb_build_object(
-                       'words', b.words, 'terms', b.terms, 'date', b.date, 'vector', b.vector,
-                       'lifecycle', b.lends - (b.words + b.terms + b.date + b.vector)
-                   ) END
+               'parts', jsonb_build_object(
+                   'words', b.words, 'terms', b.terms, 'date', b.date, 'vector', b.vector, 'lifecycle', b.lifecycle
+               )
            ) END
     FROM best b
     LEFT JOIN unnest(known.scopes, known.seqs, known.statuses, known.pending) k(scope_id, seq, status, pending)
@@ -287,9 +263,9 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
 ) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, real[], text
+    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
 ) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

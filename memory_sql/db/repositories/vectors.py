@@ -1,0 +1,179 @@
+"""The vectors of observations: one bit a dimension, its sign."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast as cast_type
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Integer,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import BIT
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ObservationVectorRow, ScopeRow
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """An observation that has no vector of the model that was asked for."""
+
+    agent_key: int
+    scope_id: int
+    seq: int
+    content: str
+    terms: str
+
+
+class VectorRepository:
+    """The vectors of one model, by the name under which they are kept."""
+
+    def __init__(self, session: AsyncSession, model: str) -> None:
+        self._session = session
+        self._model = model
+
+    async def missing(self, agent_id: str | None, limit: int, *, sensitive: bool, whole: bool) -> Sequence[Unembedded]:
+        """Observations that a search may find and have no vector yet, oldest first within a scope, of one agent or of all.
+
+        Without `whole` only those that are newer than the newest vector of their scope, which costs one look per scope.
+        """
+        given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
+        return [Unembedded(*row) for row in await self._session.execute(_MISSING, given)]
+
+    async def save(self, of: Sequence[Unembedded], bits: Sequence[str]) -> int:
+        """How many were stored: what was forgotten meanwhile isn't, nor what somebody else has stored."""
+        given = {
+            "agent_keys": [one.agent_key for one in of],
+            "scope_ids": [one.scope_id for one in of],
+            "seqs": [one.seq for one in of],
+            "bits": list(bits),
+            "model": self._model,
+        }
+        return len((await self._session.execute(_SAVE, given)).all())
+
+    async def filled(self, agent_key: int) -> int:
+        """How many observations of the agent have one."""
+        found = await self._session.scalar(_FILLED, {"agent_key": agent_key, "model": self._model})
+        return int(found or 0)
+
+
+_table = cast_type(Table, ObservationVectorRow.__table__)
+_model = bindparam("model", type_=Text)
+_limit = bindparam("limit", type_=Integer)
+_agent = bindparam("agent_id", type_=Text)
+_of_scope = and_(
+    ObservationVectorRow.agent_key == ScopeRow.agent_key,
+    ObservationVectorRow.scope_id == ScopeRow.scope_id,
+    ObservationVectorRow.model == _model,
+)
+_newest = select(
+    case(
+        (bindparam("whole", type_=Boolean), 0),
+        else_=func.coalesce(
+            select(ObservationVectorRow.seq)
+            .where(_of_scope)
+            .order_by(ObservationVectorRow.seq.desc())
+            .limit(1)
+            .correlate(ScopeRow)
+            .scalar_subquery(),
+            0,
+        ),
+    ).label("seq")
+).lateral("newest")
+_status = (
+    select(ObservationStateRow.status)
+    .where(
+        ObservationStateRow.agent_key == ObservationRow.agent_key,
+        ObservationStateRow.scope_id == ObservationRow.scope_id,
+        ObservationStateRow.seq == ObservationRow.seq,
+    )
+    .scalar_subquery()
+)
+_left = (
+    select(ObservationRow.seq, ObservationRow.content, ObservationRow.terms)
+    .where(
+        ObservationRow.agent_key == ScopeRow.agent_key,
+        ObservationRow.scope_id == ScopeRow.scope_id,
+        ObservationRow.seq > _newest.c.seq,
+        or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
+        func.memory.is_sought(_status, true()),
+        ~exists().where(
+            ObservationVectorRow.agent_key == ObservationRow.agent_key,
+            ObservationVectorRow.scope_id == ObservationRow.scope_id,
+            ObservationVectorRow.seq == ObservationRow.seq,
+            ObservationVectorRow.model == _model,
+        ),
+    )
+    .order_by(ObservationRow.seq)
+    .limit(_limit)
+).lateral("missing")
+_MISSING = (
+    select(ScopeRow.agent_key, ScopeRow.scope_id, _left.c.seq, _left.c.content, _left.c.terms)
+    .join(AgentRow, AgentRow.agent_key == ScopeRow.agent_key)
+    .join(_newest, ScopeRow.last_seq > _newest.c.seq)
+    .join(_left, true())
+    .where(ScopeRow.is_active, or_(_agent.is_(None), AgentRow.agent_id == _agent))
+    .limit(_limit)
+)
+_given = (
+    func.unnest(
+        bindparam("agent_keys", type_=ARRAY(BigInteger)),
+        bindparam("scope_ids", type_=ARRAY(BigInteger)),
+        bindparam("seqs", type_=ARRAY(Integer)),
+        bindparam("bits", type_=ARRAY(Text)),
+    )
+    .table_valued("agent_key", "scope_id", "seq", "bits", name="given")
+    .render_derived()
+)
+# A row that is locked is about to go, or to be marked: the next sweep sees what has become of it.
+_there = (
+    select(ObservationRow.agent_key, ObservationRow.scope_id, ObservationRow.seq, _given.c.bits)
+    .join(
+        _given,
+        and_(
+            _given.c.agent_key == ObservationRow.agent_key,
+            _given.c.scope_id == ObservationRow.scope_id,
+            _given.c.seq == ObservationRow.seq,
+        ),
+    )
+    .with_for_update(key_share=True, read=True, of=ObservationRow, skip_locked=True)
+    .cte("there")
+)
+_SAVE = (
+    upsert(_table)
+    .from_select(
+        ["agent_key", "scope_id", "seq", "model", "bits"],
+        select(
+            _there.c.agent_key,
+            _there.c.scope_id,
+            _there.c.seq,
+            cast(_model, Text),
+            cast(_there.c.bits, BIT(varying=True)),
+        ),
+    )
+    .on_conflict_do_nothing()
+    .returning(ObservationVectorRow.seq)
+)
+_FILLED = (
+    select(func.count())
+    .select_from(ObservationVectorRow)
+    .where(
+        ObservationVectorRow.agent_key == bindparam("agent_key", type_=BigInteger), ObservationVectorRow.model == _model
+    )
+)

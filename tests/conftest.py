@@ -28,6 +28,7 @@ from tests.warm import Engines
 
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
+os.environ["MEMORY_SQL_EMBEDDING"] = "off"  # an encoder may be installed; for settings that modules make as well
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +57,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
     monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
-    monkeypatch.setenv("MEMORY_SQL_EMBEDDING", "off")  # an encoder may be installed
+    monkeypatch.setenv("MEMORY_SQL_EMBEDDING", "off")
 
 
 @pytest.fixture(autouse=True)

@@ -167,7 +167,7 @@ async def test_whoever_waits_is_told_how_far_it_is(
     dumped(tmp_path, Legacy(agents=3, cases=()))
     await memory.imports.mongo(dump=tmp_path, key=KEY, dry_run=dry_run, progress=told.append)
     assert list(dict.fromkeys(now.step for now in told)) == steps
-    by_agent = [now for now in told if now.step == steps[1]]
+    by_agent = [now for now in told if now.step == steps[1] and now.what]
     assert len(by_agent) == 3
     assert by_agent[0].done < by_agent[1].done < by_agent[2].done == by_agent[2].total
     ((stored,),) = await rows(memory, "SELECT count(*) FROM memory.observations")

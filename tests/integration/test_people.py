@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import BIT
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
@@ -543,7 +544,10 @@ def of_type(lines: list[ExportLine], kind: str) -> list[Any]:
 
 
 TEXTS = [
-    column for table in Base.metadata.sorted_tables for column in table.columns if column.info.get("text") == "erase"
+    column
+    for table in Base.metadata.sorted_tables
+    for column in table.columns
+    if column.info.get("text") == "erase" and not isinstance(column.type, BIT)
 ]
 MADE_OF_THE_TEXT = {
     f"{table}.{column}" for table in ("observations", "messages") for column in ("search", "search_extra")

@@ -5,7 +5,8 @@ WITH ended AS (
     SELECT agent_key, conversation_id, run_id, from_number, to_number,
            coalesce(lag(to_number) OVER in_order, 0) AS reached
     FROM memory.runs
-    WHERE kind IN ('formation', 'import') AND conversation_id IS NOT NULL AND state IN ('succeeded', 'empty', 'discarded')
+    WHERE kind IN ('formation', 'import') AND conversation_id IS NOT NULL
+      AND state IN ('succeeded', 'empty', 'discarded')
     WINDOW in_order AS (PARTITION BY agent_key, conversation_id ORDER BY from_number, to_number, run_id)
 )
 SELECT

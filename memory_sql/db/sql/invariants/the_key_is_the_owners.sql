@@ -14,7 +14,8 @@ SELECT NULL, 'role ' || r.rolname, 'may hash with the key of this database, and 
 FROM pg_proc p
 CROSS JOIN LATERAL aclexplode(p.proacl) a
 JOIN pg_roles r ON r.oid = a.grantee
-WHERE p.pronamespace = 'memory'::regnamespace AND p.proname IN ('keyed_hash', 'keyed_hashes') AND a.grantee <> p.proowner
+WHERE p.pronamespace = 'memory'::regnamespace AND p.proname IN ('keyed_hash', 'keyed_hashes')
+  AND a.grantee <> p.proowner
   AND NOT has_table_privilege(r.oid, 'memory.observations', 'INSERT')
   AND NOT EXISTS (
       SELECT FROM pg_proc d WHERE d.pronamespace = 'memory'::regnamespace AND d.prosecdef AND d.proowner = r.oid

@@ -31,7 +31,7 @@ from memory_sql.importers.mongo.drafts import (
 )
 from memory_sql.importers.mongo.said import sentence_ref
 from memory_sql.importers.seen import Reason, Seen, counted, whole
-from memory_sql.importers.talking import Talk, Talking
+from memory_sql.importers.talking import Talking, TalkPlan
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import count_words
 
@@ -43,7 +43,7 @@ SHARDS = "memory_agent"
 """The collection of which each document is told, though several are one text."""
 
 
-class Plan(Talk, Protocol):
+class Plan(TalkPlan, Protocol):
     """What is to be stored, in order; may be gone through more than once."""
 
     def agents(self) -> Iterator[AgentDraft]: ...
@@ -259,7 +259,7 @@ class Loader:
     def _staged(
         self,
         seen: Seen,
-        rows: Iterable[tuple[ScopeDraft, preparing.Place, RowDraft]],
+        rows: Iterable[tuple[ScopeDraft, preparing.Filling, RowDraft]],
         left: Mapping[str, Reason],
         own: Settings,
     ) -> Iterator[tuple[Any, ...]]:
@@ -279,7 +279,7 @@ class Loader:
         return ObservationDraft(ref, text, part.written_at, "absorbed", "absorb", part.source_hash, self.verification)
 
     def _text(
-        self, seen: Seen, draft: ScopeDraft, place: preparing.Place, left: Mapping[str, Reason]
+        self, seen: Seen, draft: ScopeDraft, place: preparing.Filling, left: Mapping[str, Reason]
     ) -> tuple[Any, ...]:
         text, refs = draft.text or "", [ref for ref in draft.legacy_refs if ref not in left]
         source = hashlib.sha256(b"".join(part.source_hash for part in draft.parts)).digest()
@@ -290,10 +290,12 @@ class Loader:
         )  # fmt: skip
 
 
-def _place(draft: ScopeDraft, found: Looked, scope: ScopeState) -> preparing.Place:
+def _place(draft: ScopeDraft, found: Looked, scope: ScopeState) -> preparing.Filling:
     """Its text is told where it is the first that the scope learns, and nothing of it was left out."""
     is_begun = bool(scope.last_seq or scope.version)
-    return preparing.Place(scope.scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun)
+    return preparing.Filling(
+        scope.scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun
+    )
 
 
 def _named(row: RowDraft) -> tuple[str, ...]:

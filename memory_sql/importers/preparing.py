@@ -20,7 +20,7 @@ Ref = Callable[[str], bytes]
 
 
 @dataclass(slots=True)
-class Place:
+class Filling:
     """A scope that is being filled. `is_begun`: it had something before, so the database numbers what comes.
 
     `is_told`: its text comes; what another text held waits for the next. `absorbed` and `repeated` are counted.
@@ -74,7 +74,7 @@ class Staged(NamedTuple):
     seq: int | None = None
 
 
-def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
+def observation(draft: ScopeDraft, place: Filling, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
     """`zone` is the agent's, in which days are meant."""
     state, seq = place.take(row.state)
     content, extra, dates = row.content, search_extra(row.content), None
@@ -111,7 +111,7 @@ def observation(draft: ScopeDraft, place: Place, row: ObservationDraft, zone: tz
     )
 
 
-def duplicate(draft: ScopeDraft, place: Place, row: DuplicateDraft, ref: Ref) -> Staged:
+def duplicate(draft: ScopeDraft, place: Filling, row: DuplicateDraft, ref: Ref) -> Staged:
     place.repeated += 1
     return Staged(
         place.scope_id,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import ConversationRepository
-from memory_sql.db.repositories.imported_messages import ImportedMessageRepository, Place
+from memory_sql.db.repositories.imported_messages import ImportedMessageRepository, Reached
 from memory_sql.domain.messages import Message
 from memory_sql.formation.adding import buffered
 from memory_sql.formation.intake import weigh
@@ -22,7 +22,7 @@ from memory_sql.importers.seen import Seen, counted
 MESSAGES_AT_ONCE = 500
 
 
-class Talk(Protocol):
+class TalkPlan(Protocol):
     """What was said, in order; may be gone through more than once."""
 
     def conversations(self, agent_id: str) -> Iterator[ConversationDraft]: ...
@@ -40,7 +40,7 @@ class Talking:
     """Of one agent. `pause`: so many seconds apart what is to be formed becomes due."""
 
     unit: Session
-    talk: Talk
+    talk: TalkPlan
     seen: Seen
     settings: Settings
     now: datetime
@@ -77,7 +77,7 @@ class Talking:
             await self._form(draft, place, place.last_number + formed)
         return bool(self.pause) and await self._messages.postpone(draft.conversation_id, due_at)
 
-    async def _coming(self, draft: ConversationDraft, place: Place) -> AsyncIterator[list[MessageDraft]]:
+    async def _coming(self, draft: ConversationDraft, place: Reached) -> AsyncIterator[list[MessageDraft]]:
         """Some at a time what comes, from the first that somebody wrote; the plan is told of the others."""
         begun = bool(place.last_number)
         for some in some_of(self.talk.messages(draft.conversation_id), MESSAGES_AT_ONCE):
@@ -125,7 +125,7 @@ class Talking:
             ],
         )
 
-    async def _form(self, draft: ConversationDraft, place: Place, to_number: int) -> None:
+    async def _form(self, draft: ConversationDraft, place: Reached, to_number: int) -> None:
         conversations = ConversationRepository(self.unit)
         state = await conversations.locked(self.seen.agent_key, draft.conversation_id)
         await conversations.advance(state, to_number, self.settings, self.now)

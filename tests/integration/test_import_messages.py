@@ -142,6 +142,16 @@ async def test_what_comes_before_anybody_has_written_is_left_out(memory: Memory,
     assert len(await rows(memory, SAID)) == SIX - 2
 
 
+async def test_what_is_to_be_formed_waits_its_turn(memory: Memory, home: Home, tmp_path: Path) -> None:
+    due = "SELECT extract(epoch FROM due_at - created_at)::integer FROM memory.conversations"
+    run = (await bring(memory, tmp_path, talk(home, messages=60))).run or 0
+    ((at_once,),) = await rows(memory, due)
+    await memory.imports.rollback(run)
+    await bring(memory, tmp_path, talk(home, messages=60), pause=80_000)
+    assert at_once < 80_000
+    assert await rows(memory, due) == [(80_000,)]
+
+
 async def test_conversation_that_goes_on_here_is_left_alone(memory: Memory, home: Home, tmp_path: Path) -> None:
     here: dict[str, Any] = {"agent_id": str(home.agent), "conversation_id": str(home.session)}
     await memory.add([message("I am here already.")], **here, user_id=str(home.user))

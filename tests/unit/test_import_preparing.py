@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from memory_sql.db.staging import STAGED
 from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, ScopeDraft
-from memory_sql.importers.preparing import Place, Staged, duplicate, observation, sha256
+from memory_sql.importers.preparing import Filling, Staged, duplicate, observation, sha256
 
 AT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # Thursday the 5th in Berlin
 ANNA = ScopeDraft("agent", "individual", "anna", "", None, True, None, (), None, None, {})
@@ -26,7 +26,7 @@ def test_a_staged_row_has_the_columns_of_the_table() -> None:
 def test_what_the_text_tells_is_staged_beside_it() -> None:
     staged = observation(
         ANNA,
-        Place(7, is_begun=False, is_told=True),
+        Filling(7, is_begun=False, is_told=True),
         _row("Anna broke her leg yesterday, says dr-web.", also=("records:2",)),
         BERLIN,
         str.encode,
@@ -45,7 +45,11 @@ def test_what_the_text_tells_is_staged_beside_it() -> None:
 
 def test_a_text_without_dates_or_odd_words_has_nothing_beside() -> None:
     staged = observation(
-        ANNA, Place(7, is_begun=False, is_told=True), _row("Anna likes tea.", related_users=("bo",)), BERLIN, str.encode
+        ANNA,
+        Filling(7, is_begun=False, is_told=True),
+        _row("Anna likes tea.", related_users=("bo",)),
+        BERLIN,
+        str.encode,
     )
     assert (staged.dates, staged.search_extra, staged.users, staged.metadata) == (None, "", ("bo",), "{}")
 
@@ -53,7 +57,7 @@ def test_a_text_without_dates_or_odd_words_has_nothing_beside() -> None:
 def test_what_repeats_another_row_is_only_evidence() -> None:
     staged = duplicate(
         ANNA,
-        Place(7, is_begun=False, is_told=True),
+        Filling(7, is_begun=False, is_told=True),
         DuplicateDraft("records:2", "records:1", AT, b"source"),
         str.encode,
     )
@@ -66,7 +70,7 @@ def test_what_repeats_another_row_is_only_evidence() -> None:
 
 
 def test_rows_are_numbered_unless_the_scope_had_any() -> None:
-    new, begun = Place(7, is_begun=False, is_told=True), Place(8, is_begun=True, is_told=False)
+    new, begun = Filling(7, is_begun=False, is_told=True), Filling(8, is_begun=True, is_told=False)
     assert [new.take("absorbed"), new.take("pending")] == [("absorbed", 1), ("pending", 2)]
     assert begun.take("absorbed") == ("pending", None)
     assert (new.absorbed, begun.absorbed) == (1, 0)

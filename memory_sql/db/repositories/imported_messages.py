@@ -31,7 +31,7 @@ _I, _M, _C = ImportedMessageRow, MessageRow, ConversationRow
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Reached:
     """How far a conversation goes, and whose it is. `is_foreign`: something was said in it here."""
 
     user_id: str | None = None
@@ -57,7 +57,7 @@ class ImportedMessageRepository:
             by.setdefault(row.ref_hash, []).append(row.import_id)
         return by
 
-    async def place(self, conversation_id: str) -> Place:
+    async def place(self, conversation_id: str) -> Reached:
         """The conversation is locked, if it is there."""
         said = (
             select(_M.number)
@@ -77,7 +77,7 @@ class ImportedMessageRepository:
             .with_for_update(key_share=True)
         )
         row = found.one_or_none()
-        return Place() if row is None else Place(**row._mapping)
+        return Reached() if row is None else Reached(**row._mapping)
 
     async def note(self, import_id: int, conversation_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """That these messages were brought: `message_id`, `source_hash`, `stored_hash`, `ref_hash`."""

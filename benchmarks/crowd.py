@@ -33,6 +33,28 @@ _COLUMNS = (
     " hash_version"
 )
 
+_AGENTS = """
+    INSERT INTO memory.agents (agent_id) SELECT replace($1, '%', n::text) FROM generate_series(1, $2::integer) n
+    ON CONFLICT DO NOTHING
+"""
+_TALK = """
+    FROM generate_series(1, $3::integer) n
+    JOIN memory.agents a ON a.agent_id = replace($1, '%', n::text)
+    CROSS JOIN LATERAL (SELECT replace($2, '%', n::text) AS id) u
+"""
+_CONVERSATIONS = f"""
+    INSERT INTO memory.conversations (
+        agent_key, conversation_id, user_id, participants, last_number, unformed_messages, unformed_tokens,
+        unformed_since, text_since, due_at, due_reason
+    ) SELECT a.agent_key, u.id || '-' || n, u.id, ARRAY[u.id], $4::integer, $4, $4,
+             now(), now(), now() + interval '1 day', 'age' {_TALK}
+"""
+_MESSAGES = f"""
+    INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, content, weight, said_at, owner)
+    SELECT a.agent_key, u.id || '-' || n, m, 'm' || m, 'user', 'The ferry left gate ' || n, 1, now(), 'u:' || u.id {_TALK}
+    CROSS JOIN generate_series(1, $4::integer) m
+"""
+
 
 @cache
 def vocabulary() -> tuple[str, ...]:
@@ -87,6 +109,13 @@ class Crowd:
             for person in joined:
                 await self._fill(person, source)
         return joined
+
+    async def talk(self, conversations: int, *, user: str, agent: str = AGENT, messages: int = 2) -> None:
+        """So many conversations of so many messages. A `%` in the names of user and agent is the conversation's number."""
+        async with self.connection.transaction():
+            await self.connection.execute(_AGENTS, agent, conversations, timeout=None)
+            for statement in (_CONVERSATIONS, _MESSAGES):
+                await self.connection.execute(statement, agent, user, conversations, messages, timeout=None)
 
     async def _scope(self, user_id: str, observations: int, source: random.Random) -> Person:
         text, done = words(source, 300), max(0, observations - PENDING)

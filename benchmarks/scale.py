@@ -1,13 +1,15 @@
 """How search grows with the database and with the scope, and what the library adds to its statements.
 
 Ratios in one run count. One database is filled step by step: scopes of 1,000 observations each, then one of 100,000 beside
-them. `python -m benchmarks.scale --sizes 10000,100000,1000000` goes as far as a million.
+them. `python -m benchmarks.scale --sizes 10000,100000,1000000` goes as far as a million. Another one is filled with
+conversations.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -32,6 +34,10 @@ from memory_sql.memory import Memory
 SIZES = (10_000, 100_000)
 SCOPE = 1_000  # observations of an ordinary user
 BIG = 100_000  # of the one with most
+SESSIONS = (1, 100_000, 500_000)  # conversations of one agent
+OTHERS = 1_000  # agents beside it
+NAMESAKES = 100_000  # agents with a user of the same id
+LONG = 5_000  # messages of a long conversation
 QUERY_WORDS = 4
 WARM_UP, ROUNDS = 30, 300
 
@@ -50,7 +56,14 @@ class Sent:
     parameters: Sequence[Any]
 
 
-async def main(sizes: Sequence[int] = SIZES, big: int = BIG) -> None:
+async def main(
+    sizes: Sequence[int] = SIZES, big: int = BIG, sessions: Sequence[int] = SESSIONS, agents: int = NAMESAKES
+) -> None:
+    await observations(sizes, big)
+    await conversations(sessions, agents)
+
+
+async def observations(sizes: Sequence[int], big: int) -> None:
     async with fresh_database() as url, counted(url) as wire, Memory(url, Offline(), Settings(llm="offline")) as memory:
         connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
         try:
@@ -84,6 +97,51 @@ async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Per
         grown = f"{p50 / first:5.2f} x   (filled in {filled:.0f} s)"
         print(f"  {size:10,} observations   p50 {p50:7.2f} ms   p95 {p95:7.2f} ms   {grown}")
     return people
+
+
+async def conversations(sessions: Sequence[int], agents: int) -> None:
+    """A user's one conversation among others' of the agent, then of namesakes elsewhere; last who has a tenth of them."""
+    print("\none conversation of a user, among so many of the agent's")
+    async with fresh_database() as url, Memory(url, Offline(), Settings(llm="offline")) as memory:
+        connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
+        crowd = await Crowd.of(connection)
+        await crowd.talk(OTHERS, user="anna", agent="other%")
+        await crowd.talk(1, user="mia")
+        for before, size in zip((1, *sessions), sessions, strict=False):
+            await crowd.talk(size - before, user=f"user{size}-%")
+            await among(memory, connection, f"{size:,}", "mia")
+        await check(memory)
+        await crowd.talk(agents, user="mia", agent="agent%")
+        await among(memory, connection, f"and {agents:,} agents", "mia")
+        await crowd.talk(sessions[-1] // 10, user="giant")
+        await among(memory, connection, f"{sessions[-1] // 10:,} of one's own", "giant")
+        await crowd.talk(1, user="long", messages=LONG)
+        await among(memory, connection, f"{LONG:,} messages", "long")
+        await connection.close()
+
+
+async def among(memory: Memory, connection: asyncpg.Connection, name: str, user: str) -> None:
+    """Times, and how many pages the statement asks Postgres' buffers for, once it is planned."""
+    await settle(connection)
+    whose: dict[str, Any] = {"agent_id": AGENT, "user_id": user}
+    calls: dict[str, Call] = {
+        "search": lambda _: memory.search("which ferry left", **whose),
+        "context": lambda _: memory.context(**whose, message="which ferry left", retrieve=True),
+    }
+    told = []
+    for call_name, call in calls.items():
+        p50 = percentile(await times_ms(call), 0.5)
+        with sent(memory) as seen:
+            await call(0)
+        pages = [await buffers(connection, item) for _ in range(2) for item in seen][len(seen) :]
+        told.append(f"{call_name} p50 {p50:7.2f} ms, {sum(pages):9,} pages")
+    print(f"  {name:20} {'   '.join(told)}", flush=True)
+
+
+async def buffers(connection: asyncpg.Connection, item: Sent) -> int:
+    told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {item.statement}", *item.parameters)
+    plan = json.loads(told)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 async def settle(connection: asyncpg.Connection) -> None:
@@ -227,19 +285,28 @@ def writes(memory: Memory, person: Person) -> dict[str, Call]:
 
 
 def _sizes(value: str) -> list[int]:
-    sizes = [int(size) for size in value.split(",")]
-    if sizes != sorted(set(sizes)) or any(size < SCOPE or size % SCOPE for size in sizes):
+    sizes = _rising(value)
+    if any(size < SCOPE or size % SCOPE for size in sizes):
         raise argparse.ArgumentTypeError(f"rising multiples of {SCOPE}, with commas")
     return sizes
+
+
+def _rising(value: str) -> list[int]:
+    numbers = [int(number) for number in value.split(",")]
+    if numbers != sorted(set(numbers)) or numbers[0] < 1:
+        raise argparse.ArgumentTypeError("rising multiples of one, with commas")
+    return numbers
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--sizes", type=_sizes, default=list(SIZES), help="observations of the database, step by step")
     parser.add_argument("--big", type=int, default=BIG, help="observations of the largest scope")
+    parser.add_argument("--sessions", type=_rising, default=list(SESSIONS), help="conversations, step by step")
+    parser.add_argument("--agents", type=int, default=NAMESAKES, help="agents with a user of the same id")
     return parser.parse_args(given)
 
 
 if __name__ == "__main__":
     options = arguments()
-    asyncio.run(main(options.sizes, options.big))
+    asyncio.run(main(options.sizes, options.big, options.sessions, options.agents))

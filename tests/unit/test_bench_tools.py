@@ -50,6 +50,7 @@ def test_words_are_as_uneven_as_those_of_a_language() -> None:
 
 def test_sizes_are_rising_multiples_of_a_scope(capsys: pytest.CaptureFixture[str]) -> None:
     assert scale.arguments(["--sizes", "1000,20000"]).sizes == [1000, 20_000]
+    assert scale.arguments(["--sessions", "1,500"]).sessions == [1, 500]
     for wrong in ("2000,1000", "1500", "500", "0"):
         with pytest.raises(SystemExit):
             scale.arguments(["--sizes", wrong])

@@ -679,7 +679,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory.evidence_seq_idx'::regclass"
     ],
     "keys_are_enforced": [
-        "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_conversation_id_message_id_key",
+        "ALTER TABLE memory.messages DROP CONSTRAINT messages_agent_key_message_id_conversation_id_key",
         "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_pkey",
         "DROP INDEX memory.consolidations_from_seq_key;"
         "CREATE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq)",

@@ -56,8 +56,8 @@ NO_SAVEPOINT = Change(
     "    if True:\n        await _lock(",
 )
 UNIQUE_MESSAGE_ID = (
-    "    CONSTRAINT messages_agent_key_conversation_id_message_id_key"
-    " UNIQUE (agent_key, conversation_id, message_id),\n"
+    "    CONSTRAINT messages_agent_key_message_id_conversation_id_key"
+    " UNIQUE (agent_key, message_id, conversation_id),\n"
 )
 FEW_MESSAGES = "p_messages < memory.number_setting(p_limits, 'formation_min_messages', 1)"
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"

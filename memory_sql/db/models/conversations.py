@@ -108,7 +108,8 @@ class MessageRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "conversation_id", "number"),
         key_of("conversations", "conversation_id"),
-        UniqueConstraint("agent_key", "conversation_id", "message_id"),
+        # Not in the order of the primary key: of two alike the planner takes either, and reads a conversation for a message.
+        UniqueConstraint("agent_key", "message_id", "conversation_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
         CheckConstraint(f"given_at {READABLE}", name="given_at"),

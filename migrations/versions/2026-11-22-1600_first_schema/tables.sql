@@ -443,7 +443,7 @@ CREATE TABLE memory.messages (
     withdrawn_by TEXT,
     CONSTRAINT messages_pkey PRIMARY KEY (agent_key, conversation_id, number),
     CONSTRAINT messages_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
-    CONSTRAINT messages_agent_key_conversation_id_message_id_key UNIQUE (agent_key, conversation_id, message_id),
+    CONSTRAINT messages_agent_key_message_id_conversation_id_key UNIQUE (agent_key, message_id, conversation_id),
     CONSTRAINT messages_number_check CHECK (number > 0),
     CONSTRAINT messages_said_at_check CHECK (said_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),

@@ -9,7 +9,7 @@ FROM (VALUES
     ('agents_agent_id_key'),
     ('scopes_agent_key_owner_name_key'),
     ('members_scope_id_user_id_key'),
-    ('messages_agent_key_conversation_id_message_id_key'),
+    ('messages_agent_key_message_id_conversation_id_key'),
     ('consolidations_from_seq_key')
 ) k (name)
 LEFT JOIN pg_index i ON i.indexrelid = to_regclass('memory.' || k.name)

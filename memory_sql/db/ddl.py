@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-BEFORE_TABLES = ("searching/search_tokens",)  # what indexes are made of
+BEFORE_TABLES = ("searching/search_tokens", "visibility/user_tokens")  # what indexes are made of
 FUNCTIONS = (
     "states/states",
     "keys/hmac_sha256",

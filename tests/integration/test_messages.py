@@ -26,8 +26,9 @@ ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
 SHOWN = (
-    "SELECT conversation_id, message_id FROM memory.retained_messages"
-    "(:agent, :user, :days, now(), CAST(:as_of AS timestamptz)) ORDER BY conversation_id, number"
+    "SELECT m.conversation_id, m.message_id FROM memory.visible_conversations(:agent, :user, CAST(:as_of AS timestamptz)) v"
+    " CROSS JOIN LATERAL memory.retained_messages(:agent, v.conversation_id, :days, now(), CAST(:as_of AS timestamptz)) m"
+    " ORDER BY m.conversation_id, m.number"
 )
 
 CHANGES = sql_text(
@@ -43,7 +44,10 @@ async def shown(
 
 async def visible(memory: Memory, user: str, agent: str = "ada") -> set[tuple[str, str]]:
     found = await rows(
-        memory, "SELECT conversation_id, owner FROM memory.visible_conversations(:agent, :user)", agent=agent, user=user
+        memory,
+        "SELECT conversation_id, 'u:' || user_id FROM memory.visible_conversations(:agent, :user)",
+        agent=agent,
+        user=user,
     )
     return {(conversation_id, owner) for conversation_id, owner in found}
 
@@ -146,32 +150,81 @@ async def test_as_of_shows_what_had_been_stored(memory: Memory) -> None:
     assert await shown(memory, "mia", as_of=then) == [("s", "m1")]
 
 
+CROWD = (
+    "INSERT INTO memory.agents (agent_id) SELECT 'agent' || n FROM generate_series(1, 500) n",
+    "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants)"
+    " SELECT agent_key, 'mias', 'mia', '{mia}' FROM memory.agents WHERE agent_id <> 'ada'",
+    "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants)"
+    " SELECT agent_key, 'b' || n, 'u' || n, ARRAY['u' || n] FROM memory.agents, generate_series(1, :others) n"
+    " WHERE agent_id = 'ada'",
+    "INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, content, weight, said_at, owner)"
+    " SELECT agent_key, conversation_id, 1, 'm', 'user', 'Tea', 1, now(), 'u:' || user_id FROM memory.conversations"
+    " WHERE conversation_id <> 's'",
+    "ANALYZE",
+)
+READ = (
+    "SELECT coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables"
+    " WHERE schemaname = 'memory' AND relname = 'conversations'"
+)
+
+
+ONE_TOKEN = (
+    "CREATE OR REPLACE FUNCTION memory.user_tokens(p_agent bigint, p_users text[]) RETURNS bigint[]"
+    " LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ARRAY[1::bigint]"
+)
+
+
+async def plan_of(memory: Memory, sql: str, **parameters: Any) -> str:
+    return "\n".join(line for (line,) in await rows(memory, f"EXPLAIN {sql}", **parameters))
+
+
 @pytest.mark.slow
-async def test_conversations_of_a_user_are_found_by_an_index_whatever_a_query_begins_with(memory: Memory) -> None:
-    await memory.add([message()], **MIA, conversation_id="s")
-    for sql in (
-        "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, participants)"
-        " SELECT s.agent_key, 'b' || n, 'u' || n % 100, ARRAY['u' || n % 100] FROM memory.conversations s,"
-        " generate_series(1, 20000) n",
-        "INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, content, weight, said_at, owner)"
-        " SELECT agent_key, conversation_id, 1, 'm', 'user', 'Tea', 1, now(), 'u:' || user_id FROM memory.conversations"
-        " WHERE conversation_id <> 's'",
-        "ANALYZE",
-    ):
-        await rows(memory, sql)
-    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_conversations('ada', 'u7')")
-    told = "\n".join(line for (line,) in plan)
+@pytest.mark.parametrize("others", [2_000, 40_000])
+async def test_conversations_of_a_user_are_found_by_an_index_however_many_others_there_are(
+    memory: Memory, others: int
+) -> None:
+    """Those of other users of the agent, and those of users of other agents who go by the same id."""
+    await memory.add([message("Tea.")], **MIA, conversation_id="s")
+    for sql in CROWD:
+        await rows(memory, sql, **({"others": others} if ":others" in sql else {}))
+    told = await plan_of(memory, "SELECT * FROM memory.visible_conversations('ada', 'mia')")
     assert "Bitmap Index Scan on conversations_participants_idx" in told
+    assert "conversations_pkey" not in told
     assert "Function Scan" not in told
-    named = await rows(
+    async with memory.database.transaction() as unit:
+        await memory.search("tea", **MIA, session=unit)  # planning looks at the ends of indexes
+        before = await unit.scalar(sql_text(READ))
+        found = await memory.search("tea", **MIA, session=unit)
+        assert await unit.scalar(sql_text(READ)) - before == 1
+    assert [hit.message.conversation_id for hit in found.messages] == ["s"]
+
+
+async def test_named_conversation_and_message_are_found_by_their_keys(memory: Memory) -> None:
+    await memory.add([message()], **MIA, conversation_id="s")
+    for sql in CROWD:
+        await rows(memory, sql, **({"others": 500} if ":others" in sql else {}))
+    told = await plan_of(
         memory,
-        "EXPLAIN SELECT content FROM memory.retained_messages('ada', 'u7', 30, now())"
-        " WHERE conversation_id = 'b7' AND number = 1",
+        "SELECT m.content FROM memory.visible_conversations('ada', 'u7', NULL, 'b7') v"
+        " CROSS JOIN LATERAL memory.retained_messages('ada', v.conversation_id, 30, now()) m WHERE m.number = 1",
     )
-    told = "\n".join(line for (line,) in named)
     assert "Index Scan using conversations_pkey" in told
+    assert "Index Scan using messages_pkey" in told
     assert "Seq Scan on messages" not in told
-    assert "SubPlan" not in told  # the ids of the user are looked up once, not for each conversation
+
+
+async def test_users_whose_tokens_are_the_same_see_nothing_of_each_other(memory: Memory) -> None:
+    await memory.add([message()], **MIA, conversation_id="s")
+    await memory.add([message()], **JONAS, conversation_id="t")
+    await memory.add([message()], agent_id="bob", user_id="mia", conversation_id="b")
+    async with memory.database.transaction() as unit:
+        await unit.execute(sql_text("DROP INDEX memory.conversations_participants_idx"))
+        await unit.execute(sql_text(ONE_TOKEN))
+        seen = await unit.execute(sql_text("SELECT conversation_id FROM memory.visible_conversations('ada', 'mia')"))
+        assert [row.conversation_id for row in seen] == ["s"]
+        found = await memory.search("harbour", **MIA, session=unit)
+        assert {hit.message.conversation_id for hit in found.messages} == {"s"}
+        await unit.rollback()
 
 
 async def test_index_on_participants_leaves_updates_of_a_conversation_in_their_page(memory: Memory) -> None:

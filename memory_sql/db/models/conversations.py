@@ -48,7 +48,7 @@ class ConversationRow(Base):
         # A pending list would make every search for a user's conversations read it as well.
         Index(
             "conversations_participants_idx",
-            "participants",
+            text("memory.user_tokens(agent_key, participants)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
         ),

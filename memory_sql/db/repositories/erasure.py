@@ -30,6 +30,7 @@ from memory_sql.db.models import (
     ScopeRow,
 )
 from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.conversations import took_part
 from memory_sql.db.repositories.events import record
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query, Weights
@@ -163,10 +164,10 @@ class ForgettingRepository:
         With `about` also what speaks of them alone, whoever said it.
         """
         users = await self._ids_of(user_id)
-        took_part, them = ConversationRow.participants, cast(list(users), ARRAY(Text))
+        them = cast(list(users), ARRAY(Text))
         # Who was forgotten is no participant any more; what a hold has kept is still theirs.
-        somebodys = or_(took_part != cast([], ARRAY(Text)), ConversationRow.user_id.in_(users))
-        conversations = await self._conversations(took_part.op("<@")(them), somebodys)
+        somebodys = or_(ConversationRow.participants != cast([], ARRAY(Text)), ConversationRow.user_id.in_(users))
+        conversations = await self._conversations(took_part(self._agent_key, them, "<@"), somebodys)
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
         o = ObservationRow
@@ -181,13 +182,11 @@ class ForgettingRepository:
 
     async def attended(self, users: Sequence[str]) -> tuple[str, ...]:
         """The conversations in which any of them took part."""
-        return await self._conversations(ConversationRow.participants.op("&&")(cast(list(users), ARRAY(Text))))
+        return await self._conversations(took_part(self._agent_key, list(users)))
 
     async def _conversations(self, *conditions: Any) -> tuple[str, ...]:
         found = await self._session.scalars(
-            select(ConversationRow.conversation_id)
-            .where(ConversationRow.agent_key == self._agent_key, *conditions)
-            .order_by(ConversationRow.conversation_id)
+            select(ConversationRow.conversation_id).where(*conditions).order_by(ConversationRow.conversation_id)
         )
         return tuple(found)
 

@@ -27,6 +27,7 @@ from memory_sql.db.models import (
     ScopeRow,
 )
 from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.conversations import took_part
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
@@ -287,7 +288,7 @@ def _last_heard(agent_key: int, user_id: Any) -> Any:
     c, message = ConversationRow, MessageRow
     last = (
         select(c.conversation_id)
-        .where(c.agent_key == agent_key, c.participants.op("@>")(array([user_id])))
+        .where(took_part(agent_key, array([user_id])))
         .order_by(c.last_activity_at.desc())
         .limit(1)
         .correlate(MemberRow)

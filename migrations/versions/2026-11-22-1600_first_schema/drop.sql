@@ -39,4 +39,4 @@ DROP TABLE memory.installation, memory.observation_vectors, memory.observation_s
     memory.messages, memory.members, memory.imported, memory.departures, memory.user_aliases, memory.scopes,
     memory.retrievals, memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports,
     memory.import_rejects, memory.agents;
-DROP FUNCTION memory.search_tokens;
+DROP FUNCTION memory.user_tokens, memory.search_tokens;

@@ -98,7 +98,7 @@ CREATE TABLE memory.conversations (
 )
  WITH (fillfactor = 70);
 CREATE INDEX conversations_due_at_idx ON memory.conversations (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX conversations_participants_idx ON memory.conversations USING gin (participants) WITH (fastupdate = off);
+CREATE INDEX conversations_participants_idx ON memory.conversations USING gin (memory.user_tokens(agent_key, participants)) WITH (fastupdate = off);
 CREATE INDEX conversations_text_since_idx ON memory.conversations (agent_key, text_since) WHERE text_since IS NOT NULL;
 COMMENT ON TABLE memory.conversations IS 'One row per conversation of an agent, with how far observations have been formed from it.';
 COMMENT ON COLUMN memory.conversations.agent_key IS 'The agent.';

@@ -20,26 +20,23 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at, m.given_at
-    FROM memory.retained_messages(p_agent, p_user, p_days, p_at) m
-    WHERE (p_conversation IS NULL OR p_scope IS NOT NULL OR m.conversation_id = p_conversation)
-      AND (
-          p_scope IS NULL
-          OR (m.conversation_id, m.number) IN (
-              WITH RECURSIVE seen AS MATERIALIZED (
-                  SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
-              ), line (agent_key, scope_id, seq) AS (
-                  SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
-                  UNION
-                  SELECT k.agent_key, k.source_scope_id, k.source_seq
-                  FROM line n
-                  JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
-                  JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
-              )
-              SELECT e.conversation_id, e.number
-              FROM line n
-              JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
-          )
-      )
+    FROM memory.visible_conversations(p_agent, p_user, NULL, CASE WHEN p_scope IS NULL THEN p_conversation END) v
+    CROSS JOIN LATERAL memory.retained_messages(p_agent, v.conversation_id, p_days, p_at) m
+    WHERE (p_scope IS NULL OR (m.conversation_id, m.number) IN (
+        WITH RECURSIVE seen AS MATERIALIZED (
+            SELECT v.agent_key, v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        ), line (agent_key, scope_id, seq) AS (
+            SELECT v.agent_key, v.scope_id, p_seq FROM seen v WHERE v.scope_id = p_scope
+            UNION
+            SELECT k.agent_key, k.source_scope_id, k.source_seq
+            FROM line n
+            JOIN memory.lineage k ON k.agent_key = n.agent_key AND k.scope_id = n.scope_id AND k.seq = n.seq
+            JOIN seen v ON v.agent_key = k.agent_key AND v.scope_id = k.source_scope_id
+        )
+        SELECT e.conversation_id, e.number
+        FROM line n
+        JOIN memory.evidence e ON e.agent_key = n.agent_key AND e.scope_id = n.scope_id AND e.seq = n.seq
+    ))
       AND (p_before IS NULL OR (m.said_at, m.conversation_id, m.number) < (p_before, p_before_conversation, p_before_number))
     ORDER BY m.said_at DESC, m.conversation_id DESC, m.number DESC
     LIMIT p_limit;

@@ -1,33 +1,32 @@
--- memory.visible_conversations(agent, user, as_of): the conversations whose messages a principal may see. One row per conversation, with
--- whose it is (`messages.owner`). Beside memory.visible_scopes the only place where that is decided. Who took part sees
--- what was said; who is a member of the group in which it was said, and wasn't there, doesn't. Nor does, of a conversation that
--- takes place in a group, who has left that group (memory.left_groups). A user is all the ids that they go by
--- (memory.user_ids). Nothing of a conversation that is excluded, nor of one that wasn't there at as_of.
--- The agent, the ids and the groups are looked up once a query, whatever it begins with. As in memory.visible_scopes, who is
--- entered as a user asks for nobody else.
-CREATE OR REPLACE FUNCTION memory.visible_conversations(p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL)
-RETURNS TABLE (agent_key bigint, conversation_id text, owner text)
+-- memory.visible_conversations(agent, user, as_of, conversation): the conversations whose messages a principal may see,
+-- or of them the one that is named. One row per conversation. Beside memory.visible_scopes the only place where that is
+-- decided. Who took part sees what was said; who is a member of the group in which it was said, and wasn't there,
+-- doesn't. Nor does, of a conversation that takes place in a group, who has left that group (memory.left_groups). A
+-- user is all the ids that they go by (memory.user_ids). Nothing of a conversation that is excluded, nor of one that
+-- wasn't there at as_of. As in memory.visible_scopes, who is entered as a user asks for nobody else. Ids and groups are
+-- looked up once, conversations by memory.user_tokens, a named one by its key.
+CREATE OR REPLACE FUNCTION memory.visible_conversations(
+    p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL, p_conversation text DEFAULT NULL
+) RETURNS SETOF memory.conversations
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT s.agent_key, s.conversation_id, 'u:' || s.user_id
-    FROM memory.conversations s
-    WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
-      AND s.participants && ARRAY(
-          SELECT i.user_id
-          FROM memory.agents a
-          CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-          WHERE a.agent_id = p_agent
-      )
+    SELECT s.*
+    FROM (
+        SELECT a.agent_key, ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i) AS users,
+               ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l) AS left_groups
+        FROM memory.agents a
+        WHERE a.agent_id = p_agent AND memory.asks_for(p_agent, p_user)
+        OFFSET 0
+    ) a
+    JOIN memory.conversations s ON (
+            p_conversation IS NULL AND s.agent_key IS NOT DISTINCT FROM a.agent_key
+            AND memory.user_tokens(s.agent_key, s.participants) && memory.user_tokens(a.agent_key, a.users)
+        ) OR (s.agent_key = a.agent_key AND s.conversation_id = p_conversation)
+    WHERE s.participants && a.users
       AND NOT s.excluded
-      AND memory.asks_for(p_agent, p_user)
-      AND NOT s.group_ids && ARRAY(
-          SELECT l.group_id
-          FROM memory.agents a
-          CROSS JOIN LATERAL memory.left_groups(a.agent_key, p_user, p_as_of) l
-          WHERE a.agent_id = p_agent
-      )
+      AND NOT s.group_ids && a.left_groups
       AND (p_as_of IS NULL OR s.created_at <= p_as_of)
 $$;
 
-COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz) IS
+COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz, text) IS
     'The conversations whose messages a user of an agent may see; one row per conversation.';

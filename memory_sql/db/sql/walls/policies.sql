@@ -78,7 +78,8 @@ CREATE POLICY users ON memory.judged FOR SELECT USING (
 );
 
 CREATE POLICY users ON memory.conversations FOR SELECT USING (
-    agent_key = (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
+    memory.user_tokens(agent_key, participants) && (SELECT memory.user_tokens(memory.my_agent(), memory.my_user_ids()))
+    AND agent_key IS NOT DISTINCT FROM (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
     AND NOT group_ids && (SELECT memory.my_left_groups())
 );
 

@@ -293,7 +293,8 @@ BEGIN
 
     UPDATE memory.conversations t
     SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
-    WHERE t.agent_key = p_agent AND t.participants && p_users;
+    WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
+      AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
 
     -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
     WITH of_them AS (

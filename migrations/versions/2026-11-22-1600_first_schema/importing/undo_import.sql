@@ -89,7 +89,9 @@ BEGIN
     WHERE m.agent_key = p_agent AND m.import_id = p_import AND s.agent_key = p_agent AND s.scope_id = m.scope_id
       AND (m.left_at IS NOT NULL OR EXISTS (
           SELECT FROM memory.conversations t
-          WHERE t.agent_key = p_agent AND t.group_ids @> ARRAY[substr(s.owner, 3)] AND t.participants @> ARRAY[m.user_id]
+          WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, ARRAY[m.user_id])
+            AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants @> ARRAY[m.user_id]
+            AND t.group_ids @> ARRAY[substr(s.owner, 3)]
       ));
     DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.import_id = p_import;
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.import_id = p_import;

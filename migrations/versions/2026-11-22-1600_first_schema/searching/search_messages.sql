@@ -1,7 +1,8 @@
 -- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message,
--- by its key, of those of memory.retained_messages. As memory.search_observations finds; a user's messages are one space
--- of the text index, whichever of their conversations they stand in. Where a time is named, or no word is left to look
--- for, the `newest` messages are looked at too.
+-- by its key, of those of memory.retained_messages in memory.visible_conversations, which are looked up once; that is all
+-- where none can have one. As memory.search_observations finds; a user's messages are one space of the text index,
+-- whichever of their conversations they stand in. Where a time is named, or no word is left to look for, the `newest`
+-- messages are looked at too.
 -- How it ranks: BM25 of a message's own words; since it has no cues, its surroundings: an answer inherits from the turn
 -- before, if that asks, and is found by it; a turn from the second before and behind, which mostly have the same speaker;
 -- the words that stand within five turns, by two of which it is found;
@@ -27,6 +28,9 @@ DECLARE
     w record;
     f record;
     v_agent bigint;
+    v_conversations text[];
+    v_last_numbers bigint[];
+    v_newer numeric[];
     v_total double precision;
     v_owners bigint[];
     v_g integer[];
@@ -70,11 +74,17 @@ BEGIN
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
 
-    SELECT max(v.agent_key), coalesce(sum(s.last_number), 0), array_agg(DISTINCT hashtextextended(v.owner, v.agent_key))
-    INTO v_agent, v_total, v_owners
-    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id;
-    IF v_agent IS NULL THEN
+    SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
+           array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
+    INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
+    FROM (  -- so_far: messages from the latest conversation on
+        SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
+        FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+    ) v
+    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= (
+        SELECT memory.retention_start(a.settings, p_days, p_at) FROM memory.agents a WHERE a.agent_id = p_agent
+    ));
+    IF NOT FOUND THEN
         RETURN;
     END IF;
 
@@ -100,16 +110,14 @@ BEGIN
             WITH sample AS MATERIALIZED (
                 SELECT m.language, m.search
                 FROM (
-                    SELECT v.conversation_id, s.last_number
-                    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-                    JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
-                    ORDER BY s.last_activity_at DESC
+                    SELECT v.*
+                    FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
+                    ORDER BY v.newer, v.last_number
                     LIMIT 25
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
-                    FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-                    WHERE m.agent_key = v_agent AND m.conversation_id = v.conversation_id
+                    FROM memory.retained_messages(p_agent, v.conversation_id, p_days, p_at, p_as_of) m
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -139,16 +147,10 @@ BEGIN
               AND m.content IS NOT NULL
         ), newest AS MATERIALIZED (
             SELECT m.conversation_id, m.number
-            FROM (
-                SELECT v.conversation_id, s.last_number,
-                       sum(s.last_number) OVER (ORDER BY s.last_activity_at DESC, s.conversation_id) - s.last_number AS before
-                FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-                JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
-                WHERE cardinality(v_chosen) = 0
-            ) v
+            FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.large
-            WHERE v.before < w.large
+            WHERE cardinality(v_chosen) = 0 AND v.newer < w.large
         ), hit AS (
             SELECT m.conversation_id, m.number, length(m.search) AS length,
                    strpos(m.content, '?') > 0 OR strpos(m.content, U&'\FF1F') > 0 AS asks,
@@ -160,16 +162,14 @@ BEGIN
             FROM (
                 SELECT f.*  -- of those of the same owner, first what lies in a conversation of the principal's
                 FROM found f
-                WHERE f.conversation_id IN (
-                    SELECT v.conversation_id FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-                )
+                WHERE f.conversation_id IN (SELECT unnest(v_conversations))
                 UNION ALL
                 TABLE newest
             ) h
             CROSS JOIN LATERAL (
                 SELECT m.*
-                FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-                WHERE m.agent_key = v_agent AND m.conversation_id = h.conversation_id AND m.number = h.number
+                FROM memory.retained_messages(p_agent, h.conversation_id, p_days, p_at, p_as_of) m
+                WHERE m.number = h.number
                 LIMIT 1
             ) m
         )
@@ -217,17 +217,10 @@ BEGIN
             FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
             UNION ALL
             SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, NULL, true
-            FROM (
-                SELECT v.conversation_id, s.last_number, sum(s.last_number) OVER (
-                    ORDER BY s.last_activity_at DESC, s.conversation_id
-                ) - s.last_number AS before
-                FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-                JOIN memory.conversations s ON s.agent_key = v.agent_key AND s.conversation_id = v.conversation_id
-                WHERE v_all OR v_dated
-            ) v
+            FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.newest
-            WHERE v.before < w.newest
+            WHERE (v_all OR v_dated) AND v.newer < w.newest
               AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
         ) c
         GROUP BY c.conversation_id, c.number
@@ -242,8 +235,8 @@ BEGIN
         FROM candidate p
         CROSS JOIN LATERAL (
             SELECT m.*
-            FROM memory.retained_messages(p_agent, p_user, p_days, p_at, p_as_of) m
-            WHERE m.agent_key = v_agent AND m.conversation_id = p.conversation_id AND m.number = p.number
+            FROM memory.retained_messages(p_agent, p.conversation_id, p_days, p_at, p_as_of) m
+            WHERE m.number = p.number
             LIMIT 1
         ) m
         CROSS JOIN LATERAL (
@@ -254,7 +247,8 @@ BEGIN
             FROM generate_series(1, v_terms) g(g)
             WHERE p.around >> (g.g - 1) & 1 = 1
         ) a
-        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE p.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone
+          AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (
               p_as_of IS NOT NULL

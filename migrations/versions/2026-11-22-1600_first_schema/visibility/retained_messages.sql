@@ -1,21 +1,19 @@
--- memory.retained_messages(agent, user, days, at, as_of): the messages that a search may show a principal. One row per
--- message. Of the conversations that they may see (memory.visible_conversations): those that have their text, that formation reads,
--- whose retention isn't over at `at`, whether or not the sweep has come by, that had been stored at as_of, and that stand
--- behind no observation that is set aside; what is withdrawn isn't among them. `days` as in memory.retention_start. It is planned as part of the query that asks it:
--- columns that aren't read cost nothing, and conditions on agent_key, conversation_id and number find messages by their key.
+-- memory.retained_messages(agent, conversation, days, at, as_of): the messages of a conversation that a search may show
+-- to whom may see it (memory.visible_conversations). One row per message: those that have their text, that formation
+-- reads, whose retention isn't over at `at`, whether or not the sweep has come by, that had been stored at as_of, and
+-- that stand behind no observation that is set aside; what is withdrawn isn't among them. `days` as in
+-- memory.retention_start. It is planned as part of the query that asks it: columns that aren't read cost nothing, a
+-- number finds its message by the key.
 CREATE OR REPLACE FUNCTION memory.retained_messages(
-    p_agent text, p_user text, p_days double precision, p_at timestamptz, p_as_of timestamptz DEFAULT NULL
-) RETURNS TABLE (
-    agent_key bigint, conversation_id text, number bigint, owner text, message_id text, role text, user_id text, speaker text,
-    content text, said_at timestamptz, given_at timestamptz, created_at timestamptz, language text, search tsvector
-)
+    p_agent text, p_conversation text, p_days double precision, p_at timestamptz, p_as_of timestamptz DEFAULT NULL
+) RETURNS SETOF memory.messages
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT m.agent_key, m.conversation_id, m.number, m.owner, m.message_id, m.role, m.user_id, m.speaker, m.content, m.said_at,
-           m.given_at, m.created_at, m.language, m.search
-    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-    JOIN memory.messages m ON m.agent_key = v.agent_key AND m.conversation_id = v.conversation_id
-    WHERE m.content IS NOT NULL
+    SELECT m.*
+    FROM memory.messages m
+    WHERE m.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
+      AND m.conversation_id = p_conversation
+      AND m.content IS NOT NULL
       AND m.eligible
       AND m.withdrawn_by IS NULL
       AND m.created_at >= (
@@ -33,4 +31,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.retained_messages(text, text, double precision, timestamptz, timestamptz) IS
-    'The messages that a search may show a user of an agent; one row per message.';
+    'The messages of a conversation that a search may show; one row per message.';

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_sql.importers.mongo.packing import packed, unpacked
+from memory_sql.importers.mongo.packing import Kept, packed, unpacked
 from memory_sql.importers.mongo.reading import read_record, read_shard
 from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.texts import blob_text, statements
@@ -131,4 +131,7 @@ def test_a_record_comes_back_from_the_spool_as_it_was(text: str, keys: list[byte
         "related_users": ids[::-1], "shard_id": ids[0] if ids else None, "createdAt": MOMENT,
     }  # fmt: skip
     record = read_record(document, Notes(), "mask")
-    assert unpacked(packed(record, b"digest")) == (record, b"digest")
+    assert unpacked(packed(record, b"digest")) == Kept(
+        record.ref, "fact", record.text.content, record.text.source_hash, b"digest", None, None, record.shard,
+        record.messages, record.users, MOMENT,
+    )  # fmt: skip

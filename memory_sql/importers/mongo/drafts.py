@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from memory_sql.config.kinds import Lane, PromptMode, PromptName
 from memory_sql.domain.ids import ScopeKind, owner_key
@@ -98,8 +99,7 @@ class ScopeDraft:
         return any(part.over_limit for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationDraft:
+class ObservationDraft(NamedTuple):
     """`legacy_ref` is unique in its scope. `also` are the references of what says the same and gets no row of its own.
 
     `digest` is that of the content; None: it hasn't been computed, or there is none. `given_at`: the time that it had, where
@@ -116,14 +116,13 @@ class ObservationDraft:
     related_users: tuple[str, ...] = ()
     conversation_id: str | None = None
     message_ids: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = MappingProxyType({})
     given_at: datetime | None = None
     also: tuple[str, ...] = ()
     digest: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateDraft:
+class DuplicateDraft(NamedTuple):
     """A document whose text the row of another has; it is evidence of that one."""
 
     legacy_ref: str

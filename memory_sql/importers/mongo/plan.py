@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import LONGEST_AHEAD, OWNER_PREFIX, ScopeKind
-from memory_sql.importers.mongo.documents import Record, SaidMessage
+from memory_sql.importers.mongo.documents import SaidMessage
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
     ConversationDraft,
@@ -28,6 +28,7 @@ from memory_sql.importers.mongo.drafts import (
     State,
 )
 from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.packing import Kept
 from memory_sql.importers.mongo.routing import COLLECTIVE
 from memory_sql.importers.mongo.said import Said, said_by
 from memory_sql.importers.mongo.scoping import collective, displayed, from_blobs, limited_buffer, named
@@ -148,7 +149,7 @@ class Plan:
         most = scope.settings.get("buffer_max", 0)
         excess = max(0, (self.spool.told(scope.agent_id, scope.owner, scope.name) or 0) - most)
         is_begun = False
-        for record, digest, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
+        for record, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
             if state != "absorbed" and not is_begun:
                 yield from (self._sentence(item) for item in said.left())
                 is_begun = True
@@ -157,27 +158,25 @@ class Plan:
                 continue
             if lane == "buffer" and state == "pending" and excess:
                 state, excess = "archived", excess - 1
-            yield self._observation(record, digest, cast("Lane", lane), state, notes, said)
+            yield self._observation(record, lane, state, notes, said)
         if not is_begun:
             yield from (self._sentence(item) for item in said.left())
 
-    def _observation(
-        self, record: Record, digest: bytes | None, lane: Lane, state: State, notes: str, said: Said
-    ) -> ObservationDraft:
-        also = said.taken(digest) if state == "absorbed" else ()
+    def _observation(self, record: Kept, lane: Lane, state: State, notes: str, said: Said) -> ObservationDraft:
+        also = said.taken(record.digest) if state == "absorbed" else ()
         ahead = record.created_at > self.now + LONGEST_AHEAD
         return ObservationDraft(
             legacy_ref=record.ref,
-            content=record.text.content,
+            content=record.content,
             observed_at=self.now if ahead else record.created_at,
             given_at=record.created_at if ahead else None,
             state=state,
             lane=lane,
-            source_hash=record.text.source_hash,
-            digest=digest,
+            source_hash=record.source_hash,
+            digest=record.digest,
             verification="confirmed" if self.options.trusted else "unverified",
             related_users=self._people(record),
-            conversation_id=None if record.session is None else str(record.session),
+            conversation_id=record.session,
             message_ids=record.messages,
             metadata={"legacy": _legacy(record, notes)},
             also=also,
@@ -185,20 +184,19 @@ class Plan:
 
     def _sentence(self, draft: ObservationDraft) -> ObservationDraft:
         ahead = draft.observed_at > self.now + LONGEST_AHEAD
-        return replace(
-            draft,
+        return draft._replace(
             observed_at=self.now if ahead else draft.observed_at,
             given_at=draft.observed_at if ahead else None,
             verification="confirmed" if self.options.trusted else "unverified",
         )
 
-    def _duplicate(self, record: Record, of: str) -> DuplicateDraft:
-        return DuplicateDraft(record.ref, of, record.created_at, record.text.source_hash, self._people(record))
+    def _duplicate(self, record: Kept, of: str) -> DuplicateDraft:
+        return DuplicateDraft(record.ref, of, record.created_at, record.source_hash, self._people(record))
 
-    def _people(self, record: Record) -> tuple[str, ...]:
+    def _people(self, record: Kept) -> tuple[str, ...]:
         """Whom it names, by the ids that count, without agents."""
         people = [self.spool.canonical(user) for user in record.users if not self.spool.is_agent(user)]
-        return tuple(dict.fromkeys(map(str, people)))
+        return tuple(dict.fromkeys(people))
 
 
 def _kind(owner: str) -> tuple[ScopeKind, str | None]:
@@ -206,16 +204,16 @@ def _kind(owner: str) -> tuple[ScopeKind, str | None]:
     return kinds[owner[:2]], owner[2:]
 
 
-def _legacy(record: Record, notes: str) -> dict[str, Any]:
+def _legacy(record: Kept, notes: str) -> dict[str, Any]:
     """What the old system knew of it beside."""
     collection, _, key = record.ref.partition(":")
     found: dict[str, Any] = {"collection": collection, "id": key, "memory_type": record.type}
     if record.shard is not None:
-        found["shard_id"] = str(record.shard)
+        found["shard_id"] = record.shard
     if record.updated_at is not None:
-        found["updated_at"] = record.updated_at.isoformat()
+        found["updated_at"] = record.updated_at
     if "A17" in notes.split():
         found["orphan_shard"] = True
-    if count_words(record.text.content) > ITEM_WORDS[record.type]:
+    if count_words(record.content) > ITEM_WORDS[record.type]:
         found["over_limit"] = True
     return found

@@ -16,12 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import owner_key
 from memory_sql.errors import ConfigurationError
 from memory_sql.importers.mongo.documents import Blob, Record, Shard, User
 from memory_sql.importers.mongo.drafts import Outcome, Refusal, State
 from memory_sql.importers.mongo.options import ImportOptions
-from memory_sql.importers.mongo.packing import packed, unpacked
+from memory_sql.importers.mongo.packing import Kept, packed, unpacked
 from memory_sql.importers.mongo.routing import COLLECTIVE, LISTS, SHARD, Holder, Listed, ListKind, Placement
 from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.talk import Talk
@@ -243,14 +244,14 @@ class Spool:
         )
         return list(rows)
 
-    def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Record, bytes | None, str, State, str, str]]:
-        """Record, digest of its text, lane, state, the reference of whose row it is, and what was noted; in order."""
+    def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Kept, Lane, State, str, str]]:
+        """Record, lane, state, the reference of whose row it is, and what was noted; in order."""
         cursor = self._base.execute(
             "SELECT body, lane, state, of, notes FROM rows WHERE agent = ? AND owner = ? AND name = ? ORDER BY rowid",
             (agent, owner, name),
         )
         for body, lane, state, of, notes in cursor:
-            yield *unpacked(body), lane, state, of, notes
+            yield unpacked(body), lane, state, of, notes
 
     def refusals(self) -> Iterator[Refusal]:
         """In the order in which they were read, then what was merged, then what was left out."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +35,7 @@ from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import count_words
 
 SCOPES_AT_ONCE = 200
-ROWS_AT_ONCE = 5000
-PREPARED_AT_ONCE = 50
+ROWS_AT_ONCE = 250  # which live too short for the garbage collector to go through them again and again
 NOBODY = 0  # no agent's key
 SHARDS = "memory_agent"
 """The collection of which each document is told, though several are one text."""
@@ -160,11 +158,7 @@ class Loader:
         rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
-            staged = []
-            for few in some_of(self._staged(seen, some, left, own), PREPARED_AT_ONCE):
-                staged += few
-                await asyncio.sleep(0)  # other agents' turn
-            await imports.stage_rows(staged)
+            await imports.stage_rows(self._staged(seen, some, left, own))
         left = await seen.left_out(ref for draft, _ in there for ref in draft.legacy_refs)
         await imports.stage_texts(self._text(seen, draft, place, left) for draft, place in there)
         done = await imports.store(

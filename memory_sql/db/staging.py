@@ -55,10 +55,14 @@ def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
     return f"CREATE TEMPORARY TABLE {name} ({listed}, {more}) ON COMMIT DROP"
 
 
-STAGE = (
-    _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY"),
-    _temporary("import_texts", TEXTS, "CHECK (absorbed >= 0)"),
-    _temporary("import_runs", {"scope_id": "bigint", "run_id": "bigint", "language": "text"}, "PRIMARY KEY (scope_id)"),
+STAGE = ";".join(
+    (
+        _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY"),
+        _temporary("import_texts", TEXTS, "CHECK (absorbed >= 0)"),
+        _temporary(
+            "import_runs", {"scope_id": "bigint", "run_id": "bigint", "language": "text"}, "PRIMARY KEY (scope_id)"
+        ),
+    )
 )
 EMPTY = "TRUNCATE import_rows, import_texts, import_runs RESTART IDENTITY"
 ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"

@@ -105,17 +105,18 @@ class Loader:
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
         seen.has_messages = await imports.has_messages(agent.key)
-        for drafts in some_of(self.plan.scopes(agent_id), SCOPES_AT_ONCE):
+        for times, drafts in enumerate(some_of(self.plan.scopes(agent_id), SCOPES_AT_ONCE)):
+            if times:
+                await imports.empty()
             looked = [(draft, await self._look(seen, draft)) for draft in drafts]
             if new := [(draft, found) for draft, found in looked if found.is_new]:
                 from_here = due_from + timedelta(seconds=self.pause * done.due)
                 done += await self._scopes(unit, seen, new, own, from_here)
         for group in self.plan.groups(agent_id):
             await self._group(unit, seen, group, own)
-        self.plan.leave_out(
-            dict.fromkeys(done.merged - await imports.own(agent.key, self.import_id or 0, list(done.merged)), "here"),
-            "merged",
-        )
+        if done.merged:
+            own_rows = await imports.own(agent.key, self.import_id or 0, list(done.merged))
+            self.plan.leave_out(dict.fromkeys(done.merged - own_rows, "here"), "merged")
         return done
 
     async def _look(self, seen: Seen, draft: ScopeDraft) -> Looked:
@@ -154,7 +155,6 @@ class Loader:
             for (draft, found), at in zip(looked, places, strict=True)
             if at in locked
         ]
-        await imports.empty()
         rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))

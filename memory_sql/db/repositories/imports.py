@@ -6,9 +6,11 @@ known by its reference is left out, and so is what was forgotten. The rest is nu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -91,7 +93,7 @@ _CHANGED = """
     ORDER BY 1 LIMIT :most
 """
 
-
+_NAMES = re.compile(r"(?<![:\w]):([a-z_]+)")
 _LOCK = "memory_sql import"
 _TYPES: Mapping[str, TypeEngine[Any]] = {
     "agent_key": BigInteger(),
@@ -107,8 +109,9 @@ _TYPES: Mapping[str, TypeEngine[Any]] = {
 }
 
 
-def _typed(statement: str, used: Iterable[str]) -> TextClause:
-    return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in used))
+@cache
+def _typed(statement: str) -> TextClause:
+    return text(statement).bindparams(*(bindparam(name, type_=_TYPES[name]) for name in _NAMES.findall(statement)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +278,10 @@ class ImportRepository:
         What another one has brought is looked for once, at the beginning.
         """
         await self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, agent_key))))
-        for statement in STAGE:
-            await self.session.execute(text(statement))
+        await (await self._driver()).execute(STAGE)
 
     async def empty(self) -> None:
-        """Forgets what was staged before."""
+        """For more of the agent: forgets what was staged."""
         await self.session.execute(text(EMPTY))
 
     async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -312,7 +314,7 @@ class ImportRepository:
         merged = frozenset[str]()
         if begun:
             given = {"agent_key": agent_key, "scope_ids": list(begun)}
-            merged = frozenset(await self.session.scalars(_typed(WAITING, given), given))
+            merged = frozenset(await self.session.scalars(_typed(WAITING), given))
             await self._run([NUMBER], values)
         await self._run([REPEATED] * repeats, values)
         await self._run([ANALYZE, *STORE], values)
@@ -322,13 +324,12 @@ class ImportRepository:
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:
-            used = {name: value for name, value in values.items() if f":{name}" in statement}
-            await self.session.execute(_typed(statement, used), used)
+            await self.session.execute(_typed(statement), values)
 
     async def spread(self, agent_key: int, scope_ids: Sequence[int], after: datetime, pause: float) -> int:
         """What has become due is due one after another, so many seconds apart; of how many scopes."""
         given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": after}
-        return len((await self.session.execute(_typed(_SPREAD, given), given)).all())
+        return len((await self.session.execute(_typed(_SPREAD), given)).all())
 
     async def last_due(self, import_id: int) -> datetime | None:
         """When the last of what it has brought is due."""
@@ -343,7 +344,7 @@ class ImportRepository:
     async def joining(self, agent_key: int, group_id: str, users: Sequence[str]) -> list[str]:
         """Those of these who have imported memory, and never were members of the group: who has left stays away."""
         given = {"agent_key": agent_key, "group_id": group_id, "users": list(users)}
-        return list(await self.session.scalars(_typed(_JOINING, given), given))
+        return list(await self.session.scalars(_typed(_JOINING), given))
 
     async def has_forgotten(self, agent_key: int) -> bool:
         f = ForgottenRefRow
@@ -395,4 +396,4 @@ class ImportRepository:
     async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
         """Of what it brought, the references of what isn't stored as it was."""
         given = {"agent_key": agent_key, "import_id": import_id, "most": most}
-        return list(await self.session.scalars(_typed(_CHANGED, given), given))
+        return list(await self.session.scalars(_typed(_CHANGED), given))

@@ -58,7 +58,6 @@ class ImportedRow(Base):
     __tablename__ = "imported"
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "legacy_ref", "scope_id"),
-        key_of("scopes", "scope_id"),
         Index("imported_seq_idx", "agent_key", "scope_id", "seq"),
         {"comment": "One row per document of another store, or sentence of one, and scope that has it."},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 
 HELPERS = {"crowd", "played", "server", "wire"}
@@ -15,7 +16,8 @@ def names() -> list[str]:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or names():
+    named = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    for name in named or names():
         print(f"# {name}")
         asyncio.run(import_module(f"benchmarks.{name}").main())
 

@@ -1,14 +1,18 @@
 """An import from a dump, beside a bare COPY of the same rows into a table with the same indexes.
 
-    python -m benchmarks importing
+    python -m benchmarks importing [--records 1000000] [--verify]
 
-Times are of one run each, side by side. Reading and planning the source is told apart from storing it.
+Times are of one run each, side by side. Reading and planning the source is told apart from storing it. MiB is the most
+memory that this process had until then; one of its own writes the dump. `--verify`: also what `imports.verify` and
+`admin.verify` find behind each.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import io
+import multiprocessing
 import tempfile
 import time
 from pathlib import Path
@@ -31,17 +35,26 @@ COLUMNS = (
 
 
 async def main() -> None:
-    print(f"{'records':>9}{'planned/s':>11}{'stored/s':>10}{'COPY/s':>9}{'share':>8}{'taken out/s':>13}")
-    for records in RECORDS:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("names", nargs="*")
+    asked.add_argument("--records", type=int, nargs="+", default=RECORDS)
+    asked.add_argument("--verify", action="store_true")
+    options = asked.parse_args()
+    print(
+        f"{'records':>9}{'planned/s':>11}{'stored/s':>10}{'COPY/s':>9}{'share':>8}{'minutes':>9}{'MiB':>6}{'taken out/s':>13}"
+    )
+    for records in options.records:
         async with fresh_database() as url:
-            with tempfile.TemporaryDirectory() as folder:
-                legacy = Legacy.of_records(records, copies=0)
-                await asyncio.to_thread(dump, Path(folder), legacy.collections())
-                await _measured(url, Path(folder), records)
-    print(f"most memory of this process: {most_memory() / 1024:,.0f} MiB")
+            with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as other:
+                await asyncio.to_thread(other.apply, _write, (folder, records))
+                await _measured(url, Path(folder), records, verify=options.verify)
 
 
-async def _measured(url: str, folder: Path, records: int) -> None:
+def _write(folder: str, records: int) -> None:
+    dump(Path(folder), Legacy.of_records(records, copies=0).collections())
+
+
+async def _measured(url: str, folder: Path, records: int, *, verify: bool) -> None:
     async with Memory(url) as memory:
         began = read = time.perf_counter()
 
@@ -51,15 +64,20 @@ async def _measured(url: str, folder: Path, records: int) -> None:
                 read = time.perf_counter()
 
         report = await memory.imports.mongo(dump=folder, key=KEY, progress=told)
-        planned, stored = read - began, time.perf_counter() - read
+        planned, stored, most = read - began, time.perf_counter() - read, most_memory()
         rows, copied = await _copied(url)
+        print(
+            f"{records:>9,}{records / planned:>11,.0f}{rows / stored:>10,.0f}{rows / copied:>9,.0f}{copied / stored:>8.0%}"
+            f"{(planned + stored) / 60:>9.1f}{most / 1024:>6,.0f}",
+            end="",
+            flush=True,
+        )
+        if verify:
+            differs = await memory.imports.verify(report.run or 0, dump=folder)
+            print(f"\n{differs}\n{len(list(await memory.admin.verify()))} violations", flush=True)
         began = time.perf_counter()
         await memory.imports.rollback(report.run or 0)
-        taken_out = time.perf_counter() - began
-    print(
-        f"{records:>9,}{records / planned:>11,.0f}{rows / stored:>10,.0f}{rows / copied:>9,.0f}{copied / stored:>8.0%}"
-        f"{rows / taken_out:>13,.0f}"
-    )
+        print(f"{rows / (time.perf_counter() - began):>13,.0f}")
 
 
 async def _copied(url: str) -> tuple[int, float]:

@@ -176,6 +176,16 @@ class Database:
         own._principal = SERVICE
         return own
 
+    @asynccontextmanager
+    async def apart(self, connections: int) -> AsyncIterator[Database]:
+        """The same, with so many connections of its own, closed at the end: what is made in their sessions goes with them."""
+        own = Database(self.url, pool_size=connections, limits=self._limits)
+        own.walled, own._principal = self.walled, self._principal
+        try:
+            yield own
+        finally:
+            await own.close()
+
     async def write(
         self,
         step: Callable[[AsyncSession], Awaitable[Done]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STAGED = {
+    "place": "bigint",
     "scope_id": "bigint",
     "legacy_ref": "text",
     "of_ref": "text",
@@ -32,7 +33,8 @@ STAGED = {
 }
 """The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says.
 
-`seq` is null where the scope had anything before, or where it is that of another row; lists are null if they are empty.
+`place`: 1, 2, 3 … in the order in which they come. `seq` is null where the scope had anything before, or where it is that of
+another row; lists are null if they are empty.
 """
 
 TEXTS = {
@@ -50,21 +52,19 @@ TEXTS = {
 """The columns of a staged text. `is_told` False: it is noted that it was there, and not told. `refs`: which documents."""
 
 
-def _temporary(name: str, columns: Mapping[str, str], more: str) -> str:
+def _temporary(name: str, columns: Mapping[str, str], at_commit: str) -> str:
     listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-    return f"CREATE TEMPORARY TABLE {name} ({listed}, {more}) ON COMMIT DROP"
+    return f"CREATE TEMPORARY TABLE {name} ({listed}) ON COMMIT {at_commit}"
 
 
-STAGE = ";".join(
-    (
-        _temporary("import_rows", STAGED, "place bigint GENERATED ALWAYS AS IDENTITY"),
-        _temporary("import_texts", TEXTS, "CHECK (absorbed >= 0)"),
-        _temporary(
-            "import_runs", {"scope_id": "bigint", "run_id": "bigint", "language": "text"}, "PRIMARY KEY (scope_id)"
-        ),
-    )
-)
-EMPTY = "TRUNCATE import_rows, import_texts, import_runs RESTART IDENTITY"
+def _tables(at_commit: str) -> str:
+    return ";".join(_temporary(*one, at_commit) for one in (("import_rows", STAGED), ("import_texts", TEXTS)))
+
+
+STAGE, STAGE_ONCE = _tables("DELETE ROWS"), _tables("DROP")
+"""For the connection, which is emptied by each commit; or for one transaction."""
+IS_STAGED = "to_regclass('pg_temp.import_rows') IS NOT NULL"
+EMPTY = "TRUNCATE import_rows, import_texts"
 ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"
 
 # In scopes that had anything before. What waits there and says the same later is that row; `of_ref` is empty, then.
@@ -101,11 +101,12 @@ REPEATED = """
     )
     WHERE r.of_ref <> ''
 """
-STORE = (
-    """
+# All at once, since an agent has few rows and each statement its price. So with the hashes of texts: one at a time, looking
+# up the key costs more than storing the row. What a text holds was shared in the old store as far as it should be, or never.
+STORE = """
     WITH found AS (
         SELECT scope_id, count(*) FILTER (WHERE of_ref IS NULL) AS stored,
-               count(*) FILTER (WHERE of_ref IS NOT NULL) AS known
+               count(*) FILTER (WHERE of_ref IS NOT NULL) AS known, max(seq) AS last_seq
         FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id
     ), made AS (
         INSERT INTO memory.runs (
@@ -118,95 +119,87 @@ STORE = (
         JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = f.scope_id
         LEFT JOIN import_texts t ON t.scope_id = f.scope_id AND t.is_told
         RETURNING run_id, scope_id
+    ), stored AS (
+        INSERT INTO memory.observations (
+            agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
+            related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
+            search_extra, dates
+        )
+        SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
+               coalesce(r.message_ids, '{}'), r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity,
+               coalesce(r.categories, '{}'), r.metadata::jsonb,
+               h.hash, :hash_version, s.language, r.search_extra, r.dates::datemultirange
+        FROM import_rows r
+        JOIN made m USING (scope_id)
+        JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = m.scope_id
+        JOIN memory.content_hashes(
+            ARRAY(SELECT scope_id FROM import_rows ORDER BY place), ARRAY(SELECT digest FROM import_rows ORDER BY place)
+        ) h USING (place)
+        WHERE r.of_ref IS NULL
+        ORDER BY r.place
+    ), states AS (
+        INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, verification)
+        SELECT :agent_key, r.scope_id, r.seq, CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END,
+               :now, r.verification
+        FROM import_rows r
+        WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
+    ), said AS (
+        INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
+        SELECT :agent_key, r.scope_id, r.seq, u.user_id, m.run_id, :now
+        FROM import_rows r
+        JOIN made m USING (scope_id)
+        LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
+        WHERE r.of_ref IS NULL AND NOT (:links AND r.message_ids IS NOT NULL)
+    ), noted AS (
+        INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
+        SELECT :agent_key, r.scope_id, r.legacy_ref, :import_id, r.seq, r.source_hash, r.stored_hash, r.ref_hash
+        FROM import_rows r
+        WHERE r.seq IS NOT NULL
+        UNION ALL
+        SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
+        FROM import_rows r
+        CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
+        WHERE r.seq IS NOT NULL AND r.also IS NOT NULL
+        UNION ALL
+        SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
+        FROM import_texts t
+        CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
+        ON CONFLICT DO NOTHING
+    ), told AS (
+        INSERT INTO memory.consolidations (
+            agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason, run_id, created_at
+        )
+        SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import', m.run_id, :now
+        FROM import_texts t
+        JOIN made m USING (scope_id)
+        WHERE t.is_told
+    ), filled AS (
+        UPDATE memory.scopes s
+        SET last_seq = greatest(s.last_seq, f.last_seq),
+            last_activity_at = :now,
+            done_seq = CASE WHEN t.is_told THEN t.absorbed ELSE s.done_seq END,
+            version = CASE WHEN t.is_told THEN 1 ELSE s.version END,
+            consolidation = CASE WHEN t.is_told THEN t.content ELSE s.consolidation END,
+            consolidated_at = CASE WHEN t.is_told THEN least(t.written_at, :now) ELSE s.consolidated_at END,
+            propagated_version = CASE WHEN t.is_told THEN 1 ELSE s.propagated_version END
+        FROM found f
+        LEFT JOIN import_texts t USING (scope_id)
+        WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
     )
-    INSERT INTO import_runs
-    SELECT m.scope_id, m.run_id, s.language
-    FROM made m
-    JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = m.scope_id
-    """,
-    # All hashes of texts at once: one at a time, looking up the key costs more than storing the row.
-    """
-    INSERT INTO memory.observations (
-        agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
-        related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
-        search_extra, dates
-    )
-    SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
-           coalesce(r.message_ids, '{}'), r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity,
-           coalesce(r.categories, '{}'), r.metadata::jsonb,
-           h.hash, :hash_version, m.language, r.search_extra, r.dates::datemultirange
-    FROM import_rows r
-    JOIN import_runs m USING (scope_id)
-    JOIN memory.content_hashes(
-        ARRAY(SELECT scope_id FROM import_rows ORDER BY place), ARRAY(SELECT digest FROM import_rows ORDER BY place)
-    ) h USING (place)
-    WHERE r.of_ref IS NULL
-    ORDER BY r.place
-    """,
-    """
-    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, verification)
-    SELECT :agent_key, r.scope_id, r.seq, CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END, :now,
-           r.verification
-    FROM import_rows r
-    WHERE r.of_ref IS NULL AND (r.state IN ('archived', 'evicted') OR r.verification <> 'unverified')
-    """,
-    """
-    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
-    SELECT :agent_key, r.scope_id, r.seq, u.user_id, m.run_id, :now
-    FROM import_rows r
-    JOIN import_runs m USING (scope_id)
-    LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
-    WHERE r.of_ref IS NULL AND NOT (:links AND r.message_ids IS NOT NULL)
-    """,
-    """
-    INSERT INTO memory.imported (agent_key, scope_id, legacy_ref, import_id, seq, source_hash, stored_hash, ref_hash)
-    SELECT :agent_key, r.scope_id, r.legacy_ref, :import_id, r.seq, r.source_hash, r.stored_hash, r.ref_hash
-    FROM import_rows r
-    WHERE r.seq IS NOT NULL
-    UNION ALL
-    SELECT :agent_key, r.scope_id, a.ref, :import_id, r.seq, r.source_hash, r.stored_hash, a.ref_hash
-    FROM import_rows r
-    CROSS JOIN LATERAL unnest(r.also, r.also_hashes) AS a (ref, ref_hash)
-    WHERE r.seq IS NOT NULL AND r.also IS NOT NULL
-    UNION ALL
-    SELECT :agent_key, t.scope_id, u.ref, :import_id, NULL, t.source_hash, t.stored_hash, u.ref_hash
-    FROM import_texts t
-    CROSS JOIN LATERAL unnest(t.refs, t.ref_hashes) AS u (ref, ref_hash)
-    ON CONFLICT DO NOTHING
-    """,
-    """
-    INSERT INTO memory.consolidations (
-        agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason, run_id, created_at
-    )
-    SELECT :agent_key, t.scope_id, 1, 0, 0, t.absorbed, t.content, t.words, 'import', m.run_id, :now
-    FROM import_texts t
-    JOIN import_runs m USING (scope_id)
-    WHERE t.is_told
-    """,
-    # What a text holds was shared in the old store as far as it should be, or never will be.
-    """
-    UPDATE memory.scopes s
-    SET last_seq = greatest(s.last_seq, f.last_seq),
-        last_activity_at = :now,
-        done_seq = CASE WHEN t.is_told THEN t.absorbed ELSE s.done_seq END,
-        version = CASE WHEN t.is_told THEN 1 ELSE s.version END,
-        consolidation = CASE WHEN t.is_told THEN t.content ELSE s.consolidation END,
-        consolidated_at = CASE WHEN t.is_told THEN least(t.written_at, :now) ELSE s.consolidated_at END,
-        propagated_version = CASE WHEN t.is_told THEN 1 ELSE s.propagated_version END
-    FROM (SELECT scope_id, max(seq) AS last_seq FROM import_rows WHERE seq IS NOT NULL GROUP BY scope_id) f
-    LEFT JOIN import_texts t USING (scope_id)
-    WHERE s.agent_key = :agent_key AND s.scope_id = f.scope_id
-    """,
-)
+    SELECT coalesce(sum(stored), 0)::bigint, count(*) FROM found
+"""
 # The messages that it was made of, where they were brought as well; then each other person once for an observation, however
-# many documents say that it is theirs.
+# many documents say that it is theirs. The runs that `STORE` has made are the newest of the import.
 LINK = (
     """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)
     SELECT DISTINCT ON (r.scope_id, r.seq, g.conversation_id, g.number)
            :agent_key, r.scope_id, r.seq, g.conversation_id, g.number, g.user_id, m.run_id, :now
     FROM import_rows r
-    JOIN import_runs m USING (scope_id)
+    JOIN (
+        SELECT scope_id, max(run_id) AS run_id FROM memory.runs
+        WHERE agent_key = :agent_key AND import_id = :import_id AND scope_id IS NOT NULL GROUP BY scope_id
+    ) m USING (scope_id)
     JOIN memory.messages g
         ON g.agent_key = :agent_key AND g.conversation_id = r.conversation_id AND g.message_id = ANY (r.message_ids)
     WHERE r.seq IS NOT NULL AND :links AND r.message_ids IS NOT NULL AND g.content IS NOT NULL
@@ -215,7 +208,10 @@ LINK = (
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, run_id, created_at)
     SELECT DISTINCT :agent_key, r.scope_id, r.seq, u.user_id, m.run_id, :now
     FROM import_rows r
-    JOIN import_runs m USING (scope_id)
+    JOIN (
+        SELECT scope_id, max(run_id) AS run_id FROM memory.runs
+        WHERE agent_key = :agent_key AND import_id = :import_id AND scope_id IS NOT NULL GROUP BY scope_id
+    ) m USING (scope_id)
     LEFT JOIN LATERAL unnest(r.users) AS u (user_id) ON true
     WHERE r.seq IS NOT NULL AND (r.of_ref IS NOT NULL AND u.user_id IS NOT NULL OR :links AND r.message_ids IS NOT NULL)
       AND NOT EXISTS (
@@ -225,4 +221,3 @@ LINK = (
       )
     """,
 )
-COUNT = "SELECT count(*) FILTER (WHERE of_ref IS NULL), count(DISTINCT scope_id) FROM import_rows WHERE seq IS NOT NULL"

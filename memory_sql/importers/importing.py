@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import Database
+from memory_sql.db.engine import Database, is_pooled
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.results import ImportProgress, ImportReport
@@ -82,30 +83,32 @@ class Import:
             principal=SERVICE,
         )
 
-    def _loader(self, plan: Plan, import_id: int | None) -> Loader:
+    def _loader(self, database: Database, plan: Plan, import_id: int | None, *, keeps: bool = False) -> Loader:
         return Loader(
-            self.database, self.settings, plan, import_id, self.key, self.now, self.pause,
-            "confirmed" if self.options.trusted else "unverified",
+            database, self.settings, plan, import_id, self.key, self.now, self.pause,
+            "confirmed" if self.options.trusted else "unverified", keeps,
         )  # fmt: skip
 
     async def _look(self, plan: Plan) -> None:
-        loader, tell = self._loader(plan, None), self._teller(plan, "looking")
+        loader, tell = self._loader(self.database, plan, None), self._teller(plan, "looking")
         for agent in plan.agents():
             await loader.look(agent)
             tell(agent.agent_id, 0)
 
     async def _store(self, plan: Plan, import_id: int) -> None:
-        loader, due_from = self._loader(plan, import_id), await self._due_from(import_id)
-        tell = self._teller(plan, "storing")
+        due_from, tell = await self._due_from(import_id), self._teller(plan, "storing")
 
-        async def store(agent: AgentDraft) -> None:
+        async def store(loader: Loader, agent: AgentDraft) -> None:
             nonlocal due_from
             done = await loader.agent(agent, due_from)
             due_from += timedelta(seconds=self.pause * done.due)
             tell(agent.agent_id, done.observations)
 
         # Rows of one are prepared here while the database stores those of others; with pauses one is due after another.
-        await each(plan.agents(), store, at_once=1 if self.pause else AGENTS_AT_ONCE)
+        at_once = 1 if self.pause else AGENTS_AT_ONCE
+        async with self.database.apart(at_once) as own:
+            loader = self._loader(own, plan, import_id, keeps=not is_pooled(own.url))
+            await each(plan.agents(), partial(store, loader), at_once=at_once)
 
     def _teller(self, plan: Plan, step: Literal["looking", "storing"]) -> Callable[[str, int], None]:
         """Of an agent with which it is done, and how many observations of it were stored."""

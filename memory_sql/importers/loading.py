@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Literal, Protocol
 
 from memory_sql.config import ScopeSettings, Settings
@@ -66,7 +67,7 @@ class Looked:
 class Loader:
     """`key` is that of references, and lies outside of the database. What becomes due is so `pause` seconds apart.
 
-    `import_id` None: it only looks.
+    `import_id` None: it only looks. `keeps`: the connections of `database` are its own, and nobody's after it.
     """
 
     database: Database
@@ -77,6 +78,7 @@ class Loader:
     now: datetime
     pause: float = 0.0
     verification: Literal["unverified", "confirmed"] = "unverified"
+    keeps: bool = False
 
     async def agent(self, draft: AgentDraft, due_from: datetime) -> Stored:
         """All that is planned for the agent; what is here already is passed over. `due_from`: where the pauses begin."""
@@ -100,7 +102,7 @@ class Loader:
         agent = await ensure_agent(unit, agent_id, self.now)
         await share_agent(unit, agent.key)
         imports = ImportRepository(unit)
-        await imports.open(agent.key)
+        await imports.open(agent.key, keeps=self.keeps)
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
@@ -155,10 +157,14 @@ class Loader:
             for (draft, found), at in zip(looked, places, strict=True)
             if at in locked
         ]
-        rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
+        rows, staged, numbers = (
+            ((draft, place, row) for draft, place in there for row in self._rows_of(draft)),
+            0,
+            count(1),
+        )
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
-            await imports.stage_rows(self._staged(seen, some, left, own))
+            staged += await imports.stage_rows(self._staged(seen, some, left, own, numbers))
         left = await seen.left_out(ref for draft, _ in there for ref in draft.legacy_refs)
         await imports.stage_texts(self._text(seen, draft, place, left) for draft, place in there)
         done = await imports.store(
@@ -166,6 +172,7 @@ class Loader:
             seen.import_id or 0,
             [place.scope_id for _, place in there if place.is_begun],
             self.now,
+            rows=staged,
             repeats=any(place.repeated for _, place in there),
             links=seen.has_messages,
         )
@@ -256,6 +263,7 @@ class Loader:
         rows: Iterable[tuple[ScopeDraft, preparing.Filling, RowDraft]],
         left: Mapping[str, Reason],
         own: Settings,
+        numbers: Iterator[int],
     ) -> Iterator[tuple[Any, ...]]:
         zone = zone_of(own.time_zone)
         for draft, place, row in rows:
@@ -263,9 +271,9 @@ class Loader:
                 continue
             seen.bring(row.legacy_ref)
             if not isinstance(row, DuplicateDraft):
-                yield preparing.observation(draft, place, row, zone, seen.ref)
+                yield (next(numbers), *preparing.observation(draft, place, row, zone, seen.ref))
             elif left.get(row.of) != "forgotten":
-                yield preparing.duplicate(draft, place, row, seen.ref)
+                yield (next(numbers), *preparing.duplicate(draft, place, row, seen.ref))
 
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]

@@ -43,7 +43,7 @@ class Filling:
 
 
 class Staged(NamedTuple):
-    """With the columns of `STAGED`, in their order. The defaults are those of a row that repeats another.
+    """With the columns of `STAGED` behind its place, in their order. The defaults are those of a row that repeats another.
 
     An empty list is None: the driver takes longer for one than for a text.
     """

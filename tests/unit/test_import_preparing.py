@@ -20,7 +20,7 @@ def _row(content: str, **more: Any) -> ObservationDraft:
 
 
 def test_a_staged_row_has_the_columns_of_the_table() -> None:
-    assert Staged._fields == tuple(STAGED)
+    assert ("place", *Staged._fields) == tuple(STAGED)
 
 
 def test_what_the_text_tells_is_staged_beside_it() -> None:

@@ -1,7 +1,7 @@
 """What is brought over from another store: staged by COPY, then stored set by set, a few hundred scopes at a time.
 
-Staged rows lie in temporary tables of the transaction, since no COPY goes into a table with row-level policies. What is
-known by its reference is left out, and so is what was forgotten. The rest is numbered and stored by a handful of statements.
+Staged rows lie in temporary tables, since no COPY goes into a table with row-level policies. What is known by its reference
+is left out, and so is what was forgotten. The rest is numbered and stored by a handful of statements.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sqlalchemy import (
     cast,
     func,
     insert,
+    literal_column,
     or_,
     select,
     text,
@@ -55,7 +56,20 @@ from memory_sql.db.models import (
     RunRow,
     ScopeRow,
 )
-from memory_sql.db.staging import ANALYZE, COUNT, EMPTY, LINK, NUMBER, REPEATED, STAGE, STAGED, STORE, TEXTS, WAITING
+from memory_sql.db.staging import (
+    ANALYZE,
+    EMPTY,
+    IS_STAGED,
+    LINK,
+    NUMBER,
+    REPEATED,
+    STAGE,
+    STAGE_ONCE,
+    STAGED,
+    STORE,
+    TEXTS,
+    WAITING,
+)
 from memory_sql.domain.ids import OWNER_PREFIX
 from memory_sql.languages.text import HASH_VERSION
 
@@ -95,6 +109,10 @@ _CHANGED = """
 
 _NAMES = re.compile(r"(?<![:\w]):([a-z_]+)")
 _LOCK = "memory_sql import"
+_PLANNED = (
+    "memory_sql.planned"  # of a connection's `info`: for how many staged rows, when, and how often it was done since
+)
+_LIKE = 4  # times as many have plans of their own
 _TYPES: Mapping[str, TypeEngine[Any]] = {
     "agent_key": BigInteger(),
     "import_id": BigInteger(),
@@ -272,21 +290,26 @@ class ImportRepository:
             update(ImportRow).where(ImportRow.import_id == import_id).values(state="rolled_back", rolled_back_at=now)
         )
 
-    async def open(self, agent_key: int) -> None:
-        """Makes the tables in which rows are staged, for this transaction; no other import goes on with the agent meanwhile.
+    async def open(self, agent_key: int, *, keeps: bool) -> None:
+        """Sees to the tables in which rows are staged; no other import goes on with the agent meanwhile.
 
-        What another one has brought is looked for once, at the beginning.
+        What another one has brought is looked for once, at the beginning. `keeps`: the connection is the caller's until it
+        is closed, so the tables stay in it, and with them the plans of what reads them.
         """
-        await self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, agent_key))))
-        await (await self._driver()).execute(STAGE)
+        locked = select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, agent_key)), literal_column(IS_STAGED))
+        _, is_staged = (await self.session.execute(locked)).one()
+        if not is_staged:
+            (await self._info()).pop(_PLANNED, None)
+            await (await self._driver()).execute(STAGE if keeps else STAGE_ONCE)
 
     async def empty(self) -> None:
         """For more of the agent: forgets what was staged."""
         await self.session.execute(text(EMPTY))
 
-    async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """With the columns of `STAGED`; of a scope they come in its order."""
-        await (await self._driver()).copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
+    async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> int:
+        """With the columns of `STAGED`; of a scope they come in its order. How many there were."""
+        staged = await (await self._driver()).copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
+        return int(staged.rpartition(" ")[2])
 
     async def stage_texts(self, texts: Iterable[Sequence[Any]]) -> None:
         """With the columns of `TEXTS`."""
@@ -297,12 +320,24 @@ class ImportRepository:
         assert raw is not None
         return raw
 
+    async def _info(self) -> dict[Any, Any]:
+        return (await self.session.connection()).info
+
     async def store(
-        self, agent_key: int, import_id: int, begun: Sequence[int], now: datetime, *, repeats: bool, links: bool
+        self,
+        agent_key: int,
+        import_id: int,
+        begun: Sequence[int],
+        now: datetime,
+        *,
+        rows: int,
+        repeats: bool,
+        links: bool,
     ) -> Stored:
         """What is staged, in scopes that the caller has locked; `begun` are those of them that had anything before.
 
-        `repeats`: some of it says what another row says. `links`: there are messages of which it may have been made.
+        `rows`: how many are staged. `repeats`: some of it says what another row says. `links`: there are messages of which
+        it may have been made.
         """
         values = {
             "agent_key": agent_key,
@@ -317,10 +352,20 @@ class ImportRepository:
             merged = frozenset(await self.session.scalars(_typed(WAITING), given))
             await self._run([NUMBER], values)
         await self._run([REPEATED] * repeats, values)
-        await self._run([ANALYZE, *STORE], values)
+        await self._plan_for(rows)
+        observations, scopes = (await self.session.execute(_typed(STORE), values)).one()
         await self._run(LINK if repeats or merged or links else [], values)
-        observations, scopes = (await self.session.execute(text(COUNT))).one()
         return Stored(observations, scopes, merged=frozenset(ref for ref in merged if "#" not in ref))
+
+    async def _plan_for(self, rows: int) -> None:
+        """Anew where there are many more or fewer, or where it has been done as often again: then the others have grown."""
+        info = await self._info()
+        before, planned, times = info.get(_PLANNED, (0, 0, 0))
+        if before and before / _LIKE <= rows <= before * _LIKE and times < 2 * planned:
+            info[_PLANNED] = before, planned, times + 1
+            return
+        await self._run([ANALYZE], {})
+        info[_PLANNED] = max(1, rows), times + 1, times + 1
 
     async def _run(self, statements: Iterable[str], values: Mapping[str, Any]) -> None:
         for statement in statements:

@@ -17,7 +17,7 @@ from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.imports import ImportRepository, Stored
-from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers import preparing
 from memory_sql.importers.batches import some_of
@@ -151,11 +151,11 @@ class Loader:
         made = await imports.make_scopes([self._new(agent_key, draft, own) for draft in wanted])
         await self._prompts(unit, agent_key, wanted, made)
         places = [(draft.owner, draft.name) for draft, _ in looked]
-        locked = {(state.owner, state.name): state for state in await scopes.lock(agent_key, places)}
+        ours = await _locked(scopes, agent_key, places, made)
         there = [
-            (draft, _place(draft, found, locked[at]))
+            (draft, _place(draft, found, *ours[at]))
             for (draft, found), at in zip(looked, places, strict=True)
-            if at in locked
+            if at in ours
         ]
         rows, staged, numbers = (
             ((draft, place, row) for draft, place in there for row in self._rows_of(draft)),
@@ -224,18 +224,19 @@ class Loader:
         imports, agent_key, ref = ImportRepository(unit), seen.agent_key, f"group:{draft.group_id}"
         if (await seen.left_out([ref])).get(ref) == "forgotten":
             return
-        group_id = await imports.group_of(agent_key, ref) or draft.group_id
+        group_id = (None if seen.is_new else await imports.group_of(agent_key, ref)) or draft.group_id
         joining = await imports.joining(agent_key, group_id, draft.user_ids)
         if not joining:
             return
         wanted = ScopeDraft(draft.agent_id, "group", group_id, "", group_id, True, None, (), None, None, draft.settings)
-        await imports.make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
-        (scope,) = await ScopeRepository(unit).lock(agent_key, [(owner_key("group", group_id), "")])
-        await imports.note_group(agent_key, scope.scope_id, self.import_id or 0, ref, seen.ref(ref))
+        made = await imports.make_scopes([{**self._new(agent_key, wanted, own), **draft.settings}])
+        at = owner_key("group", group_id), ""
+        scope_id, _ = (await _locked(ScopeRepository(unit), agent_key, [at], made))[at]
+        await imports.note_group(agent_key, scope_id, self.import_id or 0, ref, seen.ref(ref))
         rows = [
             {
                 "agent_key": agent_key,
-                "scope_id": scope.scope_id,
+                "scope_id": scope_id,
                 "user_id": user,
                 "joined_at": self.now,
                 "source": "import",
@@ -292,12 +293,23 @@ class Loader:
         )  # fmt: skip
 
 
-def _place(draft: ScopeDraft, found: Looked, scope: ScopeState) -> preparing.Filling:
+async def _locked(
+    scopes: ScopeRepository, agent_key: int, places: Sequence[tuple[str, str]], made: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str], tuple[int, bool]]:
+    """By owner and name the scopes that are there, and whether they had anything before; the older ones are locked.
+
+    Those that were `made` just now nobody else sees yet.
+    """
+    ours = {at: (scope_id, False) for at, scope_id in made.items()}
+    if older := [at for at in places if at not in made]:
+        for scope in await scopes.lock(agent_key, older):
+            ours[scope.owner, scope.name] = scope.scope_id, bool(scope.last_seq or scope.version)
+    return ours
+
+
+def _place(draft: ScopeDraft, found: Looked, scope_id: int, is_begun: bool) -> preparing.Filling:
     """Its text is told where it is the first that the scope learns, and nothing of it was left out."""
-    is_begun = bool(scope.last_seq or scope.version)
-    return preparing.Filling(
-        scope.scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun
-    )
+    return preparing.Filling(scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun)
 
 
 def _named(row: RowDraft) -> tuple[str, ...]:

@@ -29,8 +29,7 @@ class Seen:
 
     @classmethod
     async def of(cls, imports: ImportRepository, agent_key: int, import_id: int | None, key: bytes) -> Seen:
-        by = await imports.brought_by(agent_key)
-        forgets = await imports.has_forgotten(agent_key)
+        by, forgets = await imports.before(agent_key)
         return cls(imports, agent_key, import_id, key, is_new=not by and not forgets, is_resumed=import_id in by)
 
     def ref(self, ref: str) -> bytes:

@@ -43,8 +43,9 @@ async def list_agents(session: AsyncSession) -> list[AgentSummary]:
 async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> Agent:
     agent = await find_agent(session, agent_id)
     if agent is None:
-        await session.execute(upsert(AgentRow).values(agent_id=agent_id, created_at=now).on_conflict_do_nothing())
-        agent = await find_agent(session, agent_id)
+        made = upsert(AgentRow).values(agent_id=agent_id, created_at=now).on_conflict_do_nothing()
+        row = (await session.execute(made.returning(AgentRow.agent_key, AgentRow.settings))).one_or_none()
+        agent = await find_agent(session, agent_id) if row is None else Agent(*row)
     assert agent is not None  # agents are never deleted between two statements of one transaction
     return agent
 

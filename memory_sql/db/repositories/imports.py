@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
+from typing import cast as cast_type
 
 from sqlalchemy import (
     ARRAY,
@@ -22,12 +23,14 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     SmallInteger,
+    Table,
     Text,
     TextClause,
     and_,
     any_,
     bindparam,
     cast,
+    exists,
     func,
     insert,
     literal_column,
@@ -108,6 +111,7 @@ _CHANGED = """
 """
 
 _NAMES = re.compile(r"(?<![:\w]):([a-z_]+)")
+_scopes = cast_type(Table, ScopeRow.__table__)  # of the class, a row with a null goes by a statement of its own
 _LOCK = "memory_sql import"
 _PLANNED = (
     "memory_sql.planned"  # of a connection's `info`: for how many staged rows, when, and how often it was done since
@@ -200,12 +204,20 @@ class ImportRepository:
         found = await self.session.execute(select(ImportRow.__table__).order_by(ImportRow.import_id))
         return [dict(row) for row in found.mappings()]
 
-    async def brought_by(self, agent_key: int) -> set[int]:
-        """The imports that have brought the agent anything that is still here."""
+    async def before(self, agent_key: int) -> tuple[set[int], bool]:
+        """The imports that have brought the agent anything that is still here, and whether anything was forgotten."""
         brought = union(
             *(select(row.import_id).where(row.agent_key == agent_key) for row in (ImportedRow, ImportedMessageRow))
+        ).subquery()
+        f = ForgottenRefRow
+        found = await self.session.execute(
+            select(
+                select(func.array_agg(brought.c.import_id)).scalar_subquery(),
+                exists().where(f.agent_key == agent_key),
+            )
         )
-        return set(await self.session.scalars(brought))
+        by, forgets = found.one()
+        return set(by or ()), forgets
 
     async def known(self, agent_key: int, refs: Sequence[str]) -> dict[str, list[int]]:
         """By which imports those of these references came that are here, in any scope."""
@@ -382,7 +394,7 @@ class ImportRepository:
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         """Those of these that aren't there yet; by owner and name."""
-        made = upsert(ScopeRow).on_conflict_do_nothing().returning(ScopeRow.scope_id, ScopeRow.owner, ScopeRow.name)
+        made = upsert(_scopes).on_conflict_do_nothing().returning(_scopes.c.scope_id, _scopes.c.owner, _scopes.c.name)
         found = await self.session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}
 
@@ -390,11 +402,6 @@ class ImportRepository:
         """Those of these who have imported memory, and never were members of the group: who has left stays away."""
         given = {"agent_key": agent_key, "group_id": group_id, "users": list(users)}
         return list(await self.session.scalars(_typed(_JOINING), given))
-
-    async def has_forgotten(self, agent_key: int) -> bool:
-        f = ForgottenRefRow
-        found = await self.session.scalar(select(f.agent_key).where(f.agent_key == agent_key).limit(1))
-        return found is not None
 
     async def forgotten_among(self, agent_key: int, ref_hashes: Sequence[bytes]) -> set[bytes]:
         f = ForgottenRefRow

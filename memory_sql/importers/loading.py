@@ -162,6 +162,8 @@ class Loader:
             0,
             count(1),
         )
+        if seen.is_new:
+            staged = await imports.stage_rows(self._staged(seen, rows, {}, own, numbers))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
             staged += await imports.stage_rows(self._staged(seen, some, left, own, numbers))

@@ -78,7 +78,7 @@ def observation(draft: ScopeDraft, place: Filling, row: ObservationDraft, zone: 
     """`zone` is the agent's, in which days are meant."""
     state, seq = place.take(row.state)
     content, extra, dates = row.content, search_extra(row.content), None
-    found, days = classify(content), days_of(content, row.observed_at, zone)
+    found, days = classify(content, is_plain=row.is_plain), days_of(content, row.observed_at, zone)
     if days:
         beside = dict.fromkeys(f"{day}" for span in days for day in span)
         extra = " ".join((extra, *beside) if extra else beside)

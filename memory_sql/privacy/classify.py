@@ -75,9 +75,12 @@ def holds_mark(text: str) -> bool:
     return _MARK.search(text) is not None
 
 
-def classify(text: str) -> Classification:
-    """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there."""
-    masked, words = _mask(text)
+def classify(text: str, *, is_plain: bool = False) -> Classification:
+    """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there.
+
+    `is_plain`: `mask` has found nothing in this very text.
+    """
+    masked, words = (Masked(text, ()), None) if is_plain else _mask(text)
     text = masked.text
     found = {_category(kind) for kind in _MARK.findall(text)} if "[secret: " in text else set[str]()
     even = text.lower() if text.isascii() else text.lower().translate(_EVEN)

@@ -252,6 +252,7 @@ def test_masking_twice_changes_nothing_and_any_text_can_be_classified(text: str)
     assert bool(masked.found) == (masked.text != text)
     assert mask(masked.text).text == masked.text
     assert set(classify(text).categories) <= set(CATEGORIES)
+    assert mask(text).found or classify(text, is_plain=True) == classify(text)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,6 @@ def test_a_record_comes_back_from_the_spool_as_it_was(text: str, keys: list[byte
     }  # fmt: skip
     record = read_record(document, Notes(), "mask")
     assert unpacked(packed(record, b"digest")) == Kept(
-        record.ref, "fact", record.text.content, record.text.source_hash, b"digest", None, None, record.shard,
-        record.messages, record.users, MOMENT,
+        record.ref, "fact", record.text.content, record.text.source_hash, b"digest", record.text.is_plain, None, None,
+        record.shard, record.messages, record.users, MOMENT,
     )  # fmt: skip

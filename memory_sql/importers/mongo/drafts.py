@@ -102,8 +102,8 @@ class ScopeDraft:
 class ObservationDraft(NamedTuple):
     """`legacy_ref` is unique in its scope. `also` are the references of what says the same and gets no row of its own.
 
-    `digest` is that of the content; None: it hasn't been computed, or there is none. `given_at`: the time that it had, where
-    that was more than a day ahead of the import.
+    `digest` is that of the content; None: it hasn't been computed, or there is none. `is_plain`: it was looked at as it is,
+    and holds no secret. `given_at`: the time that it had, where that was more than a day ahead of the import.
     """
 
     legacy_ref: str
@@ -120,6 +120,7 @@ class ObservationDraft(NamedTuple):
     given_at: datetime | None = None
     also: tuple[str, ...] = ()
     digest: bytes | None = None
+    is_plain: bool = False
 
 
 class DuplicateDraft(NamedTuple):

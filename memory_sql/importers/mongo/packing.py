@@ -14,13 +14,14 @@ _TICK = timedelta(microseconds=1)  # a moment takes as long to read back as all 
 
 
 class Kept(NamedTuple):
-    """`digest` is that of the content; None: there is none. `updated_at` is in ISO 8601."""
+    """`digest` is that of the content; None: there is none. `is_plain`: as of `Text`. `updated_at` is in ISO 8601."""
 
     ref: str
     type: RecordType
     content: str
     source_hash: bytes
     digest: bytes | None
+    is_plain: bool
     updated_at: str | None
     session: str | None
     shard: str | None
@@ -32,8 +33,9 @@ class Kept(NamedTuple):
 def packed(record: Record, digest: bytes | None) -> bytes:
     r = record
     kept = (
-        r.ref, r.type, r.text.content, r.text.source_hash, digest, r.updated_at and r.updated_at.isoformat(),
-        _plain(r.session), _plain(r.shard), tuple(map(str, r.messages)), tuple(map(str, r.users)),
+        r.ref, r.type, r.text.content, r.text.source_hash, digest, r.text.is_plain,
+        r.updated_at and r.updated_at.isoformat(), _plain(r.session), _plain(r.shard), tuple(map(str, r.messages)),
+        tuple(map(str, r.users)),
         (r.created_at - EPOCH) // _TICK,
     )  # fmt: skip
     return pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)

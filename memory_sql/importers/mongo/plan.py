@@ -174,6 +174,7 @@ class Plan:
             lane=lane,
             source_hash=record.source_hash,
             digest=record.digest,
+            is_plain=record.is_plain,
             verification="confirmed" if self.options.trusted else "unverified",
             related_users=self._people(record),
             conversation_id=record.session,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from memory_sql.config.kinds import Secrets
 from memory_sql.importers.mongo.values import Notes, UnreadableError
 from memory_sql.languages.text import clean, content_digest, count_words, sentences
-from memory_sql.privacy.classify import mask
+from memory_sql.privacy.classify import Masked, mask
 
 DIVIDER = "---"
 _VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
@@ -27,12 +27,13 @@ _AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """`version` and `over_limit` are of blobs."""
+    """`version` and `over_limit` are of blobs. `is_plain`: it was looked at as it is, and holds no secret."""
 
     content: str
     source_hash: bytes
     version: int | None = None
     over_limit: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,13 @@ def source_hash(text: str) -> bytes:
 
 def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
     """Raises `UnreadableError`: empty, or a secret that is refused."""
-    stored = "" if text is None else _stored(text, secrets, notes).strip()
+    masked = Masked("", ()) if text is None else _masked(text, secrets, notes)
+    stored = masked.text.strip()
     if text is None or not stored:
         notes.add("A3")
         raise UnreadableError("empty", "content")
-    return Text(stored, source_hash(text))
+    is_plain = secrets != "keep" and not masked.found and stored == masked.text
+    return Text(stored, source_hash(text), is_plain=is_plain)
 
 
 def message_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
@@ -91,19 +94,24 @@ def _unwrapped(text: str, notes: Notes) -> tuple[str, int | None]:
 
 
 def _stored(text: str, secrets: Secrets, notes: Notes) -> str:
+    return _masked(text, secrets, notes).text
+
+
+def _masked(text: str, secrets: Secrets, notes: Notes) -> Masked:
+    """`found` is empty where secrets are kept."""
     text, changes = clean(text)
     if {"nul", "surrogate"} & {*changes}:
         notes.add("A29")
     if {*changes} - {"nul", "surrogate"}:
         notes.add("hidden_characters")
     if secrets == "keep":
-        return text
+        return Masked(text, ())
     masked = mask(text)
     if masked.found:
         notes.add("masked")
         if secrets == "refuse":
             raise UnreadableError("secret", "content")
-    return masked.text
+    return masked
 
 
 def statements(text: str) -> Iterator[Sentence]:

@@ -623,6 +623,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.evidence SET repeated_seq = seq WHERE seq = 1",
         "UPDATE memory.evidence SET repeated_seq = 99999 WHERE seq = 1",
     ],
+    "evidence_was_found_by_a_run": ["UPDATE memory.evidence SET run_id = -1 WHERE seq = 1"],
     "what_was_imported_is_there": [
         "INSERT INTO memory.imported SELECT agent_key, -1, 'memory_user:1', 1, NULL, 'a', 'b', 'c' FROM memory.agents",
         "INSERT INTO memory.imported SELECT agent_key, scope_id, 'memory_user:1', 1, 99999, 'a', 'b', 'c'"

@@ -244,7 +244,6 @@ class EvidenceRow(Base):
         PrimaryKeyConstraint("agent_key", "evidence_id"),
         key_of("observations", "scope_id", "seq"),
         key_of("messages", "conversation_id", "number"),
-        key_of("runs", "run_id"),
         CheckConstraint("(conversation_id IS NULL) = (number IS NULL)", name="number"),
         Index("evidence_seq_idx", "agent_key", "scope_id", "seq"),
         Index(
@@ -284,7 +283,9 @@ class EvidenceRow(Base):
 
     observation: Mapped[ObservationRow] = related()
     message: Mapped[MessageRow | None] = related()
-    run: Mapped[RunRow | None] = related()
+    run: Mapped[RunRow | None] = related(  # without a key in the database: `verify` looks whether it is there
+        primaryjoin="and_(RunRow.agent_key == foreign(EvidenceRow.agent_key), RunRow.run_id == foreign(EvidenceRow.run_id))"
+    )
 
 
 class ObservationVectorRow(Base):

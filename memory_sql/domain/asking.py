@@ -26,8 +26,8 @@ class _Asking:
 class Turn(_Asking):
     """A turn of a conversation that needs its part of the prompt; `text` is its message, or a digest's query.
 
-    `retrieve` None: as the message asks. `layout` and `max_tokens` None: as the settings say. `own`: settings of this
-    call, which go before those of the agent.
+    `retrieve` None: where what was found answers the message. `layout` and `max_tokens` None: as the settings say. `own`:
+    settings of this call, which go before those of the agent.
     """
 
     retrieve: bool | None = None

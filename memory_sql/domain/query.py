@@ -64,9 +64,11 @@ class Query:
 
     `names`: every word of it, for the speakers of messages that may be among them. `spans` are the days that it names.
     `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
-    Messages come from `outside` that conversation; `language` is theirs, where the agent's own settings name none. `text`:
-    what was asked, without operators, for those who don't read it word by word. `superseded` observations are found as
-    well; with `scope` only that one is searched, with `absorbed` only what is in use there and in its text.
+    Messages come from `outside` that conversation, with `elsewhere` observations as well; `unformed`: only messages that no
+    formation has read; `language` is theirs, where the agent's own settings name none. `text`: what was asked, without
+    operators, for those who don't read it word by word. `superseded` observations are found as well, or apart at most so
+    many that were `overtaken`, as a consolidation found; with `scope` only that one is searched, with `absorbed` only what
+    is in use there and in its text.
     """
 
     text: str = ""
@@ -80,9 +82,12 @@ class Query:
     before: date | None = None
     tags: tuple[str, ...] = ()
     outside: str | None = None
+    elsewhere: bool = False
+    unformed: bool = False
     scope: int | None = None
     absorbed: bool = False
     superseded: bool = False
+    overtaken: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)
     language: str = "english"
 
@@ -108,9 +113,12 @@ class Query:
                 "before": None if self.before is None else f"{self.before}",
                 "tags": self.tags,
                 "outside": self.outside,
+                "elsewhere": self.elsewhere,
+                "unformed": self.unformed,
                 "scope": self.scope,
                 "absorbed": self.absorbed,
                 "superseded": self.superseded,
+                "overtaken": self.overtaken,
                 "language": self.language,
                 "weights": _numbers(weights),
             }

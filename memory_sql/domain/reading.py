@@ -22,7 +22,8 @@ class Explanation(Value):
     `terms` are the search cues that the model gave with it, which nobody else is shown.
 
     `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `date` (of the time
-    that is named), `vector` (its meaning is near the query's) or `all` (the query has no words). Of messages also `asked`
+    that is named), `vector` (its meaning is near the query's), `successor` (it has taken the place of what was found) or
+    `all` (the query has no words). Of messages also `asked`
     (the turn before asks for it), `window` (two words of the query stand around it) and `source` (an observation made of it
     was found).
     """
@@ -34,20 +35,51 @@ class Explanation(Value):
 
 
 class Hit(Value):
-    """An observation that was found. `explanation` where it was asked for."""
+    """An observation that was found. `explanation` where it was asked for.
+
+    `strength`: the score by what one word is worth that no other observation has, so that it compares between small
+    memories and large ones. `covered`: how much of the query stands in its text or search cues, 0 to 1, its words by how
+    rare they are (IDF). `near`: its meaning is near the query's.
+    """
 
     observation: Observation
     score: float
+    strength: float = 0.0
+    covered: float = 0.0
+    near: bool = False
     explanation: Explanation | None = None
 
 
 class MessageHit(Value):
-    """A message that was found. `observations` are the ids of those made of it that the user may see, oldest first."""
+    """A message that was found. `observations` are the ids of those made of it that the user may see, oldest first.
+
+    `strength` and `covered` as of a `Hit`, among messages.
+    """
 
     message: RetainedMessage
     score: float
+    strength: float = 0.0
+    covered: float = 0.0
     observations: tuple[str, ...] = ()
     explanation: Explanation | None = None
+
+
+class Decision(Value):
+    """Why what a search found is shown in a context, or isn't.
+
+    `asks`: the message asks something, or to be told. `recalls`: the kind of phrase by which it asks for what was said
+    before, "" where it doesn't say so: then whatever was found is shown. `strength` and `covered` are those of the best
+    hit; `near`: vectors counted. `odds`: the logarithm of the odds that memory answers the message, by these. `shown`: they
+    are a little better than even, or it asks for what was said; with `retrieve=True` what was found is shown in any case.
+    """
+
+    asks: bool
+    recalls: str
+    strength: float
+    covered: float
+    near: bool
+    odds: float
+    shown: bool
 
 
 class SearchResult(Value):
@@ -118,7 +150,7 @@ class Context(Value):
     what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
     something from the XML; `left_out`: how many pending observations of the scopes shown aren't in it, the oldest: beyond
     the `pending_max` newest of each scope, or for want of room. `notice`: why words alone counted in what was retrieved,
-    where vectors should have.
+    where vectors should have. `decision`: why what was found for the message is shown or isn't; None: nothing was looked for.
     """
 
     xml: str
@@ -131,6 +163,7 @@ class Context(Value):
     left_out: int = 0
     digest: Digest | None = None
     notice: str | None = None
+    decision: Decision | None = None
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, (self.xml, str(self.digest or ""))))

@@ -1,7 +1,4 @@
-"""What a digest is made of: an agent's settings, the observations that it begins with, and what a search finds.
-
-Two statements: `begin` needs nothing but the principal; `find` goes together with the search, where the settings are known.
-"""
+"""What a digest begins with, and the settings of its agent."""
 
 from __future__ import annotations
 
@@ -11,33 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Boolean,
-    Text,
-    and_,
-    bindparam,
-    case,
-    cast,
-    column,
-    false,
-    func,
-    or_,
-    select,
-    true,
-)
+from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, case, cast, column, func, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory_sql.config import DIGEST_SETTINGS, Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, read_from, search
+from memory_sql.db.queries.search import read_from
 from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.observations import Candidate
-from memory_sql.domain.query import Query, Weights
-from memory_sql.domain.reading import Hit, MessageHit
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +52,6 @@ def defaults_of(settings: Settings) -> str:
     return settings.model_dump_json(include=set(DIGEST_SETTINGS))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a turn's memory is made of, beside the static layer; each list as its source orders it."""
-
-    candidates: list[Candidate]
-    hits: list[Hit]
-    messages: list[MessageHit]
-
-
 _o = ObservationRow
 _SHOWN = (
     _o.scope_id,
@@ -100,23 +71,20 @@ _SHOWN = (
 _ELSEWHERE = ("scope_kind", "owner", "name", "status", "verification")
 _agent = bindparam("agent_id", type_=Text)
 _own = func.memory.agent_settings(_agent).table_valued(column("own", JSONB), name="of_agent").render_derived()
-_candidates = func.memory.digest_candidates(
+CANDIDATES = func.memory.digest_candidates(
     _agent,
     *(bindparam(name, type_=Text) for name in ("user_id", "conversation_id")),
     cast(bindparam("defaults", type_=Text), JSONB),
     cast(bindparam("asked", type_=Text), JSONB),
     bindparam("searched", type_=Boolean),
 ).table_valued("observation", *_ELSEWHERE, name="candidates")
-_named = [
-    *read_from(_candidates.c.observation, _SHOWN, "c_"),
-    *(_candidates.c[name].label(f"c_{name}") for name in _ELSEWHERE),
+NAMED = [
+    *read_from(CANDIDATES.c.observation, _SHOWN, "c_"),
+    *(CANDIDATES.c[name].label(f"c_{name}") for name in _ELSEWHERE),
 ]
 _OWN = select(_own.c.own)
-_BEGIN = select(_own.c.own, *_named).select_from(_own).join(_candidates, true(), isouter=True)
+_BEGIN = select(_own.c.own, *NAMED).select_from(_own).join(CANDIDATES, true(), isouter=True)
 """A row for each candidate; one of the settings alone where there is none."""
-_CANDIDATES = select(*_named).select_from(_candidates)
-_FIND = select(*FOUND, *_named).select_from(MATCHES.join(_candidates, false(), full=True))
-"""A row for each match, as `search` has it, then one for each candidate."""
 
 _pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
 _place = func.array_position(_pins["keys"], ObservationRow.fact_key)
@@ -150,32 +118,13 @@ async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple
     """The settings that count and what a digest begins with: one statement, of a past moment up to two."""
     if as_of is None:
         rows = list(await reader.execute(_BEGIN, wanted.parameters))
-        return wanted.of_agent(rows[0].own), _candidates_of(rows)
+        return wanted.of_agent(rows[0].own), candidates_of(rows)
     (row,) = await reader.execute(_OWN, wanted.parameters)
     settings = wanted.of_agent(row.own)
-    return settings, await _past_candidates(reader, wanted, settings, as_of)
+    return settings, await past_candidates(reader, wanted, settings, as_of)
 
 
-async def find(
-    reader: Reader, wanted: Wanted, settings: Settings, query: Query, sought: Sought, weights: Weights
-) -> Found:
-    """What a digest begins with and what the query finds: one statement, as of a past moment up to two.
-
-    `settings` are those that count. Nothing is searched where `sought` wants none or the query asks for nothing.
-    """
-    searches = bool(query) and max(sought.observations, sought.messages) > 0
-    if sought.as_of is not None:
-        candidates = await _past_candidates(reader, wanted, settings, sought.as_of)
-        return Found(
-            candidates, *(await search(reader, wanted.principal, query, sought, weights) if searches else ([], []))
-        )
-    if not searches:
-        return Found(_candidates_of(await reader.execute(_CANDIDATES, wanted.parameters)), [], [])
-    rows = list(await reader.execute(_FIND, {**given(wanted.principal, query, sought, weights), **wanted.parameters}))
-    return Found(_candidates_of(rows), *found_in([row for row in rows if row.arm is not None], query))
-
-
-async def _past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
+async def past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
     if settings.assembly == "eden" or not settings.digest_enabled:
         return []
     past = {**wanted.principal, **_past(settings), "searched": wanted.searched, "as_of": as_of}
@@ -191,7 +140,7 @@ def _past(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _candidates_of(rows: Iterable[Any]) -> list[Candidate]:
+def candidates_of(rows: Iterable[Any]) -> list[Candidate]:
     return [
         Candidate(
             scope=scope_ref(row.c_scope_id, row.c_scope_kind, row.c_owner, row.c_name),

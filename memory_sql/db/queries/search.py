@@ -39,6 +39,9 @@ from memory_sql.domain.reading import Explanation, Hit, MessageHit
 COLUMNS: tuple[ColumnClause[Any], ...] = (
     column("arm", Text),
     column("score", Double),
+    column("strength", Double),
+    column("covered", Double),
+    column("near", Boolean),
     column("explanation", JSONB),
     column("observation"),
     column("scope_kind", Text),
@@ -143,7 +146,16 @@ def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[Message
     messages: list[MessageHit] = []
     for row in rows:
         if row.arm == "observation":
-            hits.append(Hit(observation=to_observation(row), score=row.score, explanation=_explained(row, query)))
+            hits.append(
+                Hit(
+                    observation=to_observation(row),
+                    score=row.score,
+                    strength=row.strength,
+                    covered=row.covered,
+                    near=row.near,
+                    explanation=_explained(row, query),
+                )
+            )
         else:
             messages.append(_message_hit(row, query))
     return hits, messages
@@ -184,7 +196,12 @@ def _message_hit(row: Any, query: Query) -> MessageHit:
         given_at=row.message_given_at,
     )
     return MessageHit(
-        message=message, score=row.score, observations=tuple(row.observations), explanation=_explained(row, query)
+        message=message,
+        score=row.score,
+        strength=row.strength,
+        covered=row.covered,
+        observations=tuple(row.observations),
+        explanation=_explained(row, query),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,8 +38,7 @@ COLUMNS = (
     "buffer_times",
     "speakers",
 )
-_layer = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")
-_STATIC_LAYER = select(_layer)
+LAYER = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")
 _moment = bindparam("as_of", type_=DateTime(timezone=True))
 _layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
     *COLUMNS, column("settings", JSONB), name="layer"
@@ -47,17 +46,18 @@ _layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
 _STATIC_LAYER_AT = select(_layer_at)
 
 
-async def static_layer(
-    reader: Reader, principal: Mapping[str, Any], pending_max: int, as_of: datetime | None = None
+async def static_layer_at(
+    reader: Reader, principal: Mapping[str, Any], pending_max: int, as_of: datetime
 ) -> StaticLayer:
-    """The visible scopes with the agent's own settings; the scopes as they were at a past moment, if one is given.
+    """The scopes as they were at a past moment, that are visible now."""
+    given = {**principal, "pending_max": pending_max, "as_of": as_of}
+    return layer_of(list(await reader.execute(_STATIC_LAYER_AT, given)))
+
+
+def layer_of(rows: Sequence[Any]) -> StaticLayer:
+    """Of what memory.static_layer returns.
 
     Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says; the
     others are counted.
     """
-    given = {**principal, "pending_max": pending_max}
-    if as_of is None:
-        found = list(await reader.execute(_STATIC_LAYER, given))
-    else:
-        found = list(await reader.execute(_STATIC_LAYER_AT, {**given, "as_of": as_of}))
-    return StaticLayer(scope_texts(found), (found[0].settings or {}) if found else {})
+    return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {})

@@ -36,7 +36,7 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.end_retent
     memory.is_found, memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.lineage, memory.judged,
     memory.evidence, memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts,
-    memory.messages, memory.members, memory.imported, memory.departures, memory.user_aliases, memory.scopes,
-    memory.retrievals, memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports,
+    memory.messages, memory.members, memory.departures, memory.user_aliases, memory.scopes, memory.retrievals,
+    memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports, memory.imported,
     memory.import_rejects, memory.agents;
 DROP FUNCTION memory.user_tokens, memory.search_tokens;

@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION memory.search_messages(
     p_lent_scores double precision[]
 )
 RETURNS TABLE (
-    agent_key bigint, conversation_id text, number bigint, observations text[], score double precision, explanation jsonb
+    agent_key bigint, conversation_id text, number bigint, observations text[], score double precision,
+    strength double precision, covered double precision, explanation jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -66,7 +67,7 @@ BEGIN
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         names text[], spans datemultirange, phrases text[], without text[], said_by text,
-        after date, before date, tags text[], outside text
+        after date, before date, tags text[], outside text, unformed boolean
     );
     IF cardinality(f.tags) > 0 THEN
         RETURN;  -- messages have none
@@ -250,6 +251,11 @@ BEGIN
         WHERE p.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone
           AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
+          AND (NOT f.unformed OR m.number > (
+              SELECT s.formed_number
+              FROM memory.conversations s
+              WHERE s.agent_key = v_agent AND s.conversation_id = m.conversation_id
+          ))
           AND (
               p_as_of IS NOT NULL
               OR NOT coalesce((  -- what was made of it, and no longer counts, it would say again
@@ -280,7 +286,11 @@ BEGIN
                GROUP BY e.scope_id, e.seq
                ORDER BY e.scope_id, e.seq
            ),
-           b.score,
+           b.score, b.score / (memory.word_rarities(v_total, '{1}', '{}'))[1],
+           coalesce((
+               SELECT sum(i.idf) FILTER (WHERE b.mask >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
+               FROM unnest(v_idf) WITH ORDINALITY i(idf, g)
+           ), 0),
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'admitted', CASE
                    WHEN b.mask <> 0 THEN 'words' WHEN b.asked > 0 THEN 'asked' WHEN b.lent > 0 THEN 'source'

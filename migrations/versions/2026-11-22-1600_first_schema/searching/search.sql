@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION memory.search(
     p_at timestamptz, p_as_of timestamptz, p_explain boolean, p_vector bit varying, p_model text
 )
 RETURNS TABLE (
-    arm text, score double precision, explanation jsonb,
+    arm text, score double precision, strength double precision, covered double precision, near boolean, explanation jsonb,
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
     superseded_by integer, pending boolean, version integer,
     message memory.messages, observations text[]
@@ -35,14 +35,14 @@ BEGIN
         SELECT array_agg(e.conversation_id) AS conversations, array_agg(e.number) AS numbers, array_agg(v_share * o.score) AS scores
         FROM found o
         JOIN memory.evidence e ON e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq
-        WHERE e.number IS NOT NULL AND v_share > 0
+        WHERE e.number IS NOT NULL AND v_share > 0 AND NOT o.overtaken
     ), arms AS (
-        SELECT 'observation' AS arm, o.score, o.explanation, o.agent_key, o.scope_id, o.seq, o.status, o.pending,
+        SELECT 'observation' AS arm, o.score, o.strength, o.covered, o.near, o.explanation, o.agent_key, o.scope_id, o.seq, o.status, o.pending,
                NULL AS conversation_id, NULL::bigint AS number, NULL::text[] AS observations
         FROM found o
-        WHERE o.ordinality <= p_limit
+        WHERE o.ordinality <= p_limit OR o.overtaken
         UNION ALL
-        SELECT 'message', m.score, m.explanation, m.agent_key, NULL, NULL, NULL, NULL,
+        SELECT 'message', m.score, m.strength, m.covered, NULL, m.explanation, m.agent_key, NULL, NULL, NULL, NULL,
                m.conversation_id, m.number, m.observations
         FROM lent l
         CROSS JOIN LATERAL memory.search_messages(
@@ -51,7 +51,7 @@ BEGIN
         ) m
         WHERE p_messages > 0
     )
-    SELECT a.arm, a.score, a.explanation, o.observation, o.scope_kind, o.owner, o.name, coalesce(a.status, o.status),
+    SELECT a.arm, a.score, a.strength, a.covered, a.near, a.explanation, o.observation, o.scope_kind, o.owner, o.name, coalesce(a.status, o.status),
            o.verification, o.superseded_by, coalesce(a.pending, o.pending), o.version, m.message, a.observations
     FROM arms a
     LEFT JOIN LATERAL memory.observation_as_read(a.agent_key, a.scope_id, a.seq) o ON true

@@ -1,0 +1,74 @@
+"""What a context is made of: the static layer, what a search finds, and what a digest begins with, in one statement."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import FromClause, Select, false, select
+
+from memory_sql.config import Settings
+from memory_sql.db.direct import Reader
+from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_of, past_candidates
+from memory_sql.db.queries.digest_candidates import NAMED as OF_CANDIDATE
+from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, search
+from memory_sql.db.queries.static_layer import LAYER, layer_of, static_layer_at
+from memory_sql.domain.observations import Candidate
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import Hit, MessageHit
+from memory_sql.domain.scopes import StaticLayer
+
+_SCOPE = tuple(item.label(f"l_{item.name}") for item in LAYER.c)
+_Scope: Any = namedtuple("_Scope", LAYER.c.keys())  # type: ignore[misc]  # its columns are the function's
+
+
+def _statement(*, searches: bool, digests: bool) -> Select[Any]:
+    """A row for each scope, then one for each match, then one for each candidate; what isn't a row's own is null."""
+    columns, source = list[Any](_SCOPE), cast(FromClause, LAYER)
+    if searches:
+        columns, source = [*columns, *FOUND], source.join(MATCHES, false(), full=True)
+    if digests:
+        columns, source = [*columns, *OF_CANDIDATE], source.join(CANDIDATES, false(), full=True)
+    return select(*columns).select_from(source)
+
+
+_STATEMENTS = {
+    (searches, digests): _statement(searches=searches, digests=digests)
+    for searches in (False, True)
+    for digests in (False, True)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a turn's memory is made of; each list as its source orders it."""
+
+    layer: StaticLayer
+    candidates: list[Candidate]
+    hits: list[Hit]
+    messages: list[MessageHit]
+
+
+async def read_context(
+    reader: Reader, settings: Settings, wanted: Wanted, query: Query, sought: Sought, weights: Weights, *, digests: bool
+) -> Found:
+    """One statement; as of a past moment up to three.
+
+    Nothing is searched where `sought` wants none or the query asks for nothing; `digests`: for a digest, as `wanted` says.
+    """
+    searches = bool(query) and max(sought.observations, sought.messages) > 0
+    if sought.as_of is not None:
+        layer = await static_layer_at(reader, wanted.principal, settings.pending_max, sought.as_of)
+        candidates = await past_candidates(reader, wanted, settings, sought.as_of) if digests else []
+        found = await search(reader, wanted.principal, query, sought, weights) if searches else ([], [])
+        return Found(layer, candidates, *found)
+    parameters = {**wanted.principal, "pending_max": settings.pending_max}
+    if searches:
+        parameters |= given(wanted.principal, query, sought, weights)
+    if digests:
+        parameters |= wanted.parameters
+    rows = list(await reader.execute(_STATEMENTS[searches, digests], parameters))
+    scopes = [_Scope._make(row[: len(_SCOPE)]) for row in rows if row.l_scope_id is not None or row.l_settings]
+    matches = [row for row in rows if row.arm is not None] if searches else []
+    return Found(layer_of(scopes), candidates_of(rows) if digests else [], *found_in(matches, query))

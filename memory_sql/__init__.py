@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Context,
         ContextLine,
         ContextPart,
+        Decision,
         Digest,
         Explanation,
         Hit,
@@ -175,6 +176,7 @@ __all__ = [
     "Conversations",
     "DatabaseError",
     "DeadRun",
+    "Decision",
     "Departure",
     "Diff",
     "Digest",
@@ -328,7 +330,9 @@ _HOME = {
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",
     "domain.prompts": "ScopePrompt",
-    "domain.reading": "Context ContextLine ContextPart Digest Explanation Hit MessageHit RetrievalStats SearchResult",
+    "domain.reading": (
+        "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
+    ),
     "domain.results": (
         "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
         "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "

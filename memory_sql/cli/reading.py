@@ -14,7 +14,7 @@ from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.config import Assembly
-    from memory_sql.domain.reading import Explanation, Hit, MessageHit, SearchResult
+    from memory_sql.domain.reading import Decision, Explanation, Hit, MessageHit, SearchResult
 
 
 def context(
@@ -28,7 +28,7 @@ def context(
         bool | None,
         typer.Option(
             "--retrieve/--no-retrieve",
-            help="Add the observations that match the message, always or never; else where the message asks for them.",
+            help="Add the observations that match the message, always or never; else where they answer it.",
         ),
     ] = None,
     budget: Annotated[
@@ -40,6 +40,9 @@ def context(
         str | None,
         typer.Option("--assembly", metavar="NAME", help="eden, digest or both; else what the agent's settings say."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why what was found is shown or isn't, on standard error.")
+    ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -49,8 +52,8 @@ def context(
     \b
     memory-sql context --agent ada --user mia --message "What did I say about the harbour master?"
 
-    It is XML, <MemoryContext>: the texts that the user may see, what is pending, and single observations where the
-    message asks for them. With --assembly, or the setting of that name, it is the digest instead, or both. No language
+    It is XML, <MemoryContext>: the texts that the user may see, what is pending, and single observations where they
+    answer the message. With --assembly, or the setting of that name, it is the digest instead, or both. No language
     model is asked.
     """
     from memory_sql.arguments import format_of
@@ -71,6 +74,19 @@ def context(
         ),
     )
     output.one(found, str, as_json)
+    if explain:
+        typer.echo(_decision(found.decision), err=True)
+
+
+def _decision(decision: Decision | None) -> str:
+    if decision is None:
+        return "nothing was looked for"
+    d = decision
+    asks = f"it asks for what was said ({d.recalls})" if d.recalls else "it asks" if d.asks else "it doesn't ask"
+    return (
+        f"{'shown' if d.shown else 'not shown'}: {asks}; the best hit has a strength of {d.strength:.2f} and covers"
+        f" {d.covered:.0%} of the message; log odds {d.odds:+.2f}"
+    )
 
 
 def digest(

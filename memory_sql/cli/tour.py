@@ -215,12 +215,12 @@ async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
 
 
 async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
-    page.step(f"A question of {ASKS.capitalize()}'s: are single observations needed, beside the texts?")
+    page.step(f"A question of {ASKS.capitalize()}'s: do single observations answer it, beside the texts?")
     page.say(f"“{question}”", hanging=" ")
     conversation = file.conversations[-1].conversation_id
     story.context = await memory.context(agent_id=AGENT, user_id=ASKS, conversation_id=conversation, message=question)
     if not story.context.fired:
-        page.say("no: nothing in it asks for what was said before")
+        page.say("no: nothing that was found answers it")
         return
     found = await memory.search(question, agent_id=AGENT, user_id=ASKS, conversation_id=conversation)
     story.hits = tuple(hit.observation.id for hit in found.results)

@@ -14,7 +14,6 @@ from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean, lower_uuid
 from memory_sql.privacy import Sensitivity
 
-UNKNOWN_NAMES = 2
 RETRIEVAL_DAYS = 30  # that `stats` sums up
 VECTORS_OBSERVATIONS = 1000  # in a scope, above which vectors are advised if … (R124, R138)
 VECTORS_MILLISECONDS = 100.0  # … searching took longer than this in the mean (R138)

@@ -28,7 +28,6 @@ from memory_sql.config.kinds import (
     MOST_TOKENS_A_DAY,
     MOST_WORDS,
     OPENAI_DIMENSIONS,
-    UNKNOWN_NAMES,
     AcceptsForever,
     Assembly,
     Collective,
@@ -399,9 +398,6 @@ class SearchSettings(Section):
             "whether extraction asks for words by which somebody might ask for an observation, and search looks at them"
         ),
     ] = True
-    unknown_names: Annotated[int, setting("unknown names for which alone a short message retrieves", ge=1, le=1000)] = (
-        UNKNOWN_NAMES
-    )
 
 
 class ContextSettings(Section):
@@ -412,7 +408,10 @@ class ContextSettings(Section):
         per_agent("what a context is: eden (XML), digest, or both, XML first; one call may differ", used_by=DIGEST),
     ] = "eden"
     pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0, le=10_000)] = 20
-    context_top_k: Annotated[int, per_agent("retrieved observations in a context", ge=0, le=100)] = 5
+    context_search: Annotated[
+        bool, per_agent("search for every message, and show what answers it; else only where it asks for what was said")
+    ] = True
+    context_top_k: Annotated[int, per_agent("retrieved observations in a context", ge=0, le=100)] = 7
     context_max_tokens: Annotated[
         int | None,
         per_agent(

@@ -1,133 +1,132 @@
-"""What belongs into the prompt of a turn: load, decide, search, compose.
+"""What belongs into the prompt of a turn: read and search in one statement, decide, compose.
 
-One reader where words suffice. Where vectors count as well, it is given back while the embedding model is asked, and the
-search takes a second one. What is read here is counted in memory, and written by nobody's transaction.
+Whether what was found is shown is decided when it is there. The settings that an agent has of its own come with it: what they
+were last time is a guess, and where they ask for another search than that, there is a second one. An embedding model is
+asked before, without a connection, where the message asks. What is read here is counted in memory, and written by nobody's
+transaction.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
-from memory_sql.context.render import Static, render, static_of
+from memory_sql.context.render import render, static_of
 from memory_sql.db import Session
-from memory_sql.db.direct import Reader
-from memory_sql.db.queries.digest_candidates import Found, Wanted, begin, find
+from memory_sql.db.queries.context import Found, read_context
+from memory_sql.db.queries.digest_candidates import Wanted, begin
 from memory_sql.db.queries.search import Sought, search
-from memory_sql.db.queries.static_layer import static_layer
 from memory_sql.domain.asking import Turn, Who
 from memory_sql.domain.query import Query
-from memory_sql.domain.reading import Context, Digest, Surface
+from memory_sql.domain.reading import Context, Decision, Digest, Hit, Surface
 from memory_sql.languages.dates import zone_of
-from memory_sql.retrieval.decide import should_retrieve
+from memory_sql.retrieval.asking import Asking, read
+from memory_sql.retrieval.decide import OVERTAKEN, chosen, chosen_messages, decide
 from memory_sql.retrieval.query import parse
 from memory_sql.retrieval.search import Reads
+from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What is looked for, and by which settings.
 
-    `reason`: why single observations are retrieved, None: they aren't. `wanted`: what a digest begins with, if it has to be
-    asked for. `top_k` and `keywords`: how many of the hits go into the XML and into the digest at most.
+    `top_k` and `keywords`: how many of the hits go into the XML and into the digest at most. `by_meaning`: vectors count.
+    `digests`: there is a digest, and `asks_words`: of what it is asked for.
     """
 
     settings: Settings
     query: Query
     sought: Sought
-    by_meaning: bool
+    top_k: int
     keywords: int
-    top_k: int = 0
-    reason: str | None = None
-    wanted: Wanted | None = None
+    by_meaning: bool
+    digests: bool
+    asks_words: bool
+
+    def finds_what(self, other: _Plan) -> bool:
+        """Whether what was found for the other is what this looks for."""
+        if self.digests and self.sought.as_of is not None:
+            return self == other  # the past isn't read by a function that asks for the settings itself
+        return replace(self, settings=other.settings, top_k=other.top_k, keywords=other.keywords) == other
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was found, how long the database looked for it, and why words alone counted, where that wasn't meant."""
+    """What was found, by which vector, and how long the database took."""
 
     found: Found
+    meant: QueryVector
     seconds: float
-    notice: str | None = None
 
 
 async def context(reads: Reads, turn: Turn, session: Session | None = None) -> Context:
     """What `Memory.context` returns; counted."""
-    vectors = bool(turn.text) and turn.retrieve is not False and reads.semantics.find() is not None
-    result = None
-    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
-        layer = await static_layer(reader, turn.principal, reads.settings.pending_max, turn.as_of)
-        own = {**layer.settings, **turn.own}
-        settings = reads.settings.of_agent(own) if own else reads.settings
-        static = static_of(layer.scopes, settings, turn.layout, turn.max_tokens)
-        plan = _decided(reads, turn, settings, static, vectors=vectors)
-        if not plan.by_meaning:
-            result = await _searched(reader, reads, turn, plan)
-    result = result or await _searched_by_meaning(reads, turn, plan, session)
-    _count_context(reads, turn, plan, result)
-    return _composed(turn, plan, result, static)
+    asking, agent = read(turn.text), turn.principal["agent_id"]
+    guess = reads.last_settings.get(agent)
+    plan = _planned(reads, turn, reads.settings.of_agent({**guess, **turn.own}), asking)
+    result = await _looked(reads, turn, plan, session)
+    own = result.found.layer.settings
+    if own != guess:
+        reads.last_settings.put(agent, own)
+        guessed, plan = plan, _planned(reads, turn, reads.settings.of_agent({**own, **turn.own}), asking)
+        if not plan.finds_what(guessed):
+            result = await _looked(reads, turn, plan, session)
+    found, decision = result.found, None
+    if plan.top_k and plan.query:
+        decision = decide(asking, _elsewhere(found.hits, turn), found.messages)
+    _count_context(reads, turn, plan, decision, result)
+    return _composed(turn, asking, plan, decision, result)
 
 
 async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
-    vectors = bool(turn.text) and reads.semantics.find() is not None
-    result = None
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         settings, candidates = await begin(reader, wanted, turn.as_of)
-        plan = _digest_plan(turn, settings, vectors=vectors)
-        if not plan.by_meaning:
-            result = await _searched(reader, reads, turn, plan)
-    result = result or await _searched_by_meaning(reads, turn, plan, session)
-    if plan.query:
-        _count(reads, turn, "digest", "asked", len(result.found.hits), result.seconds)
-    return digests.compose(candidates, result.found.hits, settings)
+    keywords = digests.keyword_limit(settings)
+    query = _query_of(turn, settings) if keywords else Query()
+    if not query:
+        return digests.compose(candidates, [], settings)
+    meant = await reads.semantics.vector(turn.text) if settings.digest_semantic else WORDS_ALONE
+    sought = Sought(turn.now, keywords, as_of=turn.as_of, vector=meant.vector, model=meant.model)
+    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
+        began = time.perf_counter()
+        hits, _ = await search(reader, turn.principal, query, sought, weights=reads.weights)
+        _count(reads, turn, "digest", "asked", len(hits), time.perf_counter() - began)
+    return digests.compose(candidates, hits, settings)
 
 
-# Decide
+# Search
 
 
-def _decided(reads: Reads, turn: Turn, settings: Settings, static: Static, *, vectors: bool) -> _Plan:
-    """Of the static layer, which is in the prompt anyway, and the message."""
-    has_digest = settings.assembly != "eden"
-    reason = _reason(turn, settings, static) if settings.assembly != "digest" else None
-    for_digest = has_digest and turn.retrieve is not False
-    keywords = digests.keyword_limit(settings) if for_digest else 0
-    top_k = settings.context_top_k if reason else 0
-    query = Query()
-    if reason or for_digest:  # of the conversation itself the host has the messages
-        query = replace(_query_of(turn, settings), outside=turn.principal["conversation_id"])
-    by_meaning = vectors and (reason is not None or settings.digest_semantic) and bool(query)
+def _planned(reads: Reads, turn: Turn, settings: Settings, asking: Asking) -> _Plan:
+    """For every message that has something to look for, unless a setting or the call says otherwise."""
+    has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
+    searches = settings.context_search or bool(asking.recalls) if turn.retrieve is None else turn.retrieve
+    top_k = settings.context_top_k if has_xml and searches else 0
+    keywords = digests.keyword_limit(settings) if has_digest and turn.retrieve is not False else 0
+    query = asked = _query_of(turn, settings) if turn.retrieve is not False else Query()
+    if top_k or keywords:
+        overtaken = OVERTAKEN if top_k else 0
+        outside = turn.principal["conversation_id"]  # what was said there the host has; a digest may stand alone
+        query = replace(asked, outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
+    else:
+        query = Query()
+    by_meaning = bool((top_k and (turn.retrieve or asking.asks)) or (keywords and settings.digest_semantic))
     return _Plan(
         settings,
         query,
         Sought(turn.now, max(top_k, keywords), top_k, settings.message_retention_days, turn.as_of),
-        by_meaning=by_meaning,
-        keywords=keywords,
         top_k=top_k,
-        reason=reason,
-        wanted=_wanted(reads, turn, searched=bool(query)) if has_digest else None,
+        keywords=keywords,
+        by_meaning=by_meaning and bool(query),
+        digests=has_digest,
+        asks_words=bool(asked),
     )
-
-
-def _reason(turn: Turn, settings: Settings, static: Static) -> str | None:
-    """Why single observations are retrieved; None: the texts are enough."""
-    if turn.retrieve is not None:
-        return "asked" if turn.retrieve else None
-    if not turn.text:
-        return None
-    fired = should_retrieve(turn.text, static.words, static.names, settings.unknown_names)
-    return fired.reason if fired else None
-
-
-def _digest_plan(turn: Turn, settings: Settings, *, vectors: bool) -> _Plan:
-    """Of a digest alone, which knows by now what it begins with."""
-    keywords = digests.keyword_limit(settings)
-    query = _query_of(turn, settings) if keywords else Query()
-    by_meaning = vectors and bool(query) and settings.digest_semantic
-    return _Plan(settings, query, Sought(turn.now, keywords, as_of=turn.as_of), by_meaning, keywords)
 
 
 def _wanted(reads: Reads, turn: Turn, *, searched: bool) -> Wanted:
@@ -139,9 +138,6 @@ def _query_of(turn: Turn, settings: Settings) -> Query:
     return parse(turn.text, turn.as_of or turn.now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
-# Search
-
-
 def _walled_as(turn: Turn, session: Session | None) -> Who | None:
     """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is.
 
@@ -150,32 +146,41 @@ def _walled_as(turn: Turn, session: Session | None) -> Who | None:
     return None if turn.as_of is None and session is None else turn.principal
 
 
-async def _searched(reader: Reader, reads: Reads, turn: Turn, plan: _Plan) -> _Result:
-    """What the query finds, and what a digest begins with, if that is wanted: in one statement."""
-    began = time.perf_counter()
-    if plan.wanted is None:
-        found = Found([], *await search(reader, turn.principal, plan.query, plan.sought, weights=reads.weights))
-    else:
-        found = await find(reader, plan.wanted, plan.settings, plan.query, plan.sought, weights=reads.weights)
-    return _Result(found, time.perf_counter() - began)
-
-
-async def _searched_by_meaning(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
-    meant = await reads.semantics.vector(turn.text)  # no connection is held here
+async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
+    """The static layer, what the query finds, and what a digest begins with: in one statement."""
+    meant = (
+        await reads.semantics.vector(plan.query.text) if plan.by_meaning else WORDS_ALONE
+    )  # no connection is held here
     sought = replace(plan.sought, vector=meant.vector, model=meant.model)
+    wanted = _wanted(reads, turn, searched=plan.asks_words)
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
-        result = await _searched(reader, reads, turn, replace(plan, sought=sought))
-    return replace(result, notice=meant.notice)
+        began = time.perf_counter()
+        found = await read_context(
+            reader, plan.settings, wanted, plan.query, sought, reads.weights, digests=plan.digests
+        )
+        return _Result(found, meant, time.perf_counter() - began)
 
 
-def _count_context(reads: Reads, turn: Turn, plan: _Plan, result: _Result) -> None:
+# Decide
+
+
+def _reason(turn: Turn, decision: Decision | None) -> str | None:
+    """Why single observations are shown; None: they aren't."""
+    if turn.retrieve:
+        return "asked"
+    if decision is None or not decision.shown:
+        return None
+    return "recall phrase" if decision.recalls else "found"
+
+
+def _count_context(reads: Reads, turn: Turn, plan: _Plan, decision: Decision | None, result: _Result) -> None:
     """For the XML, also where the message asks for nothing, and for the digest."""
     found, seconds = result.found, result.seconds
     if plan.settings.assembly != "digest" and turn.text and turn.retrieve is not False:
-        hits = len(found.hits[: plan.top_k]) + len(found.messages)
-        _count(reads, turn, "context", plan.reason, hits, seconds)
+        reason = _reason(turn, decision) or ("too little" if decision and decision.asks else None)
+        _count(reads, turn, "context", reason, len(_elsewhere(found.hits, turn)) + len(found.messages), seconds)
     if plan.keywords and plan.query:
-        _count(reads, turn, "digest", "asked", len(found.hits[: plan.keywords]), seconds)
+        _count(reads, turn, "digest", "asked", len(_of_digest(plan, found.hits)), seconds)
 
 
 def _count(reads: Reads, turn: Turn, surface: Surface, reason: str | None, hits: int, seconds: float) -> None:
@@ -185,22 +190,37 @@ def _count(reads: Reads, turn: Turn, surface: Surface, reason: str | None, hits:
 # Compose
 
 
-def _composed(turn: Turn, plan: _Plan, result: _Result, static: Static) -> Context:
+def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
+    """What wasn't said in the conversation of the turn."""
+    here = turn.principal["conversation_id"]
+    return [hit for hit in hits if here is None or hit.observation.source.conversation_id != here]
+
+
+def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:
+    """What holds; of what is near in meaning alone nothing, unless the settings say so."""
+    semantic = plan.settings.digest_semantic
+    holding = [
+        hit for hit in hits if hit.observation.status != "superseded" and (semantic or hit.covered or not hit.near)
+    ]
+    return holding[: plan.keywords]
+
+
+def _composed(turn: Turn, asking: Asking, plan: _Plan, decision: Decision | None, result: _Result) -> Context:
     """The XML, the digest, or both."""
     found, part = result.found, None
-    if plan.wanted is not None:
-        part = digests.compose(found.candidates, found.hits[: plan.keywords], plan.settings)
+    if plan.digests:
+        part = digests.compose(found.candidates, _of_digest(plan, found.hits), plan.settings)
     if part is not None and plan.settings.assembly == "digest":
         whole = digests.alone(part, searched=bool(plan.keywords and plan.query))
     else:
-        hits = found.hits[: plan.top_k]
+        reason, past = _reason(turn, decision), asking.past or bool(plan.query.spans)
         whole = render(
-            static,
-            hits,
+            static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens),
+            chosen(_elsewhere(found.hits, turn), plan.top_k, past=past) if reason else [],
             turn.as_of or turn.now,
-            reason=plan.reason,
-            messages=found.messages,
+            reason=reason,
+            messages=chosen_messages(found.messages, past=past) if reason else [],
             conversation_id=turn.principal["conversation_id"],
         )
         whole = whole if part is None else digests.beside(whole, part)
-    return whole.model_copy(update={"notice": result.notice}) if result.notice else whole
+    return whole.model_copy(update={"notice": result.meant.notice, "decision": decision})

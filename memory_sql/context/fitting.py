@@ -118,6 +118,9 @@ class _Costs:
         kept: dict[int, set[int]] = {}
         chosen: dict[int, Block] = {}
         for place, line in _by_worth(group):
+            ahead = len(group[place].lines) - group[place].behind
+            if line >= ahead and not kept.get(place, set()).issuperset(range(ahead)):
+                continue
             more = _only(group[place], {*kept.get(place, ()), line})
             cost = self.of(more) - (self.of(chosen[place]) if place in chosen else 0)
             if cost <= room:

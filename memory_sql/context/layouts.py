@@ -32,7 +32,8 @@ class Block:
 
     `attributes` are names and values, `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
     the end of the element of that scope's text. `newer_than` is that element, of pending lines of a scope with a text: it
-    doesn't hold them yet. `title` and `heading` are for the legacy layout.
+    doesn't hold them yet. `behind`: so many of the last lines stand only behind all others. `title` and `heading` are for
+    the legacy layout.
     """
 
     role: Role
@@ -49,6 +50,7 @@ class Block:
     title: str = ""
     heading: str = ""
     newer_than: str = ""
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)

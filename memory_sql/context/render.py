@@ -16,6 +16,7 @@ from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
 from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
 from memory_sql.domain.ids import observation_id
+from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 from memory_sql.languages.dates import find_dates, zone_of
@@ -57,28 +58,14 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """The static layer as a context shows it, in its order.
-
-    For rules that ask what the prompt holds anyway: its words, and the names that its scopes know, of speakers and owners,
-    each once.
-    """
+    """The static layer as a context shows it, in its order."""
 
     scopes: Sequence[ScopeText]
     style: Style
-    words: str
-    names: tuple[str, ...]
 
     @classmethod
     def of(cls, scopes: Iterable[ScopeText], style: Style) -> Self:
-        chosen, words, names = shown(scopes, style), list[str](), dict[str, None]()
-        for scope in chosen:
-            words += (
-                title_of(scope),
-                scope.consolidation or "",
-                *[line.content for line in (*scope.pending, *scope.buffer)],
-            )
-            names |= dict.fromkeys(filter(None, (scope.display_name, *scope.speakers)))
-        return cls(chosen, style, "\n".join(words), tuple(names))
+        return cls(shown(scopes, style), style)
 
 
 def static_of(
@@ -286,11 +273,12 @@ def _retrieved(hits: Sequence[Hit], told: Told) -> Iterator[Block]:
     if hits:
         found = [hit.observation for hit in hits]
         lines = [
-            ContextLine(o.id, f"- {text}{_note(told(o.content, o.observed_at), disputed=o.verification == 'disputed')}")
+            ContextLine(o.id, f"- {text}{_note(told(o.content, o.observed_at), *_marks(o))}")
             for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
         ]
         times = tuple(o.observed_at for o in found)
-        yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times)
+        behind = sum(o.status == "superseded" for o in found)  # without what took its place it would mislead
+        yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times, behind=behind)
 
 
 def _messages(hits: Sequence[MessageHit], told: Told, characters: int) -> Iterator[Block]:
@@ -359,12 +347,18 @@ def _lines(scope: ScopeText, items: Sequence[PendingObservation], told: Told) ->
     disputed = {item.seq for item in scope.disputed}
     scope_id, lines = scope.ref.key, []
     for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
-        note = _note(told(item.content, item.observed_at), disputed=item.seq in disputed)
+        note = _note(told(item.content, item.observed_at), *(("disputed",) if item.seq in disputed else ()))
         lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
     return tuple(lines)
 
 
-def _note(told: str, *, disputed: bool) -> str:
-    if disputed:
-        return f" ({told}, disputed)" if told else " (disputed)"
-    return f" ({told})" if told else ""
+def _marks(observation: Observation) -> Iterator[str]:
+    if observation.verification == "disputed":
+        yield "disputed"
+    if observation.status == "superseded":
+        yield "no longer so"
+
+
+def _note(*marks: str) -> str:
+    said = ", ".join(filter(None, marks))
+    return f" ({said})" if said else ""

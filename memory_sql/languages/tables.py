@@ -69,45 +69,23 @@ class ToldBy:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How a message asks for what was said before. Matched in lower case against one sentence without its closing marks,
-    with straight apostrophes and single spaces.
+    """How a message asks, and asks for what was said before. Matched in lower case against one sentence without the marks
+    around it, with straight apostrophes and single spaces.
 
-    `anywhere`: it asks for what was said, whatever its form. `in_request`: if it is a question or a request. `of_past`
-    and `of_user`: questions about what the user did, and about what is the user's.
-
-    `to_store`: it tells something to remember. `frame`: polite words before the question proper. `question`: it begins
-    like one. `request`: it asks to be told or done something. `impersonal`: a question whose answer is in nobody's memory,
-    though it says "I" or names a thing of mine. `addressed`: it speaks to the other side. `telling`: a request to be told
-    about something. `past_tense`: a sign of the past, or a question who somebody is. `supposing`: it tells of people who
-    may not exist. `subject_follows`: words that a subject follows in a question. `capitals_are_names`: no other nouns are
-    capitalised.
-
-    Of all languages together: `task`: what follows its colon is to be worked on. `conjunctions`: a question may follow
-    after a comma and one of these. `articles`: a fragment begins with one. `determiners`: what follows is a thing, whatever
-    its capital. `name_links`: inside a name. `interjections`: who is named next is spoken to.
+    `phrases`: it asks for what was said, whatever its form. `to_store`: it tells something to remember, and asks nothing.
+    `frame`: polite words before the question proper. `question`: it begins like one; `hung_on`: so does its last clause.
+    `telling`: a request to be told about something. `past`: it asks for a former state. `task`: of all languages together,
+    what follows its colon is to be worked on.
     """
 
-    anywhere: Phrases = Phrases()
-    in_request: Phrases = Phrases()
-    of_past: Phrases = Phrases()
-    of_user: Phrases = Phrases()
+    phrases: Phrases = Phrases()
     to_store: Pattern = NOTHING
     frame: Pattern = NOTHING
     question: Pattern = NOTHING
-    request: Pattern = NOTHING
-    impersonal: Pattern = NOTHING
-    addressed: Pattern = NOTHING
+    hung_on: Pattern = NOTHING
     telling: Pattern = NOTHING
-    past_tense: Pattern = NOTHING
-    supposing: Pattern = NOTHING
-    subject_follows: Words = frozenset()
-    capitals_are_names: bool = True
+    past: Pattern = NOTHING
     task: Alternatives = ()
-    conjunctions: Words = frozenset()
-    articles: Words = frozenset()
-    determiners: Words = frozenset()
-    name_links: Words = frozenset()
-    interjections: Words = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
@@ -23,6 +24,28 @@ def weights_of(settings: Settings) -> Weights:
     return Weights() if settings.search_cues else Weights(terms=0.0)
 
 
+class LastSettings:
+    """What the settings of agents were when they were last read; a guess, for the agents asked for most lately."""
+
+    def __init__(self, agents: int = 1000) -> None:
+        self._agents = agents
+        self._known = dict[str, Mapping[str, Any]]()
+
+    def get(self, agent_id: str) -> Mapping[str, Any]:
+        known = self._known.pop(agent_id, None)
+        if known is None:
+            return {}
+        self._known[agent_id] = known  # the last one again
+        return known
+
+    def put(self, agent_id: str, settings: Mapping[str, Any]) -> None:
+        self._known.pop(agent_id, None)
+        if settings:
+            self._known[agent_id] = settings
+        if len(self._known) > self._agents:
+            del self._known[next(iter(self._known))]
+
+
 class Reads:
     """The database that answers, a replica perhaps; the process's settings; vectors; and who counts what is asked."""
 
@@ -32,6 +55,7 @@ class Reads:
         self.semantics = semantics
         self.counters = counters
         self.weights = weights_of(settings)
+        self.last_settings = LastSettings()
         self.digest_defaults = defaults_of(settings)
 
 

@@ -21,7 +21,7 @@ help:
 	@echo "make docs         write the reference pages from the code"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
-	@echo "make bench-recall DATA=DIR   ask the questions of DIR, of this library and of others (benchmarks/recall)"
+	@echo "make bench-recall   questions on the whole path; with DATA=DIR those of DIR, of this library and of others"
 	@echo "make prove        run the slow proofs (races, kills, sizes)"
 	@echo "make format       sort imports and format"
 	@echo "make constraints  write constraints.txt from what is installed"
@@ -56,8 +56,7 @@ docs: $(VENV)/.installed-dev
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-recall: $(VENV)/.installed-dev
-	@test -n "$(DATA)" || { echo "make bench-recall: say where the conversations are, DATA=DIR" >&2; exit 1; }
-	@$(BENCH_PYTHON) -m benchmarks.recall --data "$(DATA)" $(ARGS)
+	@$(BENCH_PYTHON) -m $(if $(DATA),benchmarks.recall --data "$(DATA)",benchmarks.recall.whole_path) $(ARGS)
 
 prove: $(VENV)/.installed-dev
 	@$(PYTEST) -m prove --hypothesis-profile=full

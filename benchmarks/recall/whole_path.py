@@ -214,14 +214,14 @@ async def asked(memory: Memory, conversations: Conversations, way: Way, filled: 
         context = await memory.context(
             agent_id=conversations.name, user_id=question.asker, message=question.text, retrieve=way.retrieve
         )
-        found.append(Shown(question, way.formed and question.in_text, _lines(context, filled)))
+        found.append(Shown(question, way.formed and question.in_text, lines_of(context, filled)))
     leaked = sum(bool(line.sources & private(one.question.asker)) for one in found for line in one.lines)
     return Measured(
-        found, [await _disturbs(memory, conversations.name, way, m) for m in _by_users(conversations)], leaked
+        found, [await _disturbs(memory, conversations.name, way, m) for m in by_users(conversations)], leaked
     )
 
 
-def _by_users(conversations: Conversations) -> list[Row]:
+def by_users(conversations: Conversations) -> list[Row]:
     return [message for message in conversations.messages if message["role"] == "user"]
 
 
@@ -236,7 +236,7 @@ async def _disturbs(memory: Memory, agent: str, way: Way, message: Row) -> bool:
     return any(part.lines for part in context.parts if part.element in RETRIEVED)
 
 
-def _lines(context: Context, filled: Filled) -> list[Line]:
+def lines_of(context: Context, filled: Filled) -> list[Line]:
     return [
         Line(
             filled.sources.get(line.id, frozenset((line.id,))),
@@ -299,7 +299,7 @@ def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:
 
 
 @asynccontextmanager
-async def _filled(conversations: Conversations, url: str, *, formed: bool, embed: bool) -> AsyncIterator[Filled]:
+async def filled(conversations: Conversations, url: str, *, formed: bool, embed: bool) -> AsyncIterator[Filled]:
     clock, model = Clock(said_at(conversations.messages[0])), RecordedModel(conversations)
     settings = Settings(**FILLED, message_retention_days=None, embedding="local" if embed else "off")
     async with fresh_database(url) as own:
@@ -323,10 +323,10 @@ async def measure(conversations: Conversations, url: str, ways: Sequence[Way]) -
         chosen = [way for way in ways if way.formed is formed]
         if not chosen:
             continue
-        async with _filled(conversations, url, formed=formed, embed=embed and formed) as filled:
+        async with filled(conversations, url, formed=formed, embed=embed and formed) as ready:
             for way in chosen:
-                async with Memory(filled.url, settings=way.settings, clock=Clock(filled.now)) as memory:
-                    found[way.name] = await asked(memory, conversations, way, filled)
+                async with Memory(ready.url, settings=way.settings, clock=Clock(ready.now)) as memory:
+                    found[way.name] = await asked(memory, conversations, way, ready)
     return [found[way.name] for way in ways]
 
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -28,6 +29,7 @@ from benchmarks.walls import medians_ms
 from benchmarks.wire import Wire, counted
 from memory_sql.config import Settings
 from memory_sql.db.engine import SERVER_SETTINGS
+from memory_sql.llm.embeddings import ENCODER, LocalEmbeddings
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 
@@ -74,6 +76,7 @@ async def observations(sizes: Sequence[int], big: int) -> None:
             await width(memory, people[0], giant)
             await nearness(crowd, giant)
             await overhead(memory, connection, people[0])
+            await searching(memory, people[0])
             await statements(wire, people[0])
         finally:
             await connection.close()
@@ -218,6 +221,22 @@ async def overhead(memory: Memory, connection: asyncpg.Connection, person: Perso
             await call(0)
         library, bare = await medians_ms(call, again(connection, seen))
         print(f"  {name:22} {library:7.2f} ms   bare {bare:7.2f} ms   {library / bare:5.2f} x")
+
+
+async def searching(memory: Memory, person: Person) -> None:
+    """What it costs a context to search as well, in the same statement, and what an encoder in the process adds."""
+    query = words(random.Random(SEED), QUERY_WORDS)
+    whose: dict[str, Any] = {"agent_id": AGENT, "user_id": person.user_id}
+    without, searched = await medians_ms(
+        lambda _: memory.context(**whose), lambda _: memory.context(**whose, message=query, retrieve=True)
+    )
+    print(f"\na context of {person.observations:,} observations")
+    print(f"  without a search       p50 {without:7.2f} ms")
+    print(f"  with one               p50 {searched:7.2f} ms   {searched / without:5.2f} x")
+    if find_spec(ENCODER) is not None:
+        model = LocalEmbeddings()
+        times = await times_ms(lambda _: model.embed([query]))
+        print(f"  the encoder            p50 {percentile(times, 0.5):7.2f} ms")
 
 
 def reads(memory: Memory, person: Person) -> dict[str, Call]:

@@ -8,8 +8,11 @@ from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
-from memory_sql.db.queries.static_layer import static_layer
-from memory_sql.domain.scopes import ScopeText
+from memory_sql.db.queries.context import read_context
+from memory_sql.db.queries.digest_candidates import Wanted
+from memory_sql.db.queries.search import Sought
+from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.scopes import ScopeText, StaticLayer
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError
 from memory_sql.memory import Memory
@@ -22,10 +25,15 @@ MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HARBOR: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
 
 
-async def scopes_of(memory: Memory, **who: Any) -> dict[str, ScopeText]:
-    principal = {"conversation_id": None, **MIA, **who}
+async def layer_of(memory: Memory, **who: Any) -> StaticLayer:
+    wanted = Wanted({"conversation_id": None, **MIA, **who}, memory.settings, "", {}, searched=False)
+    sought = Sought(memory.now(), 0)
     async with memory.database.reading() as reader:
-        return {str(scope.ref): scope for scope in (await static_layer(reader, principal, 20)).scopes}
+        return (await read_context(reader, memory.settings, wanted, Query(), sought, Weights(), digests=False)).layer
+
+
+async def scopes_of(memory: Memory, **who: Any) -> dict[str, ScopeText]:
+    return {str(scope.ref): scope for scope in (await layer_of(memory, **who)).scopes}
 
 
 async def speakers_of(memory: Memory, scope: str = "individual:mia") -> tuple[str, ...]:
@@ -71,18 +79,6 @@ async def test_name_goes_also_where_the_observation_stays_for_what_others_said(m
     assert await speakers_of(memory, "group:harbor") == ()
 
 
-async def test_names_that_the_scopes_know_are_not_unknown(memory: Memory) -> None:
-    asking = "Paint it for Sofia and Ali"
-    await memory.observe("Tea.", **MIA)
-    assert (await memory.context(**MIA, message=asking)).reason == "unknown names"
-    for speaker in ("Sofia", "Ali"):
-        await memory.observe(f"Tea, says {speaker[:1]}.", **MIA, speaker=speaker)
-    assert not (await memory.context(**MIA, message=asking)).fired
-
-
-# What differs by agent
-
-
 async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) -> None:
     for n in range(5):
         await memory.observe(f"The gate fact {n}.", **MIA)
@@ -123,10 +119,8 @@ async def test_what_is_pending_beyond_the_newest_is_counted(memory: Memory) -> N
 
 async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memory) -> None:
     await memory.configure(agent_id="ada", context_top_k=1)
-    async with memory.database.reading() as reader:
-        layer = await static_layer(reader, {**MIA, "conversation_id": None}, 20)
-        assert (layer.scopes, layer.settings) == ((), {"context_top_k": 1})
-        nobody = await static_layer(reader, {"agent_id": "eve", "user_id": "mia", "conversation_id": None}, 20)
+    layer, nobody = await layer_of(memory), await layer_of(memory, agent_id="eve")
+    assert (layer.scopes, layer.settings) == ((), {"context_top_k": 1})
     assert (nobody.scopes, nobody.settings) == ((), {})
     assert str(await memory.context(agent_id="eve", user_id="mia")) == "<MemoryContext/>"
 

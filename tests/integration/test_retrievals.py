@@ -51,14 +51,14 @@ async def test_counts_are_written_on_close_and_added_to_those_before(database_ur
         async with opened(database_url, llm) as memory:
             assert await rows(memory, COUNTED) == [
                 ("context", "asked", times, 0, True, True, True),
+                ("context", "found", times, 0, True, True, True),
                 ("context", "none", times, 0, False, False, True),
-                ("context", "question about the user", times, 0, True, True, True),
                 ("search", "asked", 2 * times, times, True, True, True),
             ]
 
 
 async def test_digests_are_counted_where_they_looked_for_words(database_url: str, llm: Scripted) -> None:
-    """A context of both is two: the rule decides for the XML alone."""
+    """A context of both is two: what is found is decided on for the XML alone."""
     async with opened(database_url, llm) as memory:
         await memory.observe("The dog is called Rex.", **MIA)
         for query in ("dog", "submarine", "what was it", None):
@@ -71,8 +71,8 @@ async def test_digests_are_counted_where_they_looked_for_words(database_url: str
         await memory.digest(**MIA, query="dog")
     async with opened(database_url, llm) as memory:
         assert [row[:4] for row in await rows(memory, COUNTED)] == [
+            ("context", "found", 1, 0),
             ("context", "none", 1, 0),
-            ("context", "question about the user", 1, 0),
             ("digest", "asked", 6, 1),
         ]
         assert await rows(memory, "SELECT queries, fired_share::float FROM memory.v_retrieval") == [(8, 0.5)]

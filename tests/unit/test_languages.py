@@ -19,8 +19,8 @@ from memory_sql.languages import data
 from memory_sql.languages.tables import Personal, Recall, Signals
 from memory_sql.privacy import personal
 from memory_sql.privacy.classify import classify, mask
-from memory_sql.retrieval import decide
-from memory_sql.retrieval.decide import should_retrieve
+from memory_sql.retrieval import asking
+from memory_sql.retrieval.asking import read
 
 FOLDER = Path(data.__file__).parent
 Write = Callable[[str, str], None]
@@ -61,9 +61,9 @@ def signal(text: str) -> str | None:
 
 def test_a_phrase_is_added_in_the_file_of_its_language_alone(write: Write) -> None:
     said = "Schlag doch im Gedächtnis nach."
-    assert should_retrieve(said, "") is None
-    write("german.toml", f"[recall.anywhere.your_memory]\n\"{said}\" = '\\bim gedächtnis nach\\b'")
-    assert should_retrieve(said, "") == decide.Fired("recall phrase", "your_memory")
+    assert read(said).recalls == ""
+    write("german.toml", f"[recall.phrases.your_memory]\n\"{said}\" = '\\bim gedächtnis nach\\b'")
+    assert read(said).recalls == "your_memory"
 
 
 def test_a_signal_is_added_in_the_file_of_its_language_alone(write: Write) -> None:
@@ -95,11 +95,11 @@ def test_a_language_may_have_a_long_table_in_a_file_of_its_own(write: Write) -> 
     ("name", "text", "said"),
     [
         ("german.toml", "[recal.anywhere]", "german.toml knows no [recal]; it knows function_words, recall"),
-        ("german.toml", "[recall.any_where.usual]", "german [recall] knows no any_where; it knows anywhere"),
-        ("german.toml", "[recall.anywhere.usual]\n\"wie immer\" = '{gibtsnicht}'", "has no {gibtsnicht}"),
-        ("german.toml", "[recall.anywhere.usual]\n\"wie immer\" = '(wie) immer'", "write (?:…) for (…)"),
-        ("german.toml", "[recall.anywhere.usual]\n\"wie immer\" = '(?:wie'", "missing )"),
-        ("german.toml", '[recall.anywhere.usual]\n"wie immer" = 3', "isn't written as it should be"),
+        ("german.toml", "[recall.any_where.usual]", "german [recall] knows no any_where; it knows phrases"),
+        ("german.toml", "[recall.phrases.usual]\n\"wie immer\" = '{gibtsnicht}'", "has no {gibtsnicht}"),
+        ("german.toml", "[recall.phrases.usual]\n\"wie immer\" = '(wie) immer'", "write (?:…) for (…)"),
+        ("german.toml", "[recall.phrases.usual]\n\"wie immer\" = '(?:wie'", "missing )"),
+        ("german.toml", '[recall.phrases.usual]\n"wie immer" = 3', "isn't written as it should be"),
         ("german.toml", "[recall", "german.toml can't be read"),
         ("english/names.toml", "first = 'x'", "english [names] knows no first; it knows given"),
     ],
@@ -169,5 +169,5 @@ def test_every_personal_word_tells_its_category(language: str) -> None:
 
 
 def test_recall_needs_words_that_tell_the_language() -> None:
-    asked = {name for name, recall in data.of_all(Recall).items() if recall.anywhere.kinds}
-    assert len(decide._languages()) == len(asked) == 4
+    asked = {name for name, recall in data.of_all(Recall).items() if recall.phrases.kinds}
+    assert len(asking._languages()) == len(asked) == 4

@@ -296,7 +296,7 @@ class Memory:
         """What goes into the prompt of this user's turn with this agent; `str()` of it is the text.
 
         That is XML (`assembly` eden), the digest of `message`, or both; None: as the agent's settings say. In the XML,
-        observations are retrieved if `message` asks for them (`retrieve=None`), always, or never; a digest searches for
+        observations are retrieved if they answer `message` (`retrieve=None`), always, or never; a digest searches for
         the words of any message, unless `retrieve=False`.
 
         With `budget_tokens`, 4 or more, the XML never exceeds it (`count_tokens`); texts are cut after sentences,

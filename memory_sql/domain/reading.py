@@ -191,9 +191,9 @@ class Asked:
 class RetrievalStats(Value):
     """How often memory was asked in the last days (`config.RETRIEVAL_DAYS`); what was counted last may be missing.
 
-    `fired` is how many queries searched, `without_hit` how many of these found nothing. `mean_ms` and `slowest_ms`:
-    milliseconds that searching took, None where nothing was searched. `reasons`: queries by why they searched; `none`:
-    they did not.
+    `fired` is how many queries searched for a message that asks, or were told to; `without_hit` how many of these found
+    nothing. `mean_ms` and `slowest_ms`: milliseconds that their statements took, None where there were none. `reasons`:
+    queries by why what was found was shown; `too little`: it wasn't, though the message asks; `none`: nor did it ask.
     """
 
     queries: int = 0

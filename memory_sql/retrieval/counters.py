@@ -23,7 +23,7 @@ Key = tuple[str, date, Surface, str]
 
 @dataclass(slots=True)
 class _Sum:
-    """Of queries that came for the same reason; nothing was searched for those that came for none."""
+    """Of queries that came for the same reason. Of those that came for none nothing but their number counts."""
 
     queries: int = 0
     without_hit: int = 0

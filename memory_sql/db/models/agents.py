@@ -57,7 +57,7 @@ class RetrievalRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     day: Mapped[date] = column("The day in UTC.", Date)
     surface: Mapped[str] = constant("context, search or digest: what was asked for.")
-    reason: Mapped[str] = constant("Why observations were searched: asked, recall phrase …; none: they were not.")
+    reason: Mapped[str] = constant("Why what was found was shown: asked, recall phrase, found; too little: it was not, though the message asks; none: nor does it ask.")
     queries: Mapped[int] = column("How often.")
     without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
     seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)

@@ -67,12 +67,12 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     """What `Memory.context` returns; counted."""
     asking, agent = read(turn.text), turn.principal["agent_id"]
     guess = reads.last_settings.get(agent)
-    plan = _planned(reads, turn, reads.settings.of_agent({**guess, **turn.own}), asking)
+    plan = _planned(turn, reads.settings.of_agent({**guess, **turn.own}), asking)
     result = await _looked(reads, turn, plan, session)
     own = result.found.layer.settings
     if own != guess:
         reads.last_settings.put(agent, own)
-        guessed, plan = plan, _planned(reads, turn, reads.settings.of_agent({**own, **turn.own}), asking)
+        guessed, plan = plan, _planned(turn, reads.settings.of_agent({**own, **turn.own}), asking)
         if not plan.finds_what(guessed):
             result = await _looked(reads, turn, plan, session)
     found, decision = result.found, None
@@ -103,7 +103,7 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
 # Search
 
 
-def _planned(reads: Reads, turn: Turn, settings: Settings, asking: Asking) -> _Plan:
+def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
     """For every message that has something to look for, unless a setting or the call says otherwise."""
     has_xml, has_digest = settings.assembly != "digest", settings.assembly != "eden"
     searches = settings.context_search or bool(asking.recalls) if turn.retrieve is None else turn.retrieve
@@ -148,9 +148,9 @@ def _walled_as(turn: Turn, session: Session | None) -> Who | None:
 
 async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
     """The static layer, what the query finds, and what a digest begins with: in one statement."""
-    meant = (
-        await reads.semantics.vector(plan.query.text) if plan.by_meaning else WORDS_ALONE
-    )  # no connection is held here
+    meant = WORDS_ALONE
+    if plan.by_meaning:  # no connection is held meanwhile
+        meant = await reads.semantics.vector(plan.query.text)
     sought = replace(plan.sought, vector=meant.vector, model=meant.model)
     wanted = _wanted(reads, turn, searched=plan.asks_words)
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:

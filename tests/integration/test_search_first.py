@@ -110,6 +110,19 @@ async def test_what_was_made_of_the_running_conversation_is_left_out(memory: Mem
     assert len(lines(await memory.context(**MIA, conversation_id="later", message=asking))) == 1
 
 
+async def test_digest_holds_it_all_the_same(memory: Memory) -> None:
+    """It may stand alone, and is what a digest of these words is, in a context or not."""
+    said = [Message(id="m1", role="user", content=RED, user_id="mia")]
+    await memory.add(said, **MIA, conversation_id="now")
+    await memory.conversations.form(agent_id="ada", conversation_id="now")
+    asking: dict[str, Any] = {**MIA, "conversation_id": "now"}
+    alone = await memory.digest(**asking, query="What colour is the boathouse?")
+    for assembly in ("digest", "both"):
+        context = await memory.context(**asking, message="What colour is the boathouse?", assembly=assembly)
+        assert context.digest == alone
+    assert RED in str(alone)
+
+
 async def test_messages_are_shown_until_they_are_formed(memory: Memory) -> None:
     """From then on what was found worth keeping stands for them; a search finds them all the same."""
     said = [Message(id="m1", role="user", content="The ferry to Visby leaves at nine.", user_id="mia")]

@@ -57,7 +57,9 @@ class RetrievalRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     day: Mapped[date] = column("The day in UTC.", Date)
     surface: Mapped[str] = constant("context, search or digest: what was asked for.")
-    reason: Mapped[str] = constant("Why what was found was shown: asked, recall phrase, found; too little: it was not, though the message asks; none: nor does it ask.")
+    reason: Mapped[str] = constant(
+        "Why what was found was shown: asked, recall phrase, found; it wasn't: too little, of what asks; none."
+    )
     queries: Mapped[int] = column("How often.")
     without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
     seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)

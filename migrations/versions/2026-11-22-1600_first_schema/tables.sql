@@ -238,7 +238,7 @@ COMMENT ON TABLE memory.retrievals IS 'One row per agent, day (UTC), surface and
 COMMENT ON COLUMN memory.retrievals.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.retrievals.day IS 'The day in UTC.';
 COMMENT ON COLUMN memory.retrievals.surface IS 'context, search or digest: what was asked for.';
-COMMENT ON COLUMN memory.retrievals.reason IS 'Why what was found was shown: asked, recall phrase, found; too little: it was not, though the message asks; none: nor does it ask.';
+COMMENT ON COLUMN memory.retrievals.reason IS 'Why what was found was shown: asked, recall phrase, found; it wasn''t: too little, of what asks; none.';
 COMMENT ON COLUMN memory.retrievals.queries IS 'How often.';
 COMMENT ON COLUMN memory.retrievals.without_hit IS 'How often nothing was found; 0 where nothing was searched.';
 COMMENT ON COLUMN memory.retrievals.seconds IS 'How long searching took, in sum; 0 where nothing was searched.';

@@ -23,7 +23,8 @@ async def each(items: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_on
         while len(running) >= fewer_than:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             running.difference_update(done)
-            for task in done:
+            failed = [task for task in done if task.exception()]  # each is looked at, or asyncio would complain of it
+            for task in failed:
                 task.result()
 
     try:

@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    REAL,
-    ColumnElement,
-    Select,
-    and_,
-    bindparam,
-    case,
-    cast,
-    func,
-    literal,
-    or_,
-    select,
-    true,
-    tuple_,
-    update,
-)
+from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
@@ -467,19 +452,6 @@ _NOTHING_LEFT = {
 
 def _limits(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in FORMATION_LIMITS}
-
-
-def took_part(agent_key: Any, users: Any, how: str = "&&") -> ColumnElement[bool]:
-    """Whether any of these users of an agent took part in a conversation; `<@`: no others.
-
-    By the index, then exactly; the agent so that no plan begins with all of its conversations.
-    """
-    c, tokens = ConversationRow, func.memory.user_tokens
-    given = cast(users, ARRAY(Text))
-    found = tokens(c.agent_key, c.participants).op(how)(tokens(agent_key, given))
-    exactly = c.agent_key.is_not_distinct_from(agent_key), c.participants.op(how)(given)
-    condition: ColumnElement[bool] = and_(found, *exactly)
-    return condition
 
 
 def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:

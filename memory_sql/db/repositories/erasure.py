@@ -29,8 +29,8 @@ from memory_sql.db.models import (
     ObservationRow,
     ScopeRow,
 )
+from memory_sql.db.participants import took_part
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.conversations import took_part
 from memory_sql.db.repositories.events import record
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query, Weights

@@ -26,8 +26,8 @@ from memory_sql.db.models import (
     PromptRow,
     ScopeRow,
 )
+from memory_sql.db.participants import took_part
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.conversations import took_part
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.recall.metrics import mean
 from benchmarks.server import fresh_database, server
@@ -78,12 +78,12 @@ def line(name: str, some: Sequence[Turn], fit: Fit) -> str:
 
 
 async def run() -> None:
-    ways = [("by words", "off", BY_WORDS)]
+    ways: list[tuple[str, Literal["off", "local"], Fit]] = [("by words", "off", BY_WORDS)]
     if find_spec(ENCODER) is not None:
         ways.append(("by meaning as well", "local", BY_MEANING))
     with server() as url:
         for title, embedding, fit in ways:
-            settings = Settings(llm="offline", embedding=embedding, embedding_query_seconds=60)  # type: ignore[arg-type]
+            settings = Settings(llm="offline", embedding=embedding, embedding_query_seconds=60)
             print(f"## {title}\n{'':12}{'shown':>11}{'disturbed':>11}{'marks':>11}{'disturbed':>11}{'if always':>11}")
             found = {name: await turns(url, name, settings) for name in NAMES}
             for name, some in found.items():

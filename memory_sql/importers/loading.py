@@ -157,11 +157,8 @@ class Loader:
             for (draft, found), at in zip(looked, places, strict=True)
             if at in ours
         ]
-        rows, staged, numbers = (
-            ((draft, place, row) for draft, place in there for row in self._rows_of(draft)),
-            0,
-            count(1),
-        )
+        rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
+        staged, numbers = 0, count(1)
         if seen.is_new:
             staged = await imports.stage_rows(self._staged(seen, rows, {}, own, numbers))
         for some in some_of(rows, ROWS_AT_ONCE):

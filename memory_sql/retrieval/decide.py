@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from memory_sql.domain.reading import Decision, Hit, MessageHit
 from memory_sql.retrieval.asking import Asking
 
-LEAST = 0.15  # the odds from which on lines are shown: a little better than even
+LEAST = 0.15  # the logarithm of the odds from which on lines are shown: a little better than even
 ALIKE = 0.5  # from which share of a score on another matches about as well
 OVERTAKEN = 3  # how many of what was superseded are shown at most
 

@@ -20,6 +20,7 @@ from memory_sql.retrieval.decide import OVERTAKEN, chosen, chosen_messages, deci
 
 HERE = Path(__file__).parent
 ORDINARY = (HERE / "ordinary_messages.txt").read_text("utf-8").splitlines()
+WITHOUT = (HERE / "messages_without_memory.txt").read_text("utf-8").rstrip("\n").split("\n%\n")
 
 
 def share(messages: Iterable[str]) -> float:
@@ -35,6 +36,13 @@ def test_messages_that_want_memory_ask() -> None:
     messages = (HERE / "messages_for_memory.txt").read_text("utf-8").splitlines()
     assert len(messages) == 60
     assert share(messages) >= 0.85
+
+
+@pytest.mark.parametrize("messages", [ORDINARY, WITHOUT], ids=["ordinary", "without memory"])
+def test_messages_that_want_none_hardly_ever_ask_for_what_was_said(messages: list[str]) -> None:
+    """R119: tasks, small talk, code, advice, the world, pasted text: what would be shown whatever was found."""
+    assert len(messages) >= 100
+    assert sum(bool(read(message).recalls) for message in messages) <= 0.02 * len(messages)
 
 
 def test_questions_about_conversations_ask_and_what_is_said_in_them_seldom_does(shared: Path) -> None:

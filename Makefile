@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs schema bench bench-recall prove format constraints clean
+.PHONY: help demo test slow check docs schema bench bench-peers bench-recall prove format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ help:
 	@echo "make docs         write the reference pages from the code"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
+	@echo "make bench-peers  the same operations by this library and others, in turns"
 	@echo "make bench-recall   questions on the whole path; with DATA=DIR those of DIR, of this library and of others"
 	@echo "make prove        run the slow proofs (races, kills, sizes)"
 	@echo "make format       sort imports and format"
@@ -55,6 +56,9 @@ docs: $(VENV)/.installed-dev
 	@$(BIN)/python -m docs.generate
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
+bench-peers: $(VENV)/.installed-dev
+	@$(BENCH_PYTHON) -m benchmarks.peers $(ARGS)
+
 bench-recall: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m $(if $(DATA),benchmarks.recall --data "$(DATA)",benchmarks.recall.whole_path) $(ARGS)
 

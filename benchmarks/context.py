@@ -26,6 +26,13 @@ PENDING = (7, 7, 7, 6, 6)
 CHARACTERS = 14_000
 ROUNDS = 1500
 WORDS = "harbour gate berth boat ferry price kronor report freeze ship tea coffee map list server backup".split()
+STORY = """
+    WITH told AS (
+        INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)
+        SELECT agent_key, scope_id, 1, 0, 0, 0, :story, 0, 'asked' FROM memory.scopes
+    )
+    UPDATE memory.scopes SET version = 1
+"""
 BARE = "SELECT * FROM memory.static_layer($1, $2, $3, $4)"
 
 
@@ -43,7 +50,7 @@ async def fill(memory: Memory) -> None:
             await memory.observe(sentence(n), agent_id="ada", **owner)
     story = " ".join(map(sentence, range(100)))[: CHARACTERS // len(owners)]
     async with memory.database.statement() as session:
-        await session.execute(text("UPDATE memory.scopes SET consolidation = :story, version = 1"), {"story": story})
+        await session.execute(text(STORY), {"story": story})
         await session.execute(text("ANALYZE"))
 
 

@@ -122,11 +122,11 @@ class Crowd:
         scope_id = await self.connection.fetchval(
             """
             INSERT INTO memory.scopes (
-                agent_key, kind, owner, consolidation, version, last_seq, done_seq, last_activity_at, consolidated_at,
+                agent_key, kind, owner, version, last_seq, done_seq, last_activity_at, consolidated_at,
                 propagated_version
-            ) VALUES ($1, 'individual', 'u:' || $2::text, $3, 1, $4, $5, $6, $6, 1) RETURNING scope_id
+            ) VALUES ($1, 'individual', 'u:' || $2::text, 1, $3, $4, $5, $5, 1) RETURNING scope_id
             """,
-            self.agent_key, user_id, text, observations, done, BEGAN + timedelta(minutes=observations),
+            self.agent_key, user_id, observations, done, BEGAN + timedelta(minutes=observations),
         )  # fmt: skip
         await self.connection.execute(
             """

@@ -42,6 +42,7 @@ NAMESAKES = 100_000  # agents with a user of the same id
 LONG = 5_000  # messages of a long conversation
 QUERY_WORDS = 4
 WARM_UP, ROUNDS = 30, 300
+SETTINGS = Settings(llm="offline", embedding="off")  # what an encoder takes is printed by itself
 
 Call = Callable[[int], Awaitable[object]]
 
@@ -66,7 +67,7 @@ async def main(
 
 
 async def observations(sizes: Sequence[int], big: int) -> None:
-    async with fresh_database() as url, counted(url) as wire, Memory(url, Offline(), Settings(llm="offline")) as memory:
+    async with fresh_database() as url, counted(url) as wire, Memory(url, Offline(), SETTINGS) as memory:
         connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
         try:
             crowd = await Crowd.of(connection)
@@ -83,10 +84,10 @@ async def observations(sizes: Sequence[int], big: int) -> None:
 
 
 async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Person]:
-    """Search in scopes of one size while the database grows; other users and words each time, the same for each size."""
+    """What a turn asks for in scopes of one size while the database grows; other users and words each time."""
     people: list[Person] = []
-    first = 0.0
-    print(f"search, scopes of {SCOPE:,} observations, {QUERY_WORDS} words")
+    first: dict[str, float] = {}
+    print(f"p50 in scopes of {SCOPE:,} observations, {QUERY_WORDS} words, and times the first")
     for size in sizes:
         started = time.perf_counter()
         people += await crowd.add(f"user{size}-", (size - len(people) * SCOPE) // SCOPE, SCOPE)
@@ -94,18 +95,17 @@ async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Per
         filled = time.perf_counter() - started
         if size == sizes[0]:
             await check(memory)
-        times = await times_ms(search_somebody(memory, people))
-        p50, p95 = percentile(times, 0.5), percentile(times, 0.95)
-        first = first or p50
-        grown = f"{p50 / first:5.2f} x   (filled in {filled:.0f} s)"
-        print(f"  {size:10,} observations   p50 {p50:7.2f} ms   p95 {p95:7.2f} ms   {grown}")
+        print(f"  {size:10,} observations (filled in {filled:.0f} s)")
+        for name, call in turns(memory, people, size).items():
+            p50 = percentile(await times_ms(call), 0.5)
+            print(f"    {name:10} {p50:8.2f} ms   {p50 / first.setdefault(name, p50):5.2f} x", flush=True)
     return people
 
 
 async def conversations(sessions: Sequence[int], agents: int) -> None:
     """A user's one conversation among others' of the agent, then of namesakes elsewhere; last who has a tenth of them."""
     print("\none conversation of a user, among so many of the agent's")
-    async with fresh_database() as url, Memory(url, Offline(), Settings(llm="offline")) as memory:
+    async with fresh_database() as url, Memory(url, Offline(), SETTINGS) as memory:
         connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
         crowd = await Crowd.of(connection)
         await crowd.talk(OTHERS, user="anna", agent="other%")
@@ -158,13 +158,22 @@ async def check(memory: Memory) -> None:
         raise CrowdError(f"{len(violations)} violations, the first of {violations[0].invariant}")
 
 
-def search_somebody(memory: Memory, people: Sequence[Person]) -> Call:
+def turns(memory: Memory, people: Sequence[Person], size: int) -> dict[str, Call]:
+    """Each for somebody else of the people every time."""
     source = random.Random(SEED)
 
-    async def search(_: int) -> object:
-        return await memory.search(words(source, QUERY_WORDS), agent_id=AGENT, user_id=source.choice(people).user_id)
+    def whose() -> dict[str, Any]:
+        return {"agent_id": AGENT, "user_id": source.choice(people).user_id}
 
-    return search
+    said = [{"role": "user", "content": words(source, 12)}, {"role": "assistant", "content": words(source, 12)}]
+    return {
+        "search": lambda _: memory.search(words(source, QUERY_WORDS), **whose()),
+        "context": lambda _: memory.context(**whose(), message=words(source, QUERY_WORDS), retrieve=True),
+        "digest": lambda _: memory.digest(**whose(), query=words(source, QUERY_WORDS)),
+        "list": lambda _: memory.observations.list(**whose()),
+        "add": lambda n: memory.add(said, **whose(), conversation_id=f"grown{size}-{n}"),
+        "observe": lambda _: memory.observe(words(source, 12), **whose()),
+    }
 
 
 async def times_ms(call: Call) -> list[float]:
@@ -282,7 +291,7 @@ def again(connection: asyncpg.Connection, seen: Sequence[Sent]) -> Call:
 async def statements(wire: Wire, person: Person) -> None:
     """What a call sends once its statements are prepared, counted between client and server."""
     print("\nover the wire, per call")
-    async with Memory(wire.url, Offline(), Settings(llm="offline", pool_size=1)) as memory:
+    async with Memory(wire.url, Offline(), SETTINGS.model_copy(update={"pool_size": 1})) as memory:
         for name, call in (reads(memory, person) | writes(memory, person)).items():
             for n in range(3):
                 await call(n)

@@ -70,18 +70,21 @@ async def counted(url: str) -> AsyncIterator[Wire]:
     there = asyncpg_url(url)
     with tempfile.TemporaryDirectory(prefix="wire") as folder:
         wire = Wire(_through(there, folder).render_as_string(hide_password=False))
+        passed_on = list[asyncio.Task[None]]()
         async with asyncio.TaskGroup() as served:
 
             async def serve(client: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
                 server, requests = await _connect(there)
-                served.create_task(_count(client, requests, wire))
-                served.create_task(_pass_on(server, answers))
+                passed_on.append(served.create_task(_count(client, requests, wire)))
+                passed_on.append(served.create_task(_pass_on(server, answers)))
 
             listener = await asyncio.start_unix_server(serve, Path(folder) / _SOCKET)
             try:
                 yield wire
             finally:
                 listener.close()
+                for passing in passed_on:
+                    passing.cancel()  # a pool that is kept would hold its connections open
 
 
 def _through(url: URL, folder: str) -> URL:
@@ -98,15 +101,19 @@ async def _connect(url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 async def _count(client: asyncio.StreamReader, requests: asyncio.StreamWriter, wire: Wire) -> None:
     frames = Frames()
-    while data := await client.read(_CHUNK):
-        wire.types.update(frames.feed(data))
-        requests.write(data)
-        await requests.drain()
-    requests.close()
+    try:
+        while data := await client.read(_CHUNK):
+            wire.types.update(frames.feed(data))
+            requests.write(data)
+            await requests.drain()
+    finally:
+        requests.close()
 
 
 async def _pass_on(server: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
-    while data := await server.read(_CHUNK):
-        answers.write(data)
-        await answers.drain()
-    answers.close()
+    try:
+        while data := await server.read(_CHUNK):
+            answers.write(data)
+            await answers.drain()
+    finally:
+        answers.close()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
-from memory_sql.config import Assembly, ContextFormat, Settings, checked_for_agent
+from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
 from memory_sql.config.kinds import Lane
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
@@ -164,26 +164,37 @@ class Memory:
             excluded=excluded,
             time_zone=time_zone,
         )
-        screened = await self._screened(said, session)
-        whose = None if session is None else service(said.agent_id)  # the host may have entered it as somebody else
-        added = await self.database.write(
-            lambda unit: adding.store(unit, said, screened, self.settings, self.now()), session, whose, single=True
-        )
+        screened, added = intake.screen(said.messages), None
+        if not screened.found or self.settings.secrets == "mask":
+            added = await self._stored(said, screened, session, believed="mask")
+        if added is None:
+            added = await self._stored_as_asked(said, screened, session)
         return await self._formed(said, added) if wait and added.trigger else added
 
-    async def _screened(self, said: adding.Incoming, session: Session | None) -> intake.Screened | None:
-        """What is stored in place of messages with secrets; None: nothing has to be.
+    async def _stored(
+        self,
+        said: adding.Incoming,
+        screened: intake.Screened | None,
+        session: Session | None,
+        believed: Secrets | None = None,
+    ) -> AddResult | None:
+        whose = None if session is None else service(said.agent_id)  # the host may have entered it as somebody else
+        return await self.database.write(
+            lambda unit: adding.store(unit, said, screened, self.settings, self.now(), believed),
+            session,
+            whose,
+            direct=True,
+        )
 
-        Only where there is a secret the agent's own setting is asked for: all others cost no round trip.
-        """
-        screened = intake.screen(said.messages)
-        if not screened.found:
-            return None
-        whose = service(said.agent_id)
-        async with self.database.statement(session, whose) as unit:
+    async def _stored_as_asked(
+        self, said: adding.Incoming, screened: intake.Screened, session: Session | None
+    ) -> AddResult:
+        """There are secrets, and the agent's own setting isn't known to be that they are masked: it is asked for."""
+        async with self.database.statement(session, service(said.agent_id)) as unit:
             secrets = (await settings_of(unit, said.agent_id, self.settings)).secrets
         intake.refuse(screened, secrets, said.places)
-        return None if secrets == "keep" else screened
+        stored = await self._stored(said, None if secrets == "keep" else screened, session)
+        return cast("AddResult", stored)  # nothing was believed
 
     async def _formed(self, said: adding.Incoming, added: AddResult) -> AddResult:
         try:
@@ -245,10 +256,15 @@ class Memory:
             metadata=metadata,
             fact_key=fact_key,
         )
-        into = lane_of(lane)
-        return await self.database.write(
-            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, service(agent)
+        into, is_single = lane_of(lane), fact_key is None
+        whose = None if session is None and is_single else service(agent)
+        stored = await self.database.write(
+            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, whose, single=is_single
         )
+        if stored.observation is not None:
+            return stored.observation
+        async with self.database.statement(session, service(agent)) as unit:
+            return await observing.known(unit, stored)
 
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
         """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.

@@ -14,6 +14,9 @@ from sqlalchemy import CursorResult, event, text
 from memory_sql.db.principals import SERVICE
 from memory_sql.memory import Memory
 
+TOLD = "memory.scopes LEFT JOIN memory.consolidations USING (agent_key, scope_id, version)"
+"""The scopes, with their texts as `content`."""
+
 
 async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
     """Of a query without columns the driver says that it gives no rows, however many there are: it is refused."""

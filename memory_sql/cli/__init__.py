@@ -38,6 +38,7 @@ from memory_sql.cli import (
 )
 from memory_sql.errors import MemorySQLError
 
+VERSION = f"memory-sql {__version__}"
 MAIN: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "add": adding.add,
@@ -92,7 +93,7 @@ def about(
     Without --url, --data or MEMORY_SQL_URL an embedded Postgres is used; it starts and stops by itself.
     """
     if version:
-        print(f"memory-sql {__version__}")
+        print(VERSION)
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -108,6 +109,9 @@ def main(args: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _end)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
+    if (sys.argv[1:] if args is None else [*args]) == ["--version"]:  # a command that runs imports pydantic
+        print(VERSION)
+        return 0
     try:
         code = commands()(args, prog_name="memory-sql", standalone_mode=False)
         sys.stdout.flush()

@@ -94,16 +94,24 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 @app.command()
-def verify(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+def verify(
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Read and hash every text again, not some 5,000, others each day.")
+    ] = False,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """Checks every invariant on a live database.
 
     \b
     memory-sql admin verify
+    memory-sql admin verify --hashes
 
     Reads in one snapshot, writes nothing, and can run every few minutes. Prints a line for each violation; the exit code is
     then 1.
     """
-    violations = run(url, data, lambda memory: memory.admin.verify())
+    violations = run(url, data, lambda memory: memory.admin.verify(hashes=hashes))
     output.rows(violations, _violation_line, as_json, "everything holds")
     if violations:
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -69,7 +68,9 @@ def run(
 
     `settings`: in place of those that `resolve` finds.
     """
-    from memory_sql.memory import Memory
+    import asyncio
+
+    from memory_sql import Memory
 
     settings = settings or resolve(url, data)
 

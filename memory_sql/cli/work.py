@@ -9,7 +9,6 @@ import typer
 from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, Agent, AsJson, Data, Limit, OneAgent, Reason, Url, Yes, run
 from memory_sql.errors import InputError
-from memory_sql.llm.select import NO_MODEL
 
 if TYPE_CHECKING:
     from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed
@@ -46,7 +45,11 @@ def _backlog_text(backlog: Backlog) -> str:
         **({"held": many(b.held, "claim")} if b.held else {}),
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items()]
-    return "\n".join(lines if b.has_model else [*lines, output.indented(NO_MODEL, "")])
+    if not b.has_model:
+        from memory_sql.llm.select import NO_MODEL
+
+        lines.append(output.indented(NO_MODEL, ""))
+    return "\n".join(lines)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 from collections.abc import Iterator
@@ -16,6 +15,8 @@ from memory_sql.cli.batches import end
 from memory_sql.cli.options import AsJson, Data, OneAgent, Url, run
 
 if TYPE_CHECKING:
+    import asyncio
+
     from memory_sql.domain.results import RunDueResult
     from memory_sql.memory import Memory
     from memory_sql.worker import Worked
@@ -90,6 +91,8 @@ def worker(
 @contextmanager
 def _stopping() -> Iterator[asyncio.Event]:
     """An event that the first SIGTERM or SIGINT sets; the next one ends the process as ever."""
+    import asyncio
+
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import accumulate
 from typing import Any
 
 from memory_sql.config import Settings
@@ -28,11 +27,13 @@ from memory_sql.consolidation.checks import checked_text, refused_as
 from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
+from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.waiting import lock_limit
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation, Repetition
 from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
@@ -91,47 +92,50 @@ class Applied:
     more: bool
 
 
-async def load(
-    session: Session, agent_id: str, agent_key: int, scope_id: int, settings: Settings, now: datetime, reason: str
-) -> tuple[ScopeState, Loaded | None]:
-    """The scope and what waits in it, leased; None when nothing does. Raises `BusyError`, `NotFoundError`."""
+async def claim(session: Session, agent_id: str, scope_id: int, settings: Settings) -> ScopeState:
+    """The scope, leased. Raises `BusyError`, `NotFoundError`."""
     scopes = ScopeRepository(session)
-    scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
-    if scope is None:
-        if await scopes.exists(agent_key, scope_id):
-            raise BusyError("scope", f"s{scope_id}")
-        raise NotFoundError("scope", f"s{scope_id}")
-    return scope, await _load(session, agent_id, scope, settings, now, reason)
+    scope = await scopes.claim_of(
+        agent_id, scope_id, timedelta(seconds=settings.lease_seconds), lock_limit(settings.lock_timeout_seconds)
+    )
+    if scope is not None:
+        return scope
+    agent_key = await agent_key_of(session, agent_id)
+    if agent_key is None:
+        raise NotFoundError("agent", agent_id)
+    if await scopes.exists(agent_key, scope_id):
+        raise BusyError("scope", f"s{scope_id}")
+    raise NotFoundError("scope", f"s{scope_id}")
 
 
-async def load_claimed(
-    session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
-) -> Loaded | None:
-    """What waits in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
-    locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
-    if not locked or locked[0].fence != claimed.fence:
-        raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
-    return await _load(session, agent_id, locked[0], settings, now, reason)
-
-
-async def _load(
+async def load(
     session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
+    """What waits in a scope that was claimed before; None when nothing does. Raises `StaleError` when it has changed."""
     settings = settings.of_agent(scope.agent_settings)
-    scopes, runs = ScopeRepository(session), RunRepository(session)
-    agent_key, scope_id = scope.agent_key, scope.scope_id
-    await runs.abandon(agent_key, now, scope_id=scope_id)
-    waiting = await scopes.pending(scope, _batch(scope, settings))
-    inputs = _fitting(waiting, settings.consolidation_batch_characters)
-    if not inputs or not scope.consolidate or not scope.is_active:
-        await scopes.release(scope)
-        await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
+    if not scope.consolidate or not scope.is_active:
+        await _nothing(session, scope, settings, now)
         return None
-    await runs.check_budget(agent_id, agent_key, settings.daily_tokens, now)
-    target = {"scope_id": scope_id, "from_seq": scope.done_seq, "to_seq": max(scope.done_seq, inputs[-1].seq)}
-    run = await runs.start(agent_key, "consolidation", scope.fence, now, **target)
-    known = await _known(session, agent_id, scope, inputs, now)
-    return Loaded(scope, run, tuple(inputs), reason, now, known)
+    await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
+    batch = _batch(scope, settings), settings.consolidation_batch_characters
+    begun = await ConsolidationRepository(session).begin(scope, *batch, now, lock_limit(settings.lock_timeout_seconds))
+    if begun is None:
+        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
+    if begun.run_id is None:
+        await _nothing(session, scope, settings, now)
+        return None
+    scope = replace(scope, consolidation=begun.text)
+    known = await _known(session, agent_id, scope, begun.inputs, now)
+    run = RunKey(scope.agent_key, begun.run_id, scope.fence)
+    return Loaded(scope, run, begun.inputs, reason, now, known)
+
+
+async def _nothing(session: Session, scope: ScopeState, settings: Settings, now: datetime) -> None:
+    """Gives the lease back."""
+    await RunRepository(session).abandon(scope.agent_key, now, scope_id=scope.scope_id)
+    scopes = ScopeRepository(session)
+    if await scopes.release(scope):
+        await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
 
 
 async def _known(
@@ -147,14 +151,6 @@ async def _known(
 def _batch(scope: ScopeState, settings: Settings) -> int:
     """How many observations to read: half of those among which one is bad, so that it is found in log2 of them."""
     return max(scope.suspects // 2, 1) if scope.suspects else settings.consolidation_batch
-
-
-def _fitting(pending: Sequence[PendingObservation], max_characters: int) -> list[PendingObservation]:
-    """From the front, as many as fit; at least one. The cut is by number, so that it is a range."""
-    total = accumulate(len(item.content) for item in pending)
-    return [item for item, characters in zip(pending, total, strict=True) if characters <= max_characters] or list(
-        pending[:1]
-    )
 
 
 def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
@@ -205,7 +201,7 @@ def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
     """Writes the version; raises `StaleError` when the scope has moved on."""
-    versions, scope = ConsolidationRepository(session), loaded.scope
+    scope = loaded.scope
     following = FollowingRepository(session, scope.agent_key)
     states, contradictions = StateRepository(session), decided.replaced.contradictions
     if any(item.older is not None for item in contradictions):  # what was made of these goes with them
@@ -215,35 +211,36 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     older = {item.older: item.newer for item in contradictions if item.older is not None and not item.held}
     named = {item.newer: item.older for item in decided.replaced.repetitions}
     same_as = await states.repeating(scope, named) if named else {}
-    version = await versions.commit_version(
+    refused = decided.replaced.refused + Counter(not_the_same=len(named) - len(same_as))
+    threshold = settings.consolidation_threshold
+    more = await ConsolidationRepository(session).commit_version(
         scope,
+        loaded.run,
         content=decided.content,
         words=decided.words,
+        inputs=[item.seq for item in loaded.inputs],
         to_seq=loaded.to_seq,
         extra_seqs=loaded.extra_seqs,
-        contradictions=contradictions,
-        repetitions=[Repetition(newer=newer, older=older) for newer, older in same_as.items()],
+        contradictions=[item.model_dump() for item in contradictions],
+        repetitions=[Repetition(newer=newer, older=older).model_dump() for newer, older in same_as.items()],
         suspects=max(scope.suspects - len(loaded.inputs), 0),
-        model=decided.usage.model,
+        usage=decided.usage,
         prompt_version=decided.prompt_version,
         reason=loaded.reason,
-        run_id=loaded.run.run_id,
+        refused=refused,
         now=now,
         propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
+        threshold=threshold,
     )
-    if version is None:
-        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
-    await versions.mark_passed(scope, loaded.to_seq, [item.seq for item in loaded.inputs], now)
+    version = scope.version + 1
+    if not older and not same_as:
+        return Applied(version, 0, more)
     cause = {"run_id": loaded.run.run_id, "version": version}
     superseded = await states.supersede(scope, older, now, **cause)
     await states.repeat(scope, same_as, now, **cause)
-    threshold = settings.consolidation_threshold
     if superseded:
         await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
     more = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
-    refused = decided.replaced.refused + Counter(not_the_same=len(named) - len(same_as))
-    outcome: dict[str, Any] = {"observations": len(loaded.inputs), "refused": dict(refused)}
-    await RunRepository(session).succeed(loaded.run, now, decided.usage, decided.prompt_version, **outcome)
     return Applied(version, len(superseded), more)
 
 
@@ -320,13 +317,14 @@ async def _set_aside(session: Session, loaded: Loaded, settings: Settings, now: 
 
 
 async def give_back(
-    session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime
+    session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime, *, counts: bool
 ) -> None:
     """The lease of a scope that couldn't even be loaded, and when to try again."""
-    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=True)
+    verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"failures": verdict.failures}
     if verdict.retry_at is not None:
         changes["due_at"] = verdict.retry_at
     scopes = ScopeRepository(session)
     if await scopes.release(claimed, **changes):
+        await RunRepository(session).abandon(claimed.agent_key, now, scope_id=claimed.scope_id)
         await scopes.refresh_due(claimed.agent_key, [claimed.scope_id], settings.consolidation_threshold, now)

@@ -183,14 +183,15 @@ def _blocks(
 
 def _not_told(hits: Sequence[Hit], scopes: Sequence[ScopeText]) -> list[Hit]:
     """Without what a sentence of the texts above says already, perhaps with more; what is disputed stays."""
-    above = [frozenset(words_of(part)) for scope in scopes if hits for part in sentences(scope.consolidation or "")]
-    found = []
-    for hit in hits:
+    known = [scope.consolidation for scope in scopes if hits and scope.consolidation]
+    texts = [(frozenset(words_of(text)), text) for text in known]
+
+    def told(hit: Hit) -> bool:
         words = frozenset(words_of(hit.observation.content))
-        told = words and any(words <= sentence for sentence in above)
-        if hit.observation.verification == "disputed" or not told:
-            found.append(hit)
-    return found
+        holding = [text for above, text in texts if words and words <= above]  # few hold all of them, so few are cut up
+        return any(words <= frozenset(words_of(part)) for text in holding for part in sentences(text))
+
+    return [hit for hit in hits if hit.observation.verification == "disputed" or not told(hit)]
 
 
 def _last(scopes: Sequence[ScopeText]) -> frozenset[ScopeRef]:

@@ -23,14 +23,18 @@ FUNCTIONS = (
     "adding/number_setting",
     "adding/settings_over",
     "forgetting/retention_start",
+    "visibility/messages_since",
     "visibility/retained_messages",
     "visibility/my_scopes",
     "adding/pending_observations",
     "adding/evict_buffers",
     "adding/refresh_due",
+    "adding/absorb",
     "adding/formation_due",
     "adding/says_any",
     "adding/add_messages",
+    "adding/save_observations",
+    "adding/store_drafts",
     "adding/refuse_change",
     "sharing/guard_privacy",
     "forgetting/held",
@@ -58,6 +62,7 @@ FUNCTIONS = (
     "forgetting/text_statistics",
     "searching/observation_version",
     "searching/observation_as_read",
+    "searching/listed",
     "context/static_layer",
     "searching/known_at",
     "searching/query_lexemes",
@@ -75,6 +80,7 @@ FUNCTIONS = (
     "context/static_layer_at",
     "searching/read_messages",
     "forgetting/end_retention",
+    "adding/apply_formation",
     "adding/agent_settings",
     "context/digest_candidates",
 )
@@ -97,8 +103,9 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def script(name: str) -> str:
-    """What `sql/<name>.sql` says."""
-    return (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
+    """What `sql/<name>.sql` says to the database: without what stands before its statements, and empty lines."""
+    lines = (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if line.strip() and not line.startswith("--"))
 
 
 def scripts() -> Path:

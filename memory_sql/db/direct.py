@@ -1,4 +1,4 @@
-"""Statements that go past SQLAlchemy to the driver: for reads on hot paths."""
+"""Statements that go past SQLAlchemy to the driver: for hot paths."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import Dialect, Float, Numeric, Select
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
+
+ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself
 
 
 class Reader(Protocol):
@@ -56,11 +60,18 @@ def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
     readers = enumerate(_reader(item.type, dialect) for item in statement.selected_columns)
     return _Prepared(
         sql=written.statement,
-        given=tuple((name, written.processors.get(name)) for name in written.positiontup or ()),
+        given=tuple((name, _writer(compiled.binds.get(name), dialect)) for name in written.positiontup or ()),
         own={name: value for name, value in written.parameters.items() if name not in asked},
         row=_row_of(*statement.selected_columns.keys()),
         read=tuple((place, read) for place, read in readers if read is not None),
     )
+
+
+def _writer(bound: BindParameter[Any] | None, dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Only of what is JSON does the driver take something else than the value."""
+    if bound is None or not isinstance(bound.type, JSON):
+        return None
+    return bound.type.dialect_impl(dialect).bind_processor(dialect)
 
 
 def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
@@ -83,4 +94,17 @@ class Direct:
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
         prepared = _prepared(statement, self._dialect)
-        return prepared.rows(await self._connection.fetch(prepared.sql, *prepared.values(parameters)))
+        try:
+            records = await self._connection.fetch(prepared.sql, *prepared.values(parameters))
+        except asyncpg.InternalClientError:
+            self._connection.terminate()  # in no state to be asked again: the pool drops what is closed
+            raise
+        return prepared.rows(records)
+
+
+async def reader_of(session: AsyncSession) -> Reader:
+    """The connection below a session of which each statement commits by itself; of any other the session."""
+    if not session.info.get(ALONE):
+        return session
+    connection = await session.connection()
+    return Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)

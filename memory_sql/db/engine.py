@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -27,9 +27,9 @@ from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
-from memory_sql.db.direct import Direct, Reader
+from memory_sql.db.direct import ALONE, Direct, Reader
 from memory_sql.db.failures import RAISED, raise_named
-from memory_sql.db.principals import SERVICE, Principal, named, walls_stand
+from memory_sql.db.principals import SERVICE, SERVING, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
 from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError, PoolFullError
@@ -63,6 +63,7 @@ OVERFLOW = 10  # connections beside those that the pool keeps, while there is mo
 WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
+OWN = "memory_sql.own"  # of `Session.info`: the transaction is ours, with so many savepoints
 ON_COMMIT = "memory_sql.on_commit"  # of `Session.info`: what waits for the commit
 MOST_PORT = 65_535
 
@@ -155,7 +156,7 @@ class Database:
         self._limits = limits or Limits()
         self._of_reads, self._of_writes = self._limits.of_reads, self._limits.of_writes
         self._writing = asyncio.Semaphore(max(1, int((pool_size + OVERFLOW) * WRITING)))
-        settings = POOLED_SETTINGS if is_pooled(self.url) else SERVER_SETTINGS
+        settings = POOLED_SETTINGS if is_pooled(self.url) else {**SERVER_SETTINGS, **self._limits.of_sessions}
         self._waits = self._limits.connection.total_seconds()
         self.engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=self._waits)
         event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
@@ -163,17 +164,24 @@ class Database:
         event.listen(units, "after_begin", self._limit)
         self._units = async_sessionmaker(self.engine, sync_session_class=units, expire_on_commit=False)
         alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._statements = async_sessionmaker(alone, expire_on_commit=False)
+        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: True})
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
         """Before BEGIN is sent, which is when the first statement is."""
         limits = self._of_reads if session.info.get("snapshot") else self._of_writes
-        connection.connection.driver_connection.limits = limits
+        serving = SERVING if session.info.get("serving") else ""
+        connection.connection.driver_connection.limits = limits + serving
 
     def serving(self) -> Database:
         """The same, for the library's own work: what names no principal works for all agents."""
         own = copy(self)
         own._principal = SERVICE
+        return own
+
+    def naming_nobody(self) -> Database:
+        """The same, for what passes the walls by itself: functions that name their principal."""
+        own = copy(self)
+        own._principal = None
         return own
 
     @asynccontextmanager
@@ -193,23 +201,27 @@ class Database:
         principal: Principal | None = None,
         *,
         single: bool = False,
+        direct: bool = False,
     ) -> Done:
         """What `step` returns, from a transaction of ours, committed; with the host's session, from the host's.
 
         Ours is done again, up to five times, where others were in its way (a deadlock, an old snapshot): `step` must
         not mind. The host's never is. Those who write leave some connections to those who read. `single`: it is one
-        statement, as for `statement`. Raises `LockTimeoutError`, `PoolFullError`.
+        statement, as for `statement`; `direct`: one that was built at import, as for `reading`. Raises
+        `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
             host = session_of(session)
             async with joined(host, self._limits.lock), self._as(host, principal):
                 return await step(host)
-        for attempt in self.attempts(principal, single=single):
+        for attempt in self.attempts(principal, single=single, direct=direct):
             async with attempt as unit:
                 done = await step(unit)
         return done
 
-    def attempts(self, principal: Principal | None = None, *, single: bool = False) -> Iterator[Attempt]:
+    def attempts(
+        self, principal: Principal | None = None, *, single: bool = False, direct: bool = False
+    ) -> Iterator[Attempt]:
         """The transactions of `write`, for a long way: what is done in them isn't called from here.
 
             for attempt in database.attempts():
@@ -218,12 +230,13 @@ class Database:
 
         Until one found nobody in its way; five more at most, and what stands in the way of the last one is raised.
         """
-        attempt = Attempt(partial(self._in_turn, principal, single=single))
+        opened: Any = self.reading if direct else self.statement if single else self.transaction
+        attempt = Attempt(partial(self._in_turn, opened, principal))
         while not attempt.ended:
             yield attempt
 
     @asynccontextmanager
-    async def _in_turn(self, principal: Principal | None, *, single: bool) -> AsyncIterator[AsyncSession]:
+    async def _in_turn(self, opened: Any, principal: Principal | None) -> AsyncIterator[AsyncSession]:
         """Waits for its turn without a connection."""
         try:
             async with asyncio.timeout(self._waits):
@@ -231,7 +244,7 @@ class Database:
         except TimeoutError:
             raise PoolFullError(self._waits) from None
         try:
-            async with (self.statement if single else self.transaction)(principal=principal) as unit:
+            async with opened(principal=principal) as unit:
                 yield unit
         finally:
             self._writing.release()
@@ -250,10 +263,14 @@ class Database:
             async with self._as(host, principal):
                 yield host
             return
+        serving = self.walled and not snapshot and (principal or self._principal) is SERVICE
         try:
-            async with self._units(info={"snapshot": snapshot}) as own, own.begin():
+            async with self._units(info={"snapshot": snapshot, "serving": serving, OWN: 0}) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
+                if serving:  # BEGIN says so
+                    yield own
+                    return
                 async with self._as(own, principal, ends=True):
                     yield own
         except RAISED as error:
@@ -339,6 +356,24 @@ async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
         await session.flush()
     async with (await session.connection()).begin_nested() as begun:
         yield begun
+
+
+@asynccontextmanager
+async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
+    """As `savepoint`. In a transaction of ours it is left to the commit to release it, which saves a round trip."""
+    if OWN not in session.info:
+        async with savepoint(session):
+            yield
+        return
+    session.info[OWN] += 1  # one may lie in another: each has a name of its own
+    name = f"memory_sql_{session.info[OWN]}"
+    await session.execute(text(f"SAVEPOINT {name}"))
+    try:
+        yield
+    except Exception:
+        with suppress(SQLAlchemyError):  # a connection that was lost takes all of it back
+            await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
+        raise
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ RAISED = (
     AsyncAdapt_asyncpg_dbapi.Error,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # of a connection that was lost while it was asked
     PoolTimeoutError,
     OSError,
 )

@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
-from memory_sql.db.engine import savepoint
+from memory_sql.db.engine import taken_back_on_error
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
 Done = TypeVar("Done")
@@ -110,7 +110,7 @@ async def _act(
     session: AsyncSession, agent_key: int, act: Callable[[Locks], Awaitable[Done]], rows: Rows, *, keys_change: bool
 ) -> Done:
     """In a savepoint, whose rollback gives the locks back too."""
-    async with savepoint(session):
+    async with taken_back_on_error(session):
         await _lock(session, agent_key, rows, keys_change=keys_change)
         return await act(Locks(rows))
 

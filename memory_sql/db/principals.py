@@ -22,6 +22,7 @@ def service(agent_id: str | None) -> Principal:
 
 
 SERVICE = service(None)
+SERVING = "SELECT memory.enter(NULL, NULL, NULL, true);"  # the same, together with a BEGIN
 
 _tables = pg_catalog.pg_class
 

@@ -179,7 +179,6 @@ STORE = """
             last_activity_at = :now,
             done_seq = CASE WHEN t.is_told THEN t.absorbed ELSE s.done_seq END,
             version = CASE WHEN t.is_told THEN 1 ELSE s.version END,
-            consolidation = CASE WHEN t.is_told THEN t.content ELSE s.consolidation END,
             consolidated_at = CASE WHEN t.is_told THEN least(t.written_at, :now) ELSE s.consolidated_at END,
             propagated_version = CASE WHEN t.is_told THEN 1 ELSE s.propagated_version END
         FROM found f

@@ -14,7 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sqlalchemy import DateTime, Integer, Interval, Select, bindparam, column, select, text
+from sqlalchemy import BigInteger, DateTime, Integer, Interval, Select, bindparam, cast, column, func, select, text
+from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
@@ -26,6 +27,7 @@ from memory_sql.languages.text import HASH_VERSION, content_digest
 
 HASHES = "hashes_match_texts"
 MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory
+SAMPLE = 5000  # observations whose hashes are looked at, about, if not all are
 BATCH = 2000  # observations whose hashes are computed at a time
 
 _SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -65,17 +67,20 @@ def _query(sql: str) -> Select[Any]:
     return select(asked.columns(column("agent_id"), column("key"), column("detail")).subquery("found"))
 
 
-async def violations(session: AsyncSession, measures: Measures) -> AsyncIterator[Violation]:
-    """What doesn't hold, at most `MOST` of each invariant. The conversation must not have asked anything before."""
+async def violations(session: AsyncSession, measures: Measures, *, hashes: bool = False) -> AsyncIterator[Violation]:
+    """What doesn't hold, at most `MOST` of each invariant. The conversation must not have asked anything before.
+
+    `hashes`: of every observation, not of one in so many.
+    """
     await session.execute(_SNAPSHOT)
     for name, query in invariants().items():
         for row in await session.execute(query.limit(MOST), asdict(measures)):
             yield Violation(invariant=name, agent_id=row.agent_id, key=row.key, detail=row.detail)
-    async for violation in _wrong_hashes(session):
+    async for violation in _wrong_hashes(session, _HASHED if hashes else _sample(measures.now)):
         yield violation
 
 
-_HASHED = (
+_HASHED: Any = (
     select(
         AgentRow.agent_id,
         ObservationRow.scope_id,
@@ -88,15 +93,25 @@ _HASHED = (
 )
 
 
+_table = pg_catalog.pg_class
+_is_ours = _table.c.oid == cast(cast("memory.observations", REGCLASS), OID)
+
+
+def _sample(now: datetime) -> Any:
+    """Every n-th, others each day: texts are read back and hashed here, which takes longer than all the rest together."""
+    each = select(func.greatest(1, cast(_table.c.reltuples / SAMPLE, BigInteger))).where(_is_ours).scalar_subquery()
+    return _HASHED.where((ObservationRow.scope_id + ObservationRow.seq + now.toordinal()) % each == 0)
+
+
 async def _wrong(session: AsyncSession, rows: Sequence[Any]) -> list[Any]:
     keys = [(row.scope_id, content_digest(row.content)) for row in rows]
     hashes = await content_hashes(session, keys)
     return [row for row, key in zip(rows, keys, strict=True) if row.content_hash != hashes.get(key)]
 
 
-async def _wrong_hashes(session: AsyncSession) -> AsyncIterator[Violation]:
+async def _wrong_hashes(session: AsyncSession, hashed: Select[Any]) -> AsyncIterator[Violation]:
     """Observations whose hash is not that of their text: they would be stored twice, or taken for another."""
-    found = await session.stream(_HASHED.execution_options(yield_per=BATCH))
+    found = await session.stream(hashed.execution_options(yield_per=BATCH))
     left = MOST
     async for rows in found.partitions():
         wrong = (await _wrong(session, rows))[:left]

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import Interval, Select, case, cast, func, or_, select
+from sqlalchemy import ColumnElement, Interval, Select, Text, bindparam, case, cast, func, or_, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
@@ -30,6 +30,11 @@ class Limits:
     idle: timedelta = timedelta(seconds=60)
 
     @property
+    def of_sessions(self) -> dict[str, str]:
+        """For what has no BEGIN, where a session stays with its connection."""
+        return {"lock_timeout": f"{_milliseconds(self.lock)}ms"}
+
+    @property
     def of_reads(self) -> str:
         """Who reads holds no row; and may take long for what was read, as an export does."""
         return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};"
@@ -40,7 +45,7 @@ class Limits:
 
 
 class Limited(asyncpg.Connection):  # type: ignore[misc]
-    """A connection whose transactions begin with limits, in the same round trip.
+    """A connection whose transactions begin with limits, in the same round trip, and with the principal that they serve.
 
     BEGIN has no parameters, so it goes by the simple protocol, which takes several statements; a pooler leaves them together.
     """
@@ -49,6 +54,8 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
 
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
         limited = query + self.limits if query.startswith("BEGIN") else query
+        if limited != query:
+            self.limits = ""  # and of no other transaction
         executed: Awaitable[str] = super().execute(limited, *args, timeout=timeout)
         return executed
 
@@ -81,6 +88,17 @@ async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]
             raise LockTimeoutError(advice, whose) from None
         raise
     await _restore_locks(session, before)
+
+
+def limits_locks() -> ColumnElement[bool]:
+    """A condition, always true, of a statement that may commit by itself: no lock is waited for longer than `lock_limit`."""
+    limited = func.set_config("lock_timeout", bindparam("lock_limit", type_=Text), True)
+    return select(limited).scalar_subquery().is_not(None)
+
+
+def lock_limit(seconds: float) -> str:
+    """For `limits_locks`."""
+    return f"{_milliseconds(timedelta(seconds=seconds))}ms"
 
 
 async def _restore_locks(session: AsyncSession, before: str) -> None:

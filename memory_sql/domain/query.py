@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import lru_cache
 
 from memory_sql.languages.dates import Days
 from memory_sql.languages.words import Term
@@ -16,8 +17,8 @@ class Bounds:
     """How far a search looks, in either arm.
 
     In a scope of more than `large` only the rarest words are looked up, as long as all of them together are found at most
-    so often. For a time, and where there are no words, the `newest` of each scope are looked at. Where only words are asked
-    for, the `best` matches are scored.
+    so often. For a time, and where there are no words, the `newest` of each scope are looked at. Of messages the `best`
+    matches are scored where only words are asked for.
     """
 
     large: int = 2000
@@ -125,6 +126,7 @@ class Query:
         )
 
 
+@lru_cache(maxsize=8)
 def _numbers(weights: Weights) -> dict[str, float]:
     numbers = asdict(weights)
     bounds = numbers.pop("bounds")

@@ -73,6 +73,11 @@ class Selection(Value):
         return any(getattr(self, name) is not None for name in _SELECTORS)
 
     @property
+    def is_one_observation(self) -> bool:
+        """Nothing beside its id narrows the choice."""
+        return self == Selection(observation_id=self.observation_id) if self.observation_id else False
+
+    @property
     def named(self) -> dict[str, str | int | bool]:
         """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
         given = {

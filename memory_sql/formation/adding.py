@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from memory_sql.arguments import id_of, ids_of, optional_id, text_of
-from memory_sql.config import Settings
+from memory_sql.config import Secrets, Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.conversations import ConversationRepository
+from memory_sql.db.repositories.conversations import OTHER_SECRETS, ConversationRepository
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message
@@ -88,10 +88,16 @@ def _parsed(
 
 
 async def store(
-    session: Session, said: Incoming, screened: intake.Screened | None, settings: Settings, now: datetime
-) -> AddResult:
+    session: Session,
+    said: Incoming,
+    screened: intake.Screened | None,
+    settings: Settings,
+    now: datetime,
+    believed: Secrets | None = None,
+) -> AddResult | None:
     """What was accepted. `screened`: what is stored in place of the messages as they came, if anything is.
 
+    None, and nothing is stored, where a secret was found and the agent's own setting isn't what it is `believed` to be.
     Raises `InvalidMessageError` where the idempotency key came before with another message.
     """
     messages = said.messages if screened is None else screened.messages
@@ -105,8 +111,11 @@ async def store(
         now=now,
         excluded=said.excluded,
         time_zone=said.time_zone,
+        secrets=believed if screened is not None and screened.found else None,
         next_id=None if said.call is None else _keyed(said.call, len(said.messages) + len(said.refused)),
     )
+    if added.differs == OTHER_SECRETS:
+        return None
     if added.differs is not None:
         raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
     return AddResult(

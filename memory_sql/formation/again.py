@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -18,7 +17,7 @@ from memory_sql.db.locks import share_agent
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
 from memory_sql.db.repositories.runs import RunRepository
-from memory_sql.errors import BusyError, InputError, StaleError
+from memory_sql.errors import InputError, StaleError
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.formation.window import Loaded, window_of
@@ -32,9 +31,7 @@ async def load(
     Raises `BusyError`, `InputError` where texts are gone.
     """
     conversations, runs = ConversationRepository(session), RunRepository(session)
-    state = await conversations.claim(agent_id, conversation_id, timedelta(seconds=settings.lease_seconds))
-    if state is None:
-        raise BusyError("conversation", conversation_id)
+    state = await formation.take(session, agent_id, conversation_id, settings)
     settings = settings.of_agent(state.agent_settings)
     await _refuse_gone(conversations, state)
     await runs.abandon(state.agent_key, now, conversation_id=conversation_id)
@@ -47,7 +44,8 @@ async def load(
     members = await formation.silent_members(session, state, messages)
     groups = await formation.groups_for(session, state, settings)
     window = window_of(state, messages, settings, None, members, groups)
-    targets = tuple(replace(one, knows=()) for one in await formation.filled(session, state, window, settings, now))
+    offers = await formation.offered(session, state, window, settings, now)
+    targets = tuple(target for offer in offers for target in offer.targets)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
     run = await formation.start(runs, state, messages, targets, shown, now)
     return state, Loaded(state, run, window, targets, shown, now, None, "again")

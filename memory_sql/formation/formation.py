@@ -1,15 +1,15 @@
 """Buffered messages → observations, in one model call unless its answer leaves something out.
 
-`load` takes a lease and reads a window of messages; `decide` asks the model; `apply` re-checks the lease, the cursor
-and the epochs of everything that the prompt showed, and stores. A window is read once: the cursor moves in the
-transaction that stores what came of it.
+`take` takes a lease; `load_claimed` reads a window of messages; `decide` asks the model; `apply` re-checks the lease, the
+cursor and the epochs of everything that the prompt showed, and stores. A window is read once: the cursor moves in the
+statement that stores what came of it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,15 +17,16 @@ from typing import Any
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
+from memory_sql.db.repositories.formations import MOST_GROUPS, FormationRepository, Outcome
 from memory_sql.db.repositories.groups import GroupRepository
-from memory_sql.db.repositories.messages import MessageRepository
-from memory_sql.db.repositories.observations import Draft, ObservationRepository, Saved
+from memory_sql.db.repositories.observations import Draft, Saved, observation_of
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.observations import Observation
+from memory_sql.domain.query import Query
 from memory_sql.domain.results import NO_CALL
-from memory_sql.errors import BusyError, StaleError
+from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract
 from memory_sql.formation.sieve import drafts_of
@@ -34,11 +35,10 @@ from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
 from memory_sql.privacy.classify import mask, masked_value
-from memory_sql.retrieval.related import related
+from memory_sql.retrieval import related
 from memory_sql.retry import judge, pause
 
 MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
-MOST_GROUPS = 10  # of a user, whom what is said to the agent alone may be proposed to
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,62 +51,60 @@ class Applied:
     more: bool
 
 
-async def load(
-    session: Session, agent_id: str, conversation_id: str, settings: Settings, now: datetime, reason: str
-) -> tuple[ConversationState, Loaded | None]:
-    """The conversation, leased, and its next window; None when every message has been read. Raises `BusyError`."""
-    conversations = ConversationRepository(session)
-    state = await conversations.claim(agent_id, conversation_id, timedelta(seconds=settings.lease_seconds))
-    if state is None:
-        raise BusyError("conversation", conversation_id)
-    return state, await _load(session, conversations, state, settings, now, reason)
+async def take(session: Session, agent_id: str, conversation_id: str, settings: Settings) -> ConversationState:
+    """The conversation, leased. Raises `BusyError`, `NotFoundError`."""
+    lease = timedelta(seconds=settings.lease_seconds)
+    state = await FormationRepository(session).claim(agent_id, conversation_id, lease)
+    if state is not None:
+        return state
+    if not await ConversationRepository(session).exists(agent_id, conversation_id):
+        raise NotFoundError("conversation", conversation_id)
+    raise BusyError("conversation", conversation_id)
 
 
 async def load_claimed(
-    session: Session, claimed: ConversationState, settings: Settings, now: datetime, reason: str
+    session: Session, state: ConversationState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
-    """The next window of a conversation that was claimed before. Raises `StaleError` when that lease has been lost."""
-    conversations = ConversationRepository(session)
-    state = await conversations.lock(claimed)
-    if state is None:
-        raise StaleError("conversation", claimed.conversation_id, "the lease on it was lost")
-    return await _load(session, conversations, state, settings, now, reason)
+    """The next window of a conversation that was claimed before; None when every message has been read.
 
-
-async def _load(
-    session: Session,
-    conversations: ConversationRepository,
-    state: ConversationState,
-    settings: Settings,
-    now: datetime,
-    reason: str,
-) -> Loaded | None:
+    Nothing is locked: what changes the conversation meanwhile is seen when the answer is applied. Raises `StaleError` when
+    the lease has been lost.
+    """
     settings = settings.of_agent(state.agent_settings)
-    runs = RunRepository(session)
+    conversations, formations, runs = _repositories(session)
+    batch = await formations.batch(state, settings)
+    if not batch.messages and await conversations.lock(state) is None:
+        raise StaleError("conversation", state.conversation_id, "the lease on it was lost")
+    answered, messages = None, batch.messages
     if state.excluded:
-        await runs.abandon(state.agent_key, now, conversation_id=state.conversation_id)
-        await conversations.release(state, due_at=None, due_reason=None)
-        return None
-    answered = await _unfinished(session, runs, state, now)
-    if answered is not None:
-        messages = await conversations.range(state, answered.to_number)
-    else:
-        most = settings.formation_window_messages, settings.formation_window_characters
-        messages = await conversations.window(state, *most)
-    if not messages:
-        await conversations.release(state, due_at=None, due_reason=None)
+        await runs.abandon(state.agent_key, now, before=state.fence, conversation_id=state.conversation_id)
+    elif batch.unfinished or not messages:
+        answered = await _unfinished(session, runs, state, now)
+        messages = await conversations.range(state, answered.to_number) if answered else messages
+    if state.excluded or not messages:
+        await conversations.release_idle(state)
         return None
     members = await silent_members(session, state, messages)
-    groups = await groups_for(session, state, settings) if answered is None else ()
+    groups = (state.group_ids or batch.groups) if answered is None else ()
     window = window_of(state, messages, settings, answered.seen if answered else None, members, groups)
-    targets = await filled(session, state, window, settings, now)
+    offers = await offered(session, state, window, settings, now)
+    targets = tuple(target for offer in offers for target in offer.targets)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
+    queries = [query for offer in offers for query in offer.queries]
     if answered is not None:
         run = await runs.take_over(answered.key, state.fence)
+        found = await related.found(session, state.agent_id, queries, now)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        run = await start(runs, state, messages, targets, shown, now)
+        numbers, seen = (messages[0].number - 1, messages[-1].number), _seen(state, targets, shown)
+        run, rows = await formations.start(state, numbers, seen, queries, related.MOST, now)
+        found = related.by_scope(rows)
+    targets = tuple(target for offer in offers for target in offer.told(found))
     return Loaded(state, run, window, targets, shown, now, answered, reason)
+
+
+def _repositories(session: Session) -> tuple[ConversationRepository, FormationRepository, RunRepository]:
+    return ConversationRepository(session), FormationRepository(session), RunRepository(session)
 
 
 async def _unfinished(
@@ -118,7 +116,7 @@ async def _unfinished(
         answered = None
     if unfinished > (answered is not None):
         kept = answered.key.run_id if answered else None
-        await runs.abandon(state.agent_key, now, but=kept, conversation_id=state.conversation_id)
+        await runs.abandon(state.agent_key, now, but=kept, before=state.fence, conversation_id=state.conversation_id)
     return answered
 
 
@@ -131,14 +129,14 @@ async def start(
     now: datetime,
 ) -> RunKey:
     """What the prompt shows is noted, so that whoever goes on with its answer knows whether it still counts."""
-    seen = {
-        "epoch": state.epoch,
-        "scopes": shown,
-        "targets": as_asked(targets),
-    }
+    seen = _seen(state, targets, shown)
     read = {"from_number": messages[0].number - 1, "to_number": messages[-1].number}
     target = {"conversation_id": state.conversation_id, **read}
     return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
+
+
+def _seen(state: ConversationState, targets: Sequence[Target], shown: Mapping[int, int]) -> dict[str, Any]:
+    return {"epoch": state.epoch, "scopes": shown, "targets": as_asked(targets)}
 
 
 async def silent_members(
@@ -160,9 +158,25 @@ async def groups_for(session: Session, state: ConversationState, settings: Setti
     return await GroupRepository(session, state.agent_key).taking_from(user, settings.sharing, MOST_GROUPS)
 
 
-async def filled(
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A scope, once for each of its lanes, and what a prompt shows of it: `texts`, and before them what `queries` find."""
+
+    targets: tuple[Target, ...]
+    texts: tuple[str, ...] = ()
+    queries: tuple[Query, ...] = ()
+    room: int = 0
+
+    def told(self, found: Mapping[int, Sequence[str]]) -> Iterator[Target]:
+        """The targets with what is in their scopes; `found`: what the queries of all offers found, by scope."""
+        for target in self.targets:
+            texts = found.get(target.state.scope_id, ()) if target.state and self.queries else ()
+            yield replace(target, knows=_cut([*texts, *self.texts], self.room))
+
+
+async def offered(
     session: Session, state: ConversationState, window: Window, settings: Settings, now: datetime
-) -> tuple[Target, ...]:
+) -> list[Offer]:
     """The targets with what is in their scopes, as far as everybody who may profit from it may see it.
 
     What the prompt shows, an obedient model may copy into any scope that it is offered. So a private text is shown only
@@ -182,39 +196,38 @@ async def filled(
     heard = set(groups) if all_hear else await belonging.heard_by(groups, state.participants)
     alone = len(persons) == 1 and not state.group_ids
     always_alone = alone and set(persons).issuperset(state.participants)
-    targets = []
+    offers = []
     added = beside(window, [scope for scope, _ in found], here, settings.collective)
     for target in (*window.named, *added):
         scope, pending = known.get((target.owner, target.name), (None, ()))
         if scope is None:
-            targets.append(target)
+            offers.append(Offer((target,)))
             continue
         main = mains.get(target.owner, scope.scope_id)  # to which its members belong
         present, hears = members.get(main, frozenset()), target.heard or main in heard
         together = target.owner in here and present.issuperset(persons)
         shown_to = {"individual": alone, "group": together, "conversation": always_alone}
-        may_show = shown_to.get(target.kind, True)
-        texts = await _told(session, state, scope, window, now) if may_show and scope.is_active else []
-        texts += [item.content for item in pending] if may_show and scope.is_active else []
-        shares = len(added) if target.name else 1  # what stands beside main scopes shares what one of these may take
-        knows = _cut(texts, settings.scope_text_max_characters // max(shares, 1))
         opened = bool(present) and (hears or not target.name) if target.kind == "group" else target.is_open
         is_open = scope.is_active and opened
-        found_target = replace(target, state=scope, knows=knows, members=present, heard=hears, is_open=is_open)
-        targets += found_target.by_lanes
-    return tuple(targets)
+        lanes = replace(target, state=scope, members=present, heard=hears, is_open=is_open).by_lanes
+        if not scope.is_active or not shown_to.get(target.kind, True):
+            offers.append(Offer(lanes))
+            continue
+        shares = len(added) if target.name else 1  # what stands beside main scopes shares what one of these may take
+        texts = [item.content for item in pending]
+        if scope.kind != "individual":  # of a person's text what the window may concern; of any other all
+            texts.insert(0, scope.consolidation or "")
+        queries = tuple(_concerning(scope, window, now)) if scope.kind == "individual" else ()
+        offers.append(Offer(lanes, tuple(texts), queries, settings.scope_text_max_characters // max(shares, 1)))
+    return offers
 
 
-async def _told(
-    session: Session, state: ConversationState, scope: ScopeState, window: Window, now: datetime
-) -> list[str]:
-    """Of a person's text what the window may concern; of any other all."""
-    if scope.kind != "individual":
-        return [scope.consolidation or ""]
+def _concerning(scope: ScopeState, window: Window, now: datetime) -> list[Query]:
+    if not scope.done_seq:
+        return []  # it has taken in nothing yet
     said = [message.content or "" for message in window.spoken if message.role == "user"]
     whose = scope.display_name or scope.ref.owner_id or ""
-    found = await related(session, state.agent_id, scope.scope_id, said, whose, scope.language, now)
-    return [item.content for item in found]
+    return related.queries_of(said, scope.scope_id, whose, scope.language, now)
 
 
 def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
@@ -266,20 +279,22 @@ def _masked_answer(raw: str) -> str:
 
 
 async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
-    """Stores the observations and moves the cursor; raises `StaleError` when what the model saw has changed."""
-    conversations, state = ConversationRepository(session), await lock(session, loaded)
+    """Stores the observations and moves the cursor, in one statement.
+
+    Raises `StaleError` when what the model saw has changed.
+    """
     drafts, refused = drafts_of(answered.extraction, loaded, settings)
-    saved = await save(session, loaded, drafts, refused, settings, now)
     to_number = loaded.window.messages[-1].number
-    await conversations.advance(state, to_number, settings, now)
-    if settings.message_retention_days == 0:  # no longer than it was needed, without waiting for the sweep
-        await MessageRepository(session, 0.0, now).end_of_conversation(state)
-    runs = RunRepository(session)
-    await runs.succeed(loaded.run, now, **outcome(saved, refused))
-    if state.dead_run_id is not None:
-        await runs.outlive(state.agent_key, state.dead_run_id)
-    stored = await ObservationRepository(session).by_keys(state.agent_key, saved.stored)
-    return Applied(stored, len(saved.known), dict(+refused), more=state.last_number > to_number)
+    outcomes = await FormationRepository(session).apply(
+        loaded.conversation, loaded.run, to_number, drafts, loaded.shown, refused, settings, now
+    )
+    saved = _saved(loaded, outcomes, refused)
+    stored = [
+        observation_of(drafts[one.place], one.key, one.outcome, loaded.run.run_id, now)
+        for one in outcomes
+        if one.place is not None and one.key is not None and one.outcome != "known"
+    ]
+    return Applied(tuple(stored), len(saved.known), dict(+refused), more=any(one.more for one in outcomes))
 
 
 async def lock(session: Session, loaded: Loaded) -> ConversationState:
@@ -304,37 +319,28 @@ async def save(
 
     Locks the scopes. Raises `StaleError` where something that the model was shown has been forgotten.
     """
-    scopes, agent_key = ScopeRepository(session), loaded.conversation.agent_key
-    locked = await scopes.lock_or_make(agent_key, [d.scope for d in drafts], loaded.shown, settings, now)
-    epochs = {scope.scope_id: scope.epoch for scope in locked}
-    if any(epochs.get(scope_id) != epoch for scope_id, epoch in loaded.shown.items()):
-        raise StaleError(
-            "conversation",
-            loaded.conversation.conversation_id,
-            "something that the model was shown was forgotten meanwhile",
-        )
-    closed = {(scope.owner, scope.name) for scope in locked if not scope.is_active}
-    opened = [draft for draft in drafts if (draft.scope.owner, draft.scope.name) not in closed]
-    kept = await _of_members(GroupRepository(session, agent_key), opened, locked)
-    refused["inactive_scope"] += len(drafts) - len(opened)
-    refused["not_a_member"] += len(opened) - len(kept)
-    saved = await ObservationRepository(session).save(agent_key, kept, locked, run_id=loaded.run.run_id, now=now)
-    await scopes.refresh_due(agent_key, [scope.scope_id for scope in locked], settings.consolidation_threshold, now)
-    return saved
+    agent_key, run_id = loaded.conversation.agent_key, loaded.run.run_id
+    outcomes = await FormationRepository(session).store(agent_key, drafts, loaded.shown, run_id, settings, now)
+    return _saved(loaded, outcomes, refused)
 
 
-async def _of_members(belonging: GroupRepository, drafts: Sequence[Draft], locked: Sequence[ScopeState]) -> list[Draft]:
-    """Those that go to no group, or come from people who are members of it now, under its lock."""
-    groups = {scope.owner: scope.scope_id for scope in locked if scope.kind == "group" and not scope.name}
-    users = {user for draft in drafts if draft.scope.kind == "group" for user in draft.related_users}
-    if not users:
-        return list(drafts)
-    members = await belonging.members_among(sorted(groups.values()), sorted(users))
-    allowed = {owner: members.get(scope_id, frozenset()) for owner, scope_id in groups.items()}
-    nobody: frozenset[str] = frozenset()
-    return [
-        d for d in drafts if d.scope.kind != "group" or allowed.get(d.scope.owner, nobody).issuperset(d.related_users)
-    ]
+def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -> Saved:
+    """Counts in `refused` what might not go where it was meant to go. Raises `StaleError`."""
+    for one in outcomes:
+        if one.outcome in _STALE:
+            raise StaleError("conversation", loaded.conversation.conversation_id, _STALE[one.outcome])
+        if one.outcome == "ended":
+            raise StaleError("run", str(loaded.run.run_id), "it was ended meanwhile")
+        if one.place is not None and one.key is None:
+            refused[one.outcome] += 1
+    keys = [(one.key, one.outcome == "known") for one in outcomes if one.key is not None]
+    return Saved(tuple(key for key, known in keys if not known), tuple(key for key, known in keys if known))
+
+
+_STALE = {
+    "moved": "it was formed, or something was forgotten, meanwhile",
+    "stale": "something that the model was shown was forgotten meanwhile",
+}
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:

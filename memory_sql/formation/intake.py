@@ -14,12 +14,12 @@ from typing import NamedTuple
 from memory_sql.config import Secrets
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InvalidMessageError
+from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all, table
 from memory_sql.languages.tables import FunctionWords, Signals, ToldBy, Words
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.privacy.classify import mask
 
-_WORD = re.compile(r"[^\W\d_]+")
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
 END = 1000  # characters of each end of a long message in which signals are looked for
 SHORT, SMALL_WORDS = 60, 2  # what has more characters is in a language of which it has so many small words
@@ -80,9 +80,14 @@ def signal_in(message: Message) -> str | None:
     if message.role != "user":
         return None
     text = _said(message.content).replace("’", "'")
-    words = {*_WORD.findall(text.lower())}
-    asked = [one for one in _signals() if len(text) <= SHORT or len(one.words & words) >= SMALL_WORDS]
-    return next((name for one in asked for name, pattern in one.patterns if pattern.search(text)), None)
+    lower = text.lower()
+    words = letters_in(lower)
+    for one in _signals():
+        if len(text) <= SHORT or len(one.words & words) >= SMALL_WORDS:
+            for _, name, pattern in sorted(one.patterns.worth_trying(lower, words)):
+                if _compiled(pattern).search(text):
+                    return name
+    return None
 
 
 def _said(text: str) -> str:
@@ -94,7 +99,7 @@ class _Spoken(NamedTuple):
     """A language's signals, and its small words, by which a text is known to be in it."""
 
     words: Words
-    patterns: Sequence[tuple[str, re.Pattern[str]]]
+    patterns: Anchored[tuple[int, str, str]]  # which of the kinds it is of, that kind's name, the pattern
 
 
 @cache
@@ -103,11 +108,16 @@ def _signals() -> tuple[_Spoken, ...]:
     return tuple(
         _Spoken(
             table(language, FunctionWords).common | table(language, ToldBy).words,
-            [
-                (field.name.replace("_", " "), re.compile("|".join(some.values()), re.IGNORECASE))
-                for field in fields(Signals)
-                if (some := getattr(signals, field.name))
-            ],
+            Anchored(
+                ((place, field.name.replace("_", " "), pattern), pattern)
+                for place, field in enumerate(fields(Signals))
+                for pattern in getattr(signals, field.name).values()
+            ),
         )
         for language, signals in of_all(Signals).items()
     )
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)

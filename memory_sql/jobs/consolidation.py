@@ -11,7 +11,7 @@ from memory_sql.consolidation import consolidation
 from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import DueColumn
 from memory_sql.domain.results import ConsolidateResult, RunDueResult
-from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey, known_agent
+from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey
 
 
 class Consolidation(ScopeJob):
@@ -21,24 +21,13 @@ class Consolidation(ScopeJob):
     apply = staticmethod(consolidation.apply)
     fail = staticmethod(consolidation.fail)
 
-    async def load(
-        self,
-        session: Session,
-        key: ScopeKey,
-        settings: Settings,
-        now: datetime,
-        reason: str,
-        so_far: Sequence[ConsolidateResult],
-    ) -> tuple[HeldScope, consolidation.Loaded | None]:
-        agent_id, scope_id = key
-        agent_key = await known_agent(session, agent_id)
-        scope, loaded = await consolidation.load(session, agent_id, agent_key, scope_id, settings, now, reason)
-        return HeldScope(agent_id, scope), loaded
+    async def take(self, session: Session, key: ScopeKey, settings: Settings) -> HeldScope:
+        return HeldScope(key.agent_id, await consolidation.claim(session, *key, settings))
 
     def load_claimed(
         self, session: Session, held: HeldScope, settings: Settings, now: datetime, reason: str
     ) -> Awaitable[consolidation.Loaded | None]:
-        return consolidation.load_claimed(session, held.agent_id, held.state, settings, now, reason)
+        return consolidation.load(session, held.agent_id, held.state, settings, now, reason)
 
     def decide(self, loaded: consolidation.Loaded, settings: Settings) -> Awaitable[consolidation.Decided]:
         return consolidation.decide(self._llm, loaded, settings)
@@ -49,7 +38,12 @@ class Consolidation(ScopeJob):
     def give_back(
         self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime
     ) -> Awaitable[None]:
-        return consolidation.give_back(session, held.state, error, settings, now)
+        return consolidation.give_back(session, held.state, error, settings, now, counts=True)
+
+    def let_go(
+        self, session: Session, held: HeldScope, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        return consolidation.give_back(session, held.state, error, settings, now, counts=False)
 
     def result(
         self, loaded: consolidation.Loaded, decided: consolidation.Decided, applied: consolidation.Applied

@@ -26,6 +26,8 @@ class Wanted:
 class Embedding:
     """Of at most `limit` observations. `whole`: of all that have none, not only of the newest."""
 
+    applies_alone = False
+
     def __init__(self, model: EmbeddingModel, limit: int, *, whole: bool) -> None:
         self._model = model
         self._limit = limit

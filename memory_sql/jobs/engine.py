@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +19,20 @@ from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import BudgetError, BusyError, DatabaseError, MemorySQLError, StaleError
-from memory_sql.jobs.job import AnyDueJob, Applied, Decided, DueJob, Held, Job, Key, Loaded, Result, Step
+from memory_sql.jobs.job import (
+    AnyDueJob,
+    Applied,
+    Decided,
+    DueJob,
+    Held,
+    Job,
+    Key,
+    Loaded,
+    Result,
+    Step,
+    TakenJob,
+    Work,
+)
 from memory_sql.retry import pause
 
 log = logging.getLogger("memory_sql")
@@ -26,7 +40,20 @@ log = logging.getLogger("memory_sql")
 PERSIST_AGAIN_SECONDS = (0.1, 0.5, 2.0)
 RECORD_SECONDS = 5.0  # for a failure to be recorded by what is cancelled again meanwhile
 Subject = TypeVar("Subject")
+Asked = Job[Key, Held, Loaded, Decided, Applied, Result] | TakenJob[Key, Held, Loaded, Decided, Applied, Result]
+Recorded = Callable[[Session, Subject, BaseException, Settings, datetime], Awaitable[None]]
 DueWork = Callable[[], Awaitable[RunDueResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A piece of due work, to be called. `more`: something else may be due."""
+
+    _work: DueWork
+    more: bool
+
+    def __call__(self) -> Awaitable[RunDueResult]:
+        return self._work()
 
 
 class Engine:
@@ -38,21 +65,24 @@ class Engine:
         self._now = now
         self._lease = timedelta(seconds=settings.lease_seconds)
 
-    async def run(self, job: Job[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str) -> Result:
+    async def run(self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str) -> Result:
         """All batches of what somebody asks for."""
         first = await self._load(job, key, reason, [])
         return await self._run(job, *first, reason)
 
     async def _load(
-        self, job: Job[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
+        self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
     ) -> tuple[Held, Loaded | None]:
+        if isinstance(job, TakenJob):
+            held: Held = await self._database.write(lambda unit: job.take(unit, key, self._settings), single=True)
+            return held, await self._load_claimed(job, held, reason, job.let_go)
         for attempt in self._database.attempts():
             async with attempt as unit:
                 loaded = await job.load(unit, key, self._settings, self._now(), reason, so_far)
         return loaded
 
     async def _run(
-        self, job: Job[Key, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded | None, reason: str
+        self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded | None, reason: str
     ) -> Result:
         """This batch, and those after it."""
         results = list[Result]()
@@ -66,7 +96,7 @@ class Engine:
         return job.total(held, results)
 
     async def _run_batch(
-        self, job: Job[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
+        self, job: Work[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
     ) -> tuple[Result, bool]:
         settings = self._settings.of_agent(held.agent_settings)
         try:
@@ -74,8 +104,9 @@ class Engine:
                 decided = await job.decide(loaded, settings)  # no connection is held here
             keep = job.keep(loaded, decided, settings)
             if keep is not None:
-                await self._persist(keep)
-            for attempt in self._database.attempts():
+                await self._persist(keep, single=True)
+            database = self._database.naming_nobody() if job.applies_alone else self._database
+            for attempt in database.attempts(single=job.applies_alone):
                 async with attempt as unit:
                     applied = await job.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
@@ -85,34 +116,37 @@ class Engine:
 
     async def claim_due(
         self, job: DueJob[Any, Held, Loaded, Any, Any, Result], agent_id: str | None, by: datetime
-    ) -> DueWork | None:
+    ) -> Claimed | None:
         """What has been due longest, leased, as a call that does it; None where nothing is due."""
         held = await self._database.write(lambda unit: job.claim(unit, agent_id, by, self._lease), single=True)
-        return None if held is None else partial(self._run_due, job, held)
+        return None if held is None else Claimed(partial(self._run_due, job, held), job.may_be_more(held))
 
-    async def _run_due(self, job: DueJob[Any, Held, Loaded, Any, Any, Result], held: Held) -> RunDueResult:
+    async def _run_due(self, job: Any, held: Any) -> RunDueResult:
         try:
-            loaded = await self._load_claimed(job, held)
+            loaded = await self._load_claimed(job, held, job.due_reason, job.give_back)
             result = await self._run(job, held, loaded, job.due_reason)
         except MemorySQLError as error:
             if (until := self._put_off(error)) is not None:
                 await self._postpone(job, held, until)
             return RunDueResult(failed={job.name(held): str(error)})
-        return job.report(result)
+        reported: RunDueResult = job.report(result)
+        return reported
 
     async def _postpone(self, job: AnyDueJob, held: Any, until: datetime) -> None:
         await self._database.write(lambda unit: job.postpone(unit, held, until))
 
-    async def _load_claimed(self, job: DueJob[Any, Held, Loaded, Any, Any, Any], held: Held) -> Loaded | None:
-        now = self._now()
+    async def _load_claimed(
+        self, job: DueJob[Any, Held, Loaded, Any, Any, Any], held: Held, reason: str, give_back: Recorded[Held]
+    ) -> Loaded | None:
+        now, alone = self._now(), isinstance(job, TakenJob)
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
                 return await self._database.write(
-                    lambda unit: job.load_claimed(unit, held, self._settings, now, job.due_reason)
+                    lambda unit: job.load_claimed(unit, held, self._settings, now, reason), single=alone
                 )
         except BaseException as error:
             own = self._settings.of_agent(held.agent_settings)
-            await self._record(job.give_back, held, error, own)
+            await self._record(give_back, held, error, own)
             raise
 
     @asynccontextmanager
@@ -141,7 +175,7 @@ class Engine:
 
     async def _record(
         self,
-        write: Callable[[Session, Subject, BaseException, Settings, datetime], Awaitable[None]],
+        write: Recorded[Subject],
         what: Subject,
         error: BaseException,
         settings: Settings,
@@ -157,14 +191,14 @@ class Engine:
             await asyncio.wait([recording], timeout=RECORD_SECONDS)
             raise
 
-    async def _persist(self, step: Step) -> None:
+    async def _persist(self, step: Step, *, single: bool = False) -> None:
         """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
         for again_in in PERSIST_AGAIN_SECONDS:
             with suppress(DatabaseError):
-                await self._database.write(step)
+                await self._database.write(step, single=single)
                 return
             await asyncio.sleep(again_in)
-        await self._database.write(step)
+        await self._database.write(step, single=single)
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:
         """Until when what stays due has to wait; None: the ledger has said so already."""

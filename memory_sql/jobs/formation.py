@@ -12,6 +12,7 @@ from typing import NamedTuple
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.results import FormResult, RunDueResult
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
@@ -30,6 +31,7 @@ class Formation:
     llm: LanguageModel
 
     due_reason = "due"
+    applies_alone = True
     load_claimed = staticmethod(formation.load_claimed)
     apply = staticmethod(formation.apply)
     fail = staticmethod(formation.fail)
@@ -38,18 +40,18 @@ class Formation:
     def claim(
         self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
     ) -> Awaitable[ConversationState | None]:
-        return ConversationRepository(session).claim_due(agent_id, by, lease)
+        return FormationRepository(session).claim_due(agent_id, by, lease)
 
-    def load(
-        self,
-        session: Session,
-        key: ConversationKey,
-        settings: Settings,
-        now: datetime,
-        reason: str,
-        so_far: Sequence[FormResult],
-    ) -> Awaitable[tuple[ConversationState, Loaded | None]]:
-        return formation.load(session, key.agent_id, key.conversation_id, settings, now, reason)
+    def take(self, session: Session, key: ConversationKey, settings: Settings) -> Awaitable[ConversationState]:
+        return formation.take(session, *key, settings)
+
+    async def let_go(
+        self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime
+    ) -> None:
+        await ConversationRepository(session).release(held)
+
+    def may_be_more(self, held: ConversationState) -> bool:
+        return True
 
     def extend(self, session: Session, held: ConversationState, lease: timedelta) -> Awaitable[bool]:
         return ConversationRepository(session).extend(held, lease)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -20,6 +20,9 @@ Loaded = TypeVar("Loaded")  # a batch of it
 Decided = TypeVar("Decided")
 Applied = TypeVar("Applied")
 Result = TypeVar("Result")
+Key_co = TypeVar("Key_co", covariant=True)
+Held_contra = TypeVar("Held_contra", bound="OfAgent", contravariant=True)
+Loaded_contra = TypeVar("Loaded_contra", contravariant=True)
 
 
 class OfAgent(Protocol):
@@ -31,8 +34,44 @@ class OfAgent(Protocol):
 Step = Callable[[Session], Awaitable[object]]
 
 
-class Job(Protocol[Key, Held, Loaded, Decided, Applied, Result]):
-    """Work that can be asked for, in batches: load, decide, apply, and fail where one of the last two goes wrong."""
+class Work(Protocol[Key_co, Held_contra, Loaded_contra, Decided, Applied, Result]):
+    """What is done in batches under a lease: decide, apply, and fail where one of them goes wrong."""
+
+    @property
+    def applies_alone(self) -> bool:
+        """Whether `apply` is one statement, which names its principal itself."""
+
+    def extend(self, session: Session, held: Held_contra, lease: timedelta) -> Awaitable[bool]:
+        """False: the lease has passed to somebody else, or there is none."""
+
+    def decide(self, loaded: Loaded_contra, settings: Settings) -> Awaitable[Decided]:
+        """Asks the model. No connection is held meanwhile."""
+
+    def keep(self, loaded: Loaded_contra, decided: Decided, settings: Settings) -> Step | None:
+        """One statement that stores the answer before it is applied; None: it isn't stored."""
+
+    def apply(
+        self, session: Session, loaded: Loaded_contra, decided: Decided, settings: Settings, now: datetime
+    ) -> Awaitable[Applied]:
+        """Stores what was decided; raises `StaleError` where what the model saw has changed."""
+
+    def fail(
+        self, session: Session, loaded: Loaded_contra, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        """Records why, gives the lease back and says when to try again."""
+
+    def result(self, loaded: Loaded_contra, decided: Decided, applied: Applied) -> tuple[Result, bool]:
+        """What came of the batch, and whether there may be another."""
+
+    def total(self, held: Held_contra, results: Sequence[Result]) -> Result:
+        """What came of all batches; of none where there was nothing."""
+
+    def key(self, held: Held_contra) -> Key_co:
+        """To ask for the next batch."""
+
+
+class Job(Work[Key, Held, Loaded, Decided, Applied, Result], Protocol):
+    """Work that can be asked for, and takes its lease in the transaction that reads it."""
 
     def load(
         self, session: Session, key: Key, settings: Settings, now: datetime, reason: str, so_far: Sequence[Result]
@@ -42,40 +81,15 @@ class Job(Protocol[Key, Held, Loaded, Decided, Applied, Result]):
         Raises `BusyError` where somebody else has the lease, `NotFoundError`.
         """
 
-    def extend(self, session: Session, held: Held, lease: timedelta) -> Awaitable[bool]:
-        """False: the lease has passed to somebody else, or there is none."""
 
-    def decide(self, loaded: Loaded, settings: Settings) -> Awaitable[Decided]:
-        """Asks the model. No connection is held meanwhile."""
-
-    def keep(self, loaded: Loaded, decided: Decided, settings: Settings) -> Step | None:
-        """One statement that stores the answer before it is applied; None: it isn't stored."""
-
-    def apply(
-        self, session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
-    ) -> Awaitable[Applied]:
-        """Stores what was decided; raises `StaleError` where what the model saw has changed."""
-
-    def fail(
-        self, session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime
-    ) -> Awaitable[None]:
-        """Records why, gives the lease back and says when to try again."""
-
-    def result(self, loaded: Loaded, decided: Decided, applied: Applied) -> tuple[Result, bool]:
-        """What came of the batch, and whether there may be another."""
-
-    def total(self, held: Held, results: Sequence[Result]) -> Result:
-        """What came of all batches; of none where there was nothing."""
-
-    def key(self, held: Held) -> Key:
-        """To ask for the next batch."""
-
-
-class DueJob(Job[Key, Held, Loaded, Decided, Applied, Result], Protocol):
-    """A job that becomes due by itself: any worker may claim it, and give it back."""
+class DueJob(Work[Key_co, Held, Loaded, Decided, Applied, Result], Protocol):
+    """Work that becomes due by itself: any worker may claim it, and give it back."""
 
     def claim(self, session: Session, agent_id: str | None, by: datetime, lease: timedelta) -> Awaitable[Held | None]:
         """The lease on what has been due longest, of one agent or of all; None: nothing is due."""
+
+    def may_be_more(self, held: Held) -> bool:
+        """Whether anything else may be due."""
 
     def load_claimed(
         self, session: Session, held: Held, settings: Settings, now: datetime, reason: str
@@ -98,6 +112,22 @@ class DueJob(Job[Key, Held, Loaded, Decided, Applied, Result], Protocol):
         """For people, of what has failed."""
 
     def report(self, result: Result) -> RunDueResult: ...
+
+
+@runtime_checkable
+class TakenJob(DueJob[Key, Held, Loaded, Decided, Applied, Result], Protocol):
+    """Work that can be asked for, and takes its lease before it reads anything. What it loads then isn't locked.
+
+    `load_claimed` loads it, whoever asked, each statement by itself.
+    """
+
+    def take(self, session: Session, key: Key, settings: Settings) -> Awaitable[Held]:
+        """What is worked on, leased. Raises `BusyError`, `NotFoundError`."""
+
+    def let_go(
+        self, session: Session, held: Held, error: BaseException, settings: Settings, now: datetime
+    ) -> Awaitable[None]:
+        """As `give_back`, where somebody waits for it and gets the error."""
 
 
 AnyDueJob = DueJob[Any, Any, Any, Any, Any, Any]

@@ -34,6 +34,7 @@ class Reformation:
 
     llm: LanguageModel
 
+    applies_alone = False
     fail = staticmethod(again.fail)
 
     def load(

@@ -25,6 +25,7 @@ class HeldScope:
 
     agent_id: str
     state: ScopeState
+    more: bool = True  # whether other scopes may be due
 
     @property
     def agent_settings(self) -> Mapping[str, Any]:
@@ -34,6 +35,7 @@ class HeldScope:
 class ScopeJob:
     """The part of a job that doesn't depend on what is done in the scope."""
 
+    applies_alone = False
     due_column: ClassVar[DueColumn]
     called: ClassVar[str]
 
@@ -43,6 +45,9 @@ class ScopeJob:
     async def claim(self, session: Session, agent_id: str | None, by: datetime, lease: timedelta) -> HeldScope | None:
         claimed = await ScopeRepository(session).claim_due(agent_id, by, lease, self.due_column)
         return None if claimed is None else HeldScope(*claimed)
+
+    def may_be_more(self, held: HeldScope) -> bool:
+        return held.more
 
     def extend(self, session: Session, held: HeldScope, lease: timedelta) -> Awaitable[bool]:
         return ScopeRepository(session).extend(held.state, lease)

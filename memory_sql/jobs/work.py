@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
+from memory_sql.db.queries.due import due_kinds
 from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.conversations import ConversationPlace, ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
@@ -20,7 +21,7 @@ from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelEr
 from memory_sql.jobs import dead
 from memory_sql.jobs.consolidation import Consolidation
 from memory_sql.jobs.embedding import Embedding, Wanted
-from memory_sql.jobs.engine import DueWork, Engine
+from memory_sql.jobs.engine import Claimed, Engine
 from memory_sql.jobs.formation import ConversationKey, Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
@@ -65,6 +66,7 @@ class Jobs:
         self._now = now
         self._embeddings = embeddings
         self._engine = Engine(database, settings, now)
+        self._catch_up_at: datetime | None = None
 
     def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
@@ -114,26 +116,43 @@ class Jobs:
 
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
         self._llm()  # where there is none, also when nothing is due
-        await self.catch_up()
+        await self._catch_up_now_and_then()
+        async with self._database.statement() as unit:
+            due = await due_kinds(unit, agent_id, self._now())
         done = RunDueResult()
         for kind in DUE_KINDS:
-            by = self._now()
-            for _ in range(limit):
-                work = await self.claim_due(kind, agent_id, by)
-                if work is None:
-                    break
-                done += await work()
+            if kind in due or done != RunDueResult():  # what one kind has made is due to the next
+                done += await self._run_all(kind, agent_id, limit)
         try:
             embedded = await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True)
         except (LanguageModelError, ConfigurationError) as error:
             return done + RunDueResult(failed={"vectors": str(error)})
         return done + RunDueResult(embedded=embedded.embedded)
 
+    async def _run_all(self, kind: DueKind, agent_id: str | None, limit: int) -> RunDueResult:
+        """What is due by now, at most so many: what fails meanwhile is due later than that, and is tried once."""
+        by, done = self._now(), RunDueResult()
+        for _ in range(limit):
+            work = await self.claim_due(kind, agent_id, by)
+            if work is None:
+                break
+            done += await work()
+            if not work.more:
+                break
+        return done
+
     async def embed_due(self, agent_id: str | None, limit: int, *, whole: bool) -> EmbedResult:
         model = self._embeddings()
         if model is None:
             return EmbedResult()
         return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
+
+    async def _catch_up_now_and_then(self) -> None:
+        """At first, and as often as a worker does: the settings of this process stay, but others store by theirs."""
+        now = self._now()
+        if self._catch_up_at is None or now >= self._catch_up_at:
+            await self.catch_up()
+            self._catch_up_at = now + timedelta(minutes=self._settings.maintenance_minutes)
 
     async def catch_up(self) -> None:
         """Makes due what is due by the settings of now and wasn't by those before; in batches."""
@@ -163,7 +182,7 @@ class Jobs:
         threshold = self._settings.consolidation_threshold
         return ScopeRepository(unit).make_due(agent_key, threshold, after, CAUGHT_UP_AT_ONCE, self._now())
 
-    def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[DueWork | None]:
+    def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[Claimed | None]:
         return self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
 
     async def retry(self, agent_id: str, run_id: int) -> None:

@@ -14,16 +14,17 @@ from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.engine import taken_back
 from memory_sql.db.locks import Locks, lock_whole_agent, share_agent, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.vacuum import PHYSICAL
-from memory_sql.domain.ids import observation_id
+from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
@@ -57,6 +58,11 @@ class Found:
 async def find(session: Session, agent_key: int, selection: Selection, words: Query | None) -> Found:
     """All that would go. Raises `NotFoundError` for an observation that isn't there."""
     repository = ForgettingRepository(session, agent_key)
+    if selection.is_one_observation and selection.observation_id is not None:
+        found = await repository.closure_of(parse_observation_id(selection.observation_id))
+        if found is None:
+            raise NotFoundError("observation", selection.observation_id)
+        return Found(*found)
     seeds = await repository.seeds(selection, words)
     if selection.observation_id is not None and not seeds.observations:
         raise NotFoundError("observation", selection.observation_id)
@@ -83,7 +89,7 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
 
     async def act(locks: Locks) -> Forgotten:
         found = await find(session, agent_key, selection, words)
-        await _need(session, agent_key, locks, found)
+        _need(locks, found)
         receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
         return await _erase(session, asked, agent_key, found, receipt)
 
@@ -120,8 +126,9 @@ async def take_out(
 
     async def act(locks: Locks) -> Receipt:
         seeds = Seeds(observations=tuple(observations))
-        found = Found(seeds, await ForgettingRepository(session, agent_key).closure(seeds), texts, conversations)
-        await _need(session, agent_key, locks, found)
+        closure = await ForgettingRepository(session, agent_key).closure(seeds, texts)
+        found = Found(seeds, closure, texts, conversations)
+        _need(locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
         return (await _erase(session, asked, agent_key, found, receipt.model_copy(update=named))).receipt
@@ -131,28 +138,36 @@ async def take_out(
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
-    repository, scopes, now = ForgettingRepository(session, agent_key), ScopeRepository(session), receipt.at
-    states = {state.scope_id: state for state in await scopes.lock(agent_key, scope_ids=found.scopes)}
-    tainted = await repository.first_tainted(found.seeds.scopes, found.closure)
+    repository, now = ForgettingRepository(session, agent_key), receipt.at
+    tainted, kept, refs = await repository.beside(found.closure, found.seeds.scopes)
     tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
-    for scope_id, version in tainted.items():
-        await ConsolidationRepository(session).rewind(states[scope_id], version, "forget", now)
-    kept = await repository.kept_beside(found.closure)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=tainted) if tainted else ():
+        await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], "forget", now)
+    if tainted:  # evidence has gone back to where it was lent
+        _, kept, _ = await repository.beside(found.closure, ())
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
-    refs = await repository.imported(found.closure, found.seeds.scopes)
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
-    for state in states.values():
-        await StateRepository(session).stand_again(state, now)
-    threshold, following = asked.settings.consolidation_threshold, FollowingRepository(session, agent_key)
-    _, more = await following.settle(found.scopes, threshold, now, actor=asked.actor)
-    withheld = await repository.await_rebuild(sorted({*tainted, *more}))
-    await scopes.refresh_due(agent_key, found.scopes, threshold, now)
+    more = await _settle(session, asked, agent_key, found.scopes, now)
+    withheld = await repository.await_rebuild(sorted({*tainted, *more})) if tainted or more else []
     receipt = receipt.model_copy(
         update={"counts": counts, "kept": kept, "withheld": tuple(f"s{key}" for key in withheld)}
     )
-    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    threshold = asked.settings.consolidation_threshold
+    await repository.record(receipt, found.scopes, threshold, actor=asked.actor, reason=asked.reason)
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found, refs))
+
+
+async def _settle(session: Session, asked: Asked, agent_key: int, scope_ids: Sequence[int], now: datetime) -> list[int]:
+    """What gave way to what has gone, or was made of it, follows; the scopes whose text is to be rewritten for that."""
+    following = FollowingRepository(session, agent_key)
+    standing, is_unsettled = await following.look(scope_ids)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=standing) if standing else ():
+        await StateRepository(session).stand_again(state, now)
+    if not standing and not is_unsettled:
+        return []
+    _, more = await following.settle(scope_ids, asked.settings.consolidation_threshold, now, actor=asked.actor)
+    return more
 
 
 async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgotten]:
@@ -165,7 +180,7 @@ async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgot
     async def act(locks: Locks) -> list[Forgotten]:
         waiting = await repository.released()
         for closure in waiting.values():
-            await _need(session, agent_key, locks, Found(Seeds(), closure))
+            _need(locks, Found(Seeds(), closure))
         return [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
 
     return await under_locks(session, agent_key, act)
@@ -180,17 +195,17 @@ async def _erase_released(
     return replace(forgotten, entry=forgotten.entry.model_copy(update={"waited": waited}))
 
 
-async def _need(session: Session, agent_key: int, locks: Locks, found: Found) -> None:
-    locks.need(await FollowingRepository(session, agent_key).reach(found.scopes), found.conversations)
+def _need(locks: Locks, found: Found) -> None:
+    locks.need({*found.scopes, *found.closure.reached}, found.conversations)
 
 
 async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: Receipt) -> Forgotten:
     repository = ForgettingRepository(session, agent_key)
     await lock_whole_agent(session, agent_key)
     await _refuse_held(session, agent_key)
-    refs = await repository.imported(None)
+    refs = await repository.imported()
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
-    await repository.record(receipt, actor=asked.actor, reason=asked.reason)
+    await repository.record(receipt, (), 0, actor=asked.actor, reason=asked.reason)
     return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True, refs=refs))
 
 
@@ -214,12 +229,12 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     async def act(locks: Locks) -> Forgotten:
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
-            await _need(session, agent_key, locks, Found(Seeds(), closure))
+            _need(locks, Found(Seeds(), closure))
             return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
         attended = await repository.attended(entry.users)
         seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages, attended=attended)
         found = Found(seeds, await repository.closure(seeds))
-        await _need(session, agent_key, locks, found)
+        _need(locks, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
         return await _erase(session, asked, agent_key, found, receipt)

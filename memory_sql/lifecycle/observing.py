@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from memory_sql.arguments import content_of, id_of, name_of, optional_id, owner_of, tags_of, without_secrets
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Lane
+from memory_sql.config.kinds import Lane, Secrets
 from memory_sql.db import Session
-from memory_sql.db.repositories.agents import ensure_agent
-from memory_sql.db.repositories.conversations import ConversationRepository
+from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.following import FollowingRepository
-from memory_sql.db.repositories.observations import Draft, Evidence, ObservationRepository
-from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
+from memory_sql.db.repositories.observations import (
+    Draft,
+    Evidence,
+    Known,
+    ObservationKey,
+    ObservationRepository,
+    observation_of,
+)
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import LONGEST_AHEAD, Id, OwnedKind, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.lifecycle import corrections
 
@@ -64,48 +70,75 @@ def _said_at(given: datetime | None, now: datetime) -> dict[str, Any]:
     return {"observed_at": at} if at <= now + LONGEST_AHEAD else {"observed_at": now, "given_at": at}
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """`observation` None: the scope has one that says the same already."""
+
+    agent_key: int
+    key: ObservationKey
+    observation: Observation | None
+
+
 async def store(
     session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
-) -> Observation:
-    """The observation, or the one that says the same already. Raises `InputError`, `NotFoundError`."""
-    agent = await ensure_agent(session, agent_id, now)
-    settings = settings.of_agent(agent.settings)
-    conversations = ConversationRepository(session)
-    if draft.scope.kind == "conversation":
-        await conversations.keep(agent.key, str(draft.conversation_id))
-    zone = await conversations.time_zone(agent.key, draft.conversation_id) or settings.time_zone
-    draft = _without_secrets(draft, settings)
-    draft = replace(draft, dates=days_of(draft.content, draft.observed_at, zone_of(zone)))
-    scopes, observations = ScopeRepository(session), ObservationRepository(session)
-    if draft.fact_key is not None:  # what was made of the older ones goes with them
+) -> Stored:
+    """In one statement, which makes the agent and the scope where they are missing, unless a fact may have to be replaced.
+
+    Raises `InputError`, `NotFoundError`.
+    """
+    if draft.fact_key is None:
+        return (await _store(session, agent_id, draft, lane, settings, now))[0]
+    agent = await find_agent(session, agent_id)
+    if agent is not None:  # what was made of the older ones goes with them
         await FollowingRepository(session, agent.key).lock_owned(draft.scope.owner, draft.scope.name)
-    locked = await scopes.lock_or_make(agent.key, [draft.scope], (), settings, now)
-    if not locked[0].is_active:
-        raise InputError(f"scope {locked[0].scope_id} is inactive")
-    draft = replace(draft, lane=_lane(lane, locked[0]))
-    saved = await observations.save(agent.key, [draft], locked, run_id=None, now=now)
-    if draft.fact_key is not None and saved.stored:
-        await corrections.replace_fact(session, agent.key, locked[0], draft.fact_key, settings, now)
-    await scopes.refresh_due(agent.key, [locked[0].scope_id], settings.consolidation_threshold, now)
-    return (await observations.by_keys(agent.key, saved.stored or saved.known))[0]
+    stored, settings = await _store(session, agent_id, draft, lane, settings, now)
+    if stored.observation is not None:
+        scopes, scope_id = ScopeRepository(session), stored.key[0]
+        (scope,) = await scopes.lock(stored.agent_key, scope_ids=[scope_id])
+        await corrections.replace_fact(session, stored.agent_key, scope, draft.fact_key, settings, now)
+        await scopes.refresh_due(stored.agent_key, [scope_id], settings.consolidation_threshold, now)
+    return replace(stored, observation=None)  # another may be newer
 
 
-def _lane(wanted: Lane | None, scope: ScopeState) -> Lane:
-    """Of a scope with both the wanted one, else `absorb`; else the only one, and what is meant for the other is refused."""
-    if scope.lanes == "both":
-        return wanted or "absorb"
-    if wanted not in (None, scope.lanes):
-        raise InputError(f"scope s{scope.scope_id} has no lane {wanted}: its setting lanes is {scope.lanes}")
-    return scope.lanes
+async def known(session: Session, stored: Stored) -> Observation:
+    return (await ObservationRepository(session).by_keys(stored.agent_key, [stored.key]))[0]
 
 
-def _without_secrets(draft: Draft, settings: Settings) -> Draft:
+async def _store(
+    session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
+) -> tuple[Stored, Settings]:
+    """With the settings of the agent. It is taken to have none of its own, until the database says otherwise."""
+    by = (
+        Known() if _without_secrets(draft, "mask") == draft else None
+    )  # before a secret is sent, what becomes of it is asked
+    while True:
+        own = settings.of_agent(by.settings if by else {})
+        zone = zone_of((by and by.time_zone) or own.time_zone)
+        ready = _without_secrets(draft, own.secrets if by else "mask")
+        ready = replace(ready, dates=days_of(ready.content, ready.observed_at, zone))
+        found = await ObservationRepository(session).observe(agent_id, ready, lane, by, own, now)
+        if found.outcome != "differs":
+            break
+        by = found.known
+    if found.outcome == "no_conversation":
+        raise NotFoundError("conversation", str(draft.conversation_id))
+    if found.outcome == "inactive_scope":
+        raise InputError(f"scope {found.scope_id} is inactive")
+    if found.outcome == "no_lane":
+        raise InputError(f"scope s{found.scope_id} has no lane {lane}: its setting lanes is {found.lanes}")
+    key = found.scope_id, found.seq
+    into: Lane = (lane or "absorb") if found.lanes == "both" else found.lanes
+    new = observation_of(replace(ready, lane=into), key, "active", None, now) if found.outcome == "active" else None
+    return Stored(found.agent_key, key, new), own
+
+
+def _without_secrets(draft: Draft, secrets: Secrets) -> Draft:
     """The same with its secrets masked, or refused: `InputError`."""
-    speaker = draft.speaker and without_secrets("speaker", draft.speaker, settings.secrets)
+    speaker = draft.speaker and without_secrets("speaker", draft.speaker, secrets)
     return replace(
         draft,
-        content=without_secrets("the observation", draft.content, settings.secrets),
+        content=without_secrets("the observation", draft.content, secrets),
         speaker=speaker,
-        tags=tuple(without_secrets("tags", list(draft.tags), settings.secrets)),
-        metadata=without_secrets("metadata", dict(draft.metadata), settings.secrets),
+        tags=tuple(without_secrets("tags", list(draft.tags), secrets)),
+        metadata=without_secrets("metadata", dict(draft.metadata), secrets),
     )

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from memory_sql.privacy.personal import PHONES, rules
 
 CUT = "[contact]"
 REACHES = frozenset({"contact", "location"})  # the categories that this cuts out
-_FORMS = (
-    re.compile(
-        r"(?<![\w.+%-])[\w.+%-]{1,500}+(?:@|\uff20|\s?\(at\)\s?|\s?\[at\]\s?)[\w-]{1,63}"
-        r"(?:(?:\.|\s?(?:\(dot\)|\[dot\])\s?)[\w-]{1,63}){0,4}(?<![.-])",
-        re.IGNORECASE,
-    ),
-    re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+ at [\w-]{1,63} dot [\w-]{1,24}\b", re.IGNORECASE),
-    re.compile(r"(?<!\w)@\w[\w.-]{0,63}(?<![.-])"),
-    re.compile(
-        r"(?<![\w.:/-])\b\d{1,4}(?:-\d{1,4})?[a-z]? (?:[A-Z]\w+ ){1,3}"
-        r"(?:[Ss]treet|[Ss]t|[Rr]oad|[Rr]d|[Aa]venue|[Aa]ve|[Ll]ane|[Bb]oulevard|[Bb]lvd)\b"
-    ),
-    re.compile(r"\b[Pp]\.? ?[Oo]\.? ?[Bb]ox \d+"),
-)
-_NUMBERS = (
-    PHONES,
-    re.compile(r"(?<![\w.,/-])\+\d[\d ()./-]{6,20}\d"),
-    re.compile(r"(?<![\w.,/:-])\(?0\d[\d ()/-]{5,18}\d(?![\d%])"),
-    re.compile(r"(?<![\w.,/-])\d{3}[ -]\d{3}[ -]\d{4}(?![\w-])"),
-)
+
+
+@cache
+def _forms() -> tuple[re.Pattern[str], ...]:
+    """Compiled when they are first needed: they take longer than most modules."""
+    return (
+        re.compile(
+            r"(?<![\w.+%-])[\w.+%-]{1,500}+(?:@|\uff20|\s?\(at\)\s?|\s?\[at\]\s?)[\w-]{1,63}"
+            r"(?:(?:\.|\s?(?:\(dot\)|\[dot\])\s?)[\w-]{1,63}){0,4}(?<![.-])",
+            re.IGNORECASE,
+        ),
+        re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+ at [\w-]{1,63} dot [\w-]{1,24}\b", re.IGNORECASE),
+        re.compile(r"(?<!\w)@\w[\w.-]{0,63}(?<![.-])"),
+        re.compile(
+            r"(?<![\w.:/-])\b\d{1,4}(?:-\d{1,4})?[a-z]? (?:[A-Z]\w+ ){1,3}"
+            r"(?:[Ss]treet|[Ss]t|[Rr]oad|[Rr]d|[Aa]venue|[Aa]ve|[Ll]ane|[Bb]oulevard|[Bb]lvd)\b"
+        ),
+        re.compile(r"\b[Pp]\.? ?[Oo]\.? ?[Bb]ox \d+"),
+        rules().streets,
+        PHONES,
+        re.compile(r"(?<![\w.,/-])\+\d[\d ()./-]{6,20}\d"),
+        re.compile(r"(?<![\w.,/:-])\(?0\d[\d ()/-]{5,18}\d(?![\d%])"),
+        re.compile(r"(?<![\w.,/-])\d{3}[ -]\d{3}[ -]\d{4}(?![\w-])"),
+    )
 
 
 def without_contact(text: str) -> str:
     """The text with `[contact]` for each e-mail or postal address, handle and telephone number."""
-    for form in (*_FORMS, rules().streets, *_NUMBERS):
+    for form in _forms():
         text = form.sub(CUT, text)
     return text

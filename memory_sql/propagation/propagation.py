@@ -78,6 +78,8 @@ async def load_claimed(
 ) -> Loaded | None:
     """What may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
     screened = await _screened(session, agent_id, claimed, settings, now)
+    if not screened.judged and await PropagationRepository(session, claimed.agent_key).finish_at_once(claimed, now):
+        return None
     locked = await ScopeRepository(session).lock(claimed.agent_key, scope_ids=[claimed.scope_id])
     if not locked or locked[0].fence != claimed.fence:
         raise StaleError("scope", f"s{claimed.scope_id}", "the lease on it was lost")
@@ -129,11 +131,11 @@ async def _begun(
 ) -> Loaded | None:
     """Under the scope's lock. The run that judges it; None, and the lease is given back, where there is nothing."""
     runs, settings = RunRepository(session), settings.of_agent(scope.agent_settings)
-    await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id)
     judged = screened.judged
     if not judged:
         await PropagationRepository(session, scope.agent_key).finish(scope, None, now)
         return None
+    await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id)
     seqs = [candidate.seq for candidate in judged]
     span = {"scope_id": scope.scope_id, "from_seq": min(seqs) - 1, "to_seq": max(seqs)}
     run = await runs.start(scope.agent_key, "propagation", scope.fence, now, **span)

@@ -48,9 +48,7 @@ class Store:
         known = await self.repository.known(target, [digest for digest in texts if digest])
         drafts = [self._draft(target, item) for digest, item in texts.items() if digest not in known]
         run_id = self.loaded.run.run_id
-        saved = await ObservationRepository(self.session).save(
-            target.agent_key, drafts, [target], run_id=run_id, now=self.now
-        )
+        saved = await ObservationRepository(self.session).save(target.agent_key, drafts, run_id=run_id, now=self.now)
         self.stored += len(saved.stored)
         return dict(known) | await self.repository.digests(saved.stored)
 

@@ -45,10 +45,11 @@ class Admin(Face):
         notice = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
         return stats.model_copy(update={"vectors": notice, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
-    async def verify(self) -> Sequence[Violation]:
+    async def verify(self, *, hashes: bool = False) -> Sequence[Violation]:
         """Violations of the invariants, which must hold at any moment, also under load; empty if there are none.
 
-        At most 1,000 of a kind. One read-only transaction. Thresholds and leases are judged by this Memory's settings.
+        At most 1,000 of a kind. `hashes`: every text is read and hashed again, which takes several times as long; else some
+        5,000 are, others each day. One read-only transaction. Thresholds and leases are judged by this Memory's settings.
         """
         measures = Measures(
             now=self._now(),
@@ -57,7 +58,7 @@ class Admin(Face):
             lease_max=timedelta(seconds=self._settings.lease_seconds),
         )
         async with self._database.transaction(principal=service(None), snapshot=True) as unit:
-            return [violation async for violation in violations(unit, measures)]
+            return [violation async for violation in violations(unit, measures, hashes=hashes)]
 
     async def settings(self, *, agent_id: Id) -> dict[str, Any]:
         """The agent's own settings by name; none for an unknown agent."""

@@ -21,8 +21,8 @@ from memory_sql.arguments import (
     without_secrets,
 )
 from memory_sql.db import Session
+from memory_sql.db.queries import listed
 from memory_sql.db.repositories.messages import MessageRepository
-from memory_sql.db.repositories.observations import ObservationRepository
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, Verification, storable_metadata
@@ -50,8 +50,8 @@ class Observations(Face):
         """The observation. Raises `NotFoundError`, also if it exists and this user may not see it."""
         key = parse_observation_id(observation_id)
         principal = principal_of(agent_id, user_id, conversation_id)
-        async with self._database.statement(session, principal) as unit:
-            found = await ObservationRepository(unit).get(principal, *key)
+        async with self._database.reading(session, None if session is None else principal) as reader:
+            found = await listed.one(reader, principal, *key)
         if found is None:
             raise NotFoundError("observation", observation_id)
         return found
@@ -74,12 +74,12 @@ class Observations(Face):
         """
         past = moment_of("as_of", as_of)
         after = observation_before(before)
-        principal = principal_of(agent_id, user_id, conversation_id)
-        async with self._database.statement(session, principal) as unit:
-            observations = ObservationRepository(unit)
-            return await observations.list(
-                principal, optional_scope(scope_id), within("limit", limit, 1000), after, past
-            )
+        principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
+        scope = optional_scope(scope_id)
+        async with self._database.reading(session, None if session is None and past is None else principal) as reader:
+            if past is None:
+                return await listed.page(reader, principal, scope, most, after)
+            return await listed.past_page(reader, principal, scope, most, after, past)
 
     async def sources(
         self,

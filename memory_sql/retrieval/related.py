@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
+from operator import attrgetter
 
 from memory_sql.db import Session
 from memory_sql.db.queries import related as queries
@@ -24,9 +26,25 @@ async def related(
 
     `whose`: the name of the scope's owner, which says nothing there, since it stands everywhere.
     """
-    asked = [query_of(group, scope_id, whose, language, now) for group in grouped(texts)]
-    found = await queries.related(session, agent_id, asked, now, MOST)
-    return sorted(found, key=lambda item: (item.observed_at, item.seq))
+    asked = queries_of(texts, scope_id, whose, language, now)
+    return sorted((item for _, item in await queries.related(session, agent_id, asked, now, MOST)), key=_IN_ORDER)
+
+
+async def found(session: Session, agent_id: str, asked: Sequence[Query], now: datetime) -> dict[int, list[str]]:
+    """What the queries find, by scope."""
+    return by_scope(await queries.related(session, agent_id, asked, now, MOST))
+
+
+def by_scope(found: Iterable[tuple[int, AbsorbedObservation]]) -> dict[int, list[str]]:
+    """The texts of each scope, in the order of their times."""
+    texts = defaultdict[int, list[str]](list)
+    for scope_id, item in sorted(found, key=lambda one: _IN_ORDER(one[1])):
+        texts[scope_id].append(item.content)
+    return texts
+
+
+def queries_of(texts: Sequence[str], scope_id: int, whose: str, language: str, now: datetime) -> list[Query]:
+    return [query_of(group, scope_id, whose, language, now) for group in grouped(texts)]
 
 
 def grouped(texts: Sequence[str]) -> list[Sequence[str]]:
@@ -47,3 +65,6 @@ def query_of(texts: Sequence[str], scope_id: int, whose: str, language: str, now
         absorbed=True,
         language=language,
     )
+
+
+_IN_ORDER = attrgetter("observed_at", "seq")

@@ -12,7 +12,7 @@ from sqlalchemy import text as sql
 from memory_sql.config import Settings
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.factories import message
 from tests.fakes import Parrot
 from tests.integration.test_forgetting import everything, tell
@@ -69,7 +69,7 @@ async def test_nothing_of_a_forgotten_person_is_in_the_database_or_the_logs(
         await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="t")
         await memory.conversations.form(**ADA, conversation_id="t")
         await tell(memory)
-        theirs = "SELECT consolidation, version, epoch FROM memory.scopes WHERE owner = 'u:jonas'"
+        theirs = f"SELECT content, version, epoch FROM {TOLD} WHERE owner = 'u:jonas'"  # noqa: S608
         before = await rows(memory, theirs)
         await live(memory, PLANTED)
         filled = (await everything(memory)).casefold()

@@ -12,7 +12,7 @@ import pytest
 
 from memory_sql.domain.observations import Observation
 from tests import honest
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.honest import Claim, Consolidation, Extraction, Item, Propagation, Table, as_parameters, expected, stored
 
 FILES = honest.files()
@@ -54,7 +54,7 @@ async def test_what_is_extracted_is_stored_as_it_was_written(laid: Table, case: 
 async def test_text_that_was_written_honestly_takes_the_place_of_the_old_one(laid: Table, case: Consolidation) -> None:
     consolidated = await honest.consolidate(laid, case)
     assert consolidated.content == case.answer
-    assert await rows(laid.memory, "SELECT consolidation FROM memory.scopes") == [(case.answer,)]
+    assert await rows(laid.memory, f"SELECT content FROM {TOLD}") == [(case.answer,)]  # noqa: S608
     assert len(laid.server.requests) == 1 + (case.text is not None)
     states = await rows(laid.memory, STATES)
     assert {text for text, state, repeats in states if state == "superseded" and not repeats} == {*case.superseded}

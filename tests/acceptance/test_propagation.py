@@ -64,8 +64,6 @@ WIDER = """
     UNION ALL
     SELECT s.owner, c.content FROM memory.consolidations c JOIN memory.scopes s USING (agent_key, scope_id)
     WHERE s.kind <> 'individual'
-    UNION ALL
-    SELECT s.owner, s.consolidation FROM memory.scopes s WHERE s.kind <> 'individual'
 """
 LEFT = """
     SELECT (SELECT count(*) FROM memory.conversations WHERE due_at IS NOT NULL OR (unformed_messages > 0 AND NOT excluded))

@@ -143,7 +143,7 @@ async def test_answer_of_a_scope_with_both_lanes_is_applied_the_same_after_a_cra
     llm.then(extracted(("Tea.", "individual"), ("Berth 14 is free.", "individual_latest")))
     refuse = "CREATE RULE refuse AS ON INSERT TO memory.observations DO INSTEAD SELECT 1/0"
     await rows(memory, refuse)
-    with pytest.raises(DatabaseError, match="22012"):
+    with pytest.raises(DatabaseError, match="23503"):
         await memory.conversations.form(**ADA, conversation_id="s")
     await rows(memory, "DROP RULE refuse ON memory.observations")
     formed = await memory.conversations.form(**ADA, conversation_id="s")

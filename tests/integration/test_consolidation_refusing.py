@@ -9,7 +9,7 @@ from memory_sql.config import Settings
 from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import GuardError
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.fakes import Scripted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -54,9 +54,7 @@ async def test_refused_text_leaves_everything_pending_until_something_new_comes(
         llm.then("Mia sold her boat.", "Mia sold her boat.")
         assert "where the old one has" in next(iter((await memory.run_due()).failed.values()))
         assert await memory.run_due() == RunDueResult()
-        assert await rows(memory, "SELECT consolidation, suspects, errors, due_at FROM memory.scopes") == [
-            (OLD, 0, 0, None)
-        ]
+        assert await rows(memory, f"SELECT content, suspects, errors, due_at FROM {TOLD}") == [(OLD, 0, 0, None)]  # noqa: S608
         assert list(await memory.admin.verify()) == []
         await observed(memory, f"Mia bought tree number {n}.")
     assert len(await pending(memory)) == 5

@@ -19,7 +19,7 @@ from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import TOLD, rows, statements
 from tests.factories import message
 from tests.fakes import Parrot
 
@@ -49,7 +49,7 @@ async def tell(memory: Memory) -> None:
 
 
 async def texts(memory: Memory) -> dict[str, str | None]:
-    found = await rows(memory, "SELECT owner, consolidation FROM memory.scopes")
+    found = await rows(memory, f"SELECT owner, content FROM {TOLD}")  # noqa: S608
     return {str(owner): text for owner, text in found}
 
 
@@ -501,11 +501,11 @@ async def rubies(memory: Memory) -> tuple[Observation, Observation, Observation]
 async def test_what_becomes_private_leaves_where_it_has_spread(memory: Memory, how: dict[str, Any]) -> None:
     """R142: the observation and its own scope's text stay; everything that was made of it goes, transitively."""
     low, middle, high = await rubies(memory)
-    before = await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'")
+    before = await rows(memory, f"SELECT content, version FROM {TOLD} WHERE owner = 'u:mia'")  # noqa: S608
     marked = await memory.observations.mark(low.id, **MIA, **WHY, **how)
     assert marked.retracted == (middle.id, high.id)
     assert await texts(memory) == {"u:mia": "Mia's ruby.", "g:crew": None, "c": None}
-    assert await rows(memory, "SELECT consolidation, version FROM memory.scopes WHERE owner = 'u:mia'") == before
+    assert await rows(memory, f"SELECT content, version FROM {TOLD} WHERE owner = 'u:mia'") == before  # noqa: S608
     left = [content for (content,) in await rows(memory, "SELECT content FROM memory.observations ORDER BY 1")]
     assert left == ["Mia's ruby.", "The crew sails."]
     assert [content for (content,) in await rows(memory, "SELECT content FROM memory.consolidations")] == [
@@ -864,8 +864,8 @@ async def act(memory: Memory, dice: random.Random, word: str, ids: list[str]) ->
 async def check(memory: Memory) -> None:
     found = await rows(
         memory,
-        "SELECT o.content, o.status, o.pending, coalesce(s.consolidation, '') FROM memory.v_observations o"
-        " JOIN memory.scopes s USING (scope_id)",
+        "SELECT o.content, o.status, o.pending, coalesce(t.content, '') FROM memory.v_observations o"  # noqa: S608
+        f" JOIN (SELECT scope_id, content FROM {TOLD}) t USING (scope_id)",
     )
     shown = str(await memory.context(**MIA))
     for content, status, waits, text in found:

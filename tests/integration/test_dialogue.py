@@ -18,6 +18,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, by_scope, extracted, listing, offered
+from tests.forming import loading
 from tests.scoping import set_scopes
 
 
@@ -283,7 +284,7 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:

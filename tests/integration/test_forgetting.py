@@ -36,9 +36,10 @@ from memory_sql.formation import formation
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from tests.conftest import administer
-from tests.database import rows, statements
+from tests.database import TOLD, rows, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
+from tests.forming import loading
 from tests.recycling import copy
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -80,7 +81,7 @@ async def everything(memory: Memory) -> str:
 
 
 async def texts(memory: Memory) -> dict[str, str | None]:
-    found = await rows(memory, "SELECT owner, consolidation FROM memory.scopes")
+    found = await rows(memory, f"SELECT owner, content FROM {TOLD}")  # noqa: S608
     return {str(owner): text for owner, text in found}
 
 
@@ -253,7 +254,7 @@ async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory
     """It was kept before; lease, cursor and the scopes are as they were: the conversation's epoch tells."""
     await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:

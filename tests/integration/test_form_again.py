@@ -15,7 +15,7 @@ from memory_sql.errors import InputError, NotFoundError, UnavailableError
 from memory_sql.formation import again
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.factories import conversation, message
 from tests.fakes import Parrot, Scripted, extracted
 
@@ -214,7 +214,7 @@ async def test_what_was_propagated_goes_with_it_and_comes_back(parroted: tuple[M
     await memory.add([message(FREEZE)], **HERE)
     await memory.conversations.form(**SESSION)
     await spread(memory)
-    texts = "SELECT count(*) FROM memory.scopes WHERE consolidation LIKE '%frozen%'"
+    texts = f"SELECT count(*) FROM {TOLD} WHERE content LIKE '%frozen%'"  # noqa: S608
     assert ("frozen" in await shown(memory, "ben"), await rows(memory, texts)) == (True, [(2,)])
     await again_with_nothing(memory, parrot, "s")
     for user in ("mia", "ben"):

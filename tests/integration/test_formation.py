@@ -23,6 +23,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
+from tests.forming import loading
 from tests.scoping import set_scopes
 
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
@@ -292,7 +293,7 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[Loaded, Extracted]:
     """What the dead one had in its hands."""
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -311,7 +312,7 @@ async def test_worker_that_was_thought_dead_stores_nothing(memory: Memory, llm: 
         await memory.observe("Between.", agent_id="ada", user_id="mia")
     else:
         async with memory.database.transaction() as unit:
-            assert (await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due"))[1]
+            assert (await loading(unit, "ada", "s", memory.settings, MONDAY, "due"))[1]
     with pytest.raises(StaleError):
         async with memory.database.transaction() as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)

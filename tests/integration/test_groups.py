@@ -25,9 +25,10 @@ from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleEr
 from memory_sql.formation import formation
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import TOLD, rows, statements
 from tests.factories import message
 from tests.fakes import Parrot
+from tests.forming import loading
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -85,7 +86,7 @@ async def tell(memory: Memory) -> None:
 
 
 async def told(memory: Memory, owner: str = "g:crew") -> str | None:
-    ((content,),) = await rows(memory, "SELECT consolidation FROM memory.scopes WHERE owner = :owner", owner=owner)
+    ((content,),) = await rows(memory, f"SELECT content FROM {TOLD} WHERE owner = :owner", owner=owner)  # noqa: S608
     return content  # type: ignore[no-any-return]
 
 
@@ -268,10 +269,10 @@ async def remembered(memory: Memory, parrot: Parrot) -> None:
     await memory.observe("The gate is heavy.", **ADA, group_id="crew", scope="tools")
     await rows(
         memory,
-        "WITH made AS (INSERT INTO memory.scopes (agent_key, kind, owner, consolidation, version)"
-        " SELECT agent_key, 'conversation', 's:s', 'A gate of the conversation.', 1 FROM memory.agents RETURNING *)"
+        "WITH made AS (INSERT INTO memory.scopes (agent_key, kind, owner, version)"
+        " SELECT agent_key, 'conversation', 's:s', 1 FROM memory.agents RETURNING *)"
         " INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
-        " SELECT agent_key, scope_id, 1, 0, 0, 0, consolidation, 5, 'import' FROM made",
+        " SELECT agent_key, scope_id, 1, 0, 0, 0, 'A gate of the conversation.', 5, 'import' FROM made",
     )
 
 
@@ -551,7 +552,7 @@ async def test_model_that_names_a_group_it_was_not_offered_gives_it_nothing(memo
     await say(memory, "We moor.", group_ids=["crew"])
     await leave(memory)
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     assert [target.is_open for target in loaded.targets if target.kind == "group"] == [False]
     extraction = (await formation.decide(parrot, loaded, memory.settings)).extraction
@@ -577,7 +578,7 @@ async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(mem
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     async with memory.database.transaction() as unit:
@@ -612,7 +613,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, memory.now(), "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
     return lambda unit: formation.apply(unit, loaded, answered, memory.settings, memory.now())

@@ -11,7 +11,7 @@ import pytest
 
 from memory_sql.domain.results import ImportReport
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.legacy.formats import dump
 from tests.legacy.homes import Document, Home
 from tests.unit.test_legacy_sources import ODD
@@ -68,7 +68,7 @@ async def bring_long(memory: Memory, folder: Path, text: str) -> None:
     report = await bring(memory, folder, {"memory_user": blobs, "memory_sessions": records})
     assert report.reasons == {}
     assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")
-    scopes = await rows(memory, "SELECT consolidation FROM memory.scopes WHERE kind = 'individual'")
+    scopes = await rows(memory, f"SELECT content FROM {TOLD} WHERE kind = 'individual'")  # noqa: S608
     assert {scope for (scope,) in scopes} == {text.strip(), "Jonas rows."}
 
 

@@ -12,7 +12,7 @@ import pytest
 from memory_sql.domain.results import ImportProgress
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.fakes import Scripted
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
@@ -75,9 +75,7 @@ async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memo
     dumped(tmp_path, legacy)
     await bring(memory, tmp_path)
     blobs = next(list(documents) for name, documents in legacy.collections() if name == "memory_user")
-    texts = (
-        "SELECT agent_id, owner, consolidation, consolidated_at FROM memory.scopes JOIN memory.agents USING (agent_key)"
-    )
+    texts = f"SELECT agent_id, owner, content, consolidated_at FROM {TOLD} JOIN memory.agents USING (agent_key)"  # noqa: S608
     found = await rows(memory, f"{texts} WHERE kind = 'individual' ORDER BY 1, 2")
     assert found == sorted(
         (str(b["agent_id"]), f"u:{b['user_id']}", b["content"], WRITTEN.replace(tzinfo=UTC)) for b in blobs
@@ -86,7 +84,7 @@ async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memo
 
 async def test_shards_are_one_text_of_the_agent_under_their_names(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
-    ((text,),) = await rows(memory, "SELECT consolidation FROM memory.scopes WHERE owner = 'c'")
+    ((text,),) = await rows(memory, f"SELECT content FROM {TOLD} WHERE owner = 'c'")  # noqa: S608
     assert text == JOINED
 
 
@@ -127,7 +125,7 @@ async def collective(memory: Memory) -> str:
 
 async def test_each_shard_can_be_a_scope_with_its_name(memory: Memory, folder: Path) -> None:
     await bring(memory, folder, keep_shards="named")
-    found = await rows(memory, "SELECT name, consolidation FROM memory.scopes WHERE owner = 'c' ORDER BY 1")
+    found = await rows(memory, f"SELECT name, content FROM {TOLD} WHERE owner = 'c' ORDER BY 1")  # noqa: S608
     assert found == [("festival", "The festival is in June."), ("tides", "High tide is at noon.")]
 
 

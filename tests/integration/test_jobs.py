@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import text
@@ -28,6 +28,7 @@ class Counter:
 class Counting:
     """One number in each batch, from 1 up to `last`. `done` tells what the engine called, and in which transaction."""
 
+    applies_alone: ClassVar[bool] = False
     last: int
     keeps: bool = False
     meanwhile: Callable[[], Awaitable[None]] | None = None

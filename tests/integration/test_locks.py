@@ -605,7 +605,7 @@ async def test_propagation_is_loaded_first_and_locks_briefly(memory: Memory, cla
     with statements(memory) as seen:
         async with memory.database.transaction(principal=SERVICE) as unit:
             if held is not None:
-                loaded = await propagation.load_claimed(unit, *held, settings, memory.now(), "due")
+                loaded = await propagation.load_claimed(unit, *held[:2], settings, memory.now(), "due")
             else:
                 args = unit, "ada", 1, mine.scope.key, settings, memory.now(), "asked"
                 _, loaded = await propagation.load(*args)

@@ -178,7 +178,7 @@ async def test_stored_answer_goes_to_the_scopes_that_were_asked_about(memory: Me
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("One.", "named_1"), ("Two.", "named_1_latest")))
     await rows(memory, "CREATE RULE refuse AS ON INSERT TO memory.observations DO INSTEAD SELECT 1/0")
-    with pytest.raises(Exception, match="22012"):
+    with pytest.raises(Exception, match="23503"):
         await form(memory)
     await rows(memory, "DROP RULE refuse ON memory.observations")
     await memory.scopes.create("individual", **ADA, owner_id="mia", name="a")

@@ -20,7 +20,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import AnswerError, InputError, JudgeError, NotFoundError, StaleError, UnavailableError
 from memory_sql.memory import Memory
 from memory_sql.propagation.task import PropagationTask
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.factories import message
 from tests.fakes import Parrot, promoted
 
@@ -744,7 +744,7 @@ async def collective(memory: Memory) -> tuple[Observation, Observation, Observat
 
 
 async def texts(memory: Memory) -> dict[str, str | None]:
-    return dict(map(tuple, await rows(memory, "SELECT owner, consolidation FROM memory.scopes")))
+    return dict(map(tuple, await rows(memory, f"SELECT owner, content FROM {TOLD}")))  # noqa: S608
 
 
 async def test_private_flip_takes_it_back_over_two_levels(memory: Memory) -> None:

@@ -29,7 +29,7 @@ from memory_sql.formation.window import Loaded
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import HOPELESS, Parrot, Scripted, extracted
 from tests.scoping import set_scopes
@@ -275,7 +275,7 @@ async def test_outage_says_nothing_about_a_batch(timed: Memory, llm: Scripted, c
     await learn(timed, 10)
     llm.then("", *[UnavailableError("timeout", "no answer")] * 9, "", "")
     await days(timed, clock, 10)
-    assert await rows(timed, "SELECT suspects, dead_run_id FROM memory.scopes") == [(10, None)]
+    assert await rows(timed, "SELECT suspects FROM memory.scopes") == [(10,)]
     assert await timed.work.dead() == []
     await days(timed, clock, 2)
     sizes = [len(material(request).observations) for request in llm.requests]
@@ -476,7 +476,7 @@ async def test_exclusion_stops_what_is_under_way(memory: Memory, llm: Scripted) 
 
 
 async def text_of(memory: Memory) -> tuple[Any, ...]:
-    (row,) = await rows(memory, "SELECT consolidation, version, done_seq, due_at IS NOT NULL FROM memory.scopes")
+    (row,) = await rows(memory, f"SELECT content, version, done_seq, due_at IS NOT NULL FROM {TOLD}")  # noqa: S608
     return row
 
 
@@ -648,3 +648,29 @@ async def test_failures_are_told_by_agent(memory: Memory, llm: Scripted) -> None
         await memory.add([message("Actually, I prefer tea.")], **{**HERE, "agent_id": agent})
     llm.then(*[UnavailableError("timeout", "no answer")] * 2)
     assert sorted((await memory.run_due()).failed) == ["conversation s of agent ada", "conversation s of agent bob"]
+
+
+async def test_what_others_store_by_other_settings_is_due_by_ours_in_time(
+    timed: Memory, database_url: str, llm: Scripted, clock: Clock
+) -> None:
+    """`run_due` looks for it at first, and as often as a worker: not each time, since that reads every scope."""
+    assert await timed.run_due() == RunDueResult()
+    patient = timed.settings.model_copy(update={"consolidation_threshold": 1000})
+    async with Memory(database_url, llm, patient, clock=clock) as other:
+        for n in range(timed.settings.consolidation_threshold):
+            await other.observe(f"fact {n}", **MIA)
+    assert await timed.run_due() == RunDueResult()
+    clock.goes_on(minutes=timed.settings.maintenance_minutes)
+    llm.then("Facts.")
+    assert [one.version for one in (await timed.run_due()).consolidated] == [1]
+
+
+async def test_settings_of_a_new_process_count_at_its_first_look(
+    timed: Memory, database_url: str, llm: Scripted, clock: Clock
+) -> None:
+    await timed.observe("fact", **MIA)
+    assert await timed.run_due() == RunDueResult()
+    eager = timed.settings.model_copy(update={"consolidation_threshold": 1})
+    llm.then("Facts.")
+    async with Memory(database_url, llm, eager, clock=clock) as other:
+        assert [one.version for one in (await other.run_due()).consolidated] == [1]

@@ -24,9 +24,10 @@ from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.formation import formation
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import TOLD, rows
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import HOPELESS, Reply, Scripted, extracted
+from tests.forming import loading
 from tests.prove.models import text_of
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -148,7 +149,7 @@ async def ended(*begun: asyncio.Future[Any]) -> list[Any]:
 
 
 async def told(memory: Memory) -> list[str]:
-    ((text,),) = await rows(memory, "SELECT consolidation FROM memory.scopes")
+    ((text,),) = await rows(memory, f"SELECT content FROM {TOLD}")  # noqa: S608
     return (text or "").splitlines()
 
 
@@ -332,7 +333,7 @@ async def test_rule_4_undo_gives_a_new_number_so_that_who_read_before_is_refused
         await other.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
         assert (await other.scopes.undo(agent_id="ada", scope_id=f"s{scope_id}")).version == 2
         await rows(other, "UPDATE memory.scopes SET fence = :fence", fence=fence)
-        assert await rows(other, "SELECT consolidation, done_seq FROM memory.scopes") == [(None, 0)]
+        assert await rows(other, f"SELECT content, done_seq FROM {TOLD}") == [(None, 0)]  # noqa: S608
         return copied(request)
 
     llm.then(meanwhile)
@@ -485,7 +486,7 @@ async def test_rule_6_conversation_that_was_excluded_and_included_again_is_not_w
     """Cursor, lease and flag are as they were: the epoch alone tells, also for an answer that is stored already."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Said in confidence.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -508,7 +509,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -529,7 +530,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     """Cursor and epoch are as they were, and nobody is at it: the fence alone tells."""
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Late.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -557,7 +558,7 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("a secret again", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -736,7 +737,7 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     await other.run_due()
     (dead,) = await other.work.dead()
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "asked")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -777,7 +778,7 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_fi
     await memory.conversations.form(**SESSION)
     await memory.add(conversation(4), **{**HERE, "conversation_id": "t"})
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "t", memory.settings, MONDAY, "asked")
+        _, loaded = await loading(unit, "ada", "t", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -812,7 +813,8 @@ async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for
     asked, go = asyncio.Event(), asyncio.Event()
     llm.then(slowly("one", asked, go))
     async with memory.database.transaction() as unit:
-        _, loaded = await consolidation.load(unit, "ada", 1, scope_id, memory.settings, MONDAY, "asked")
+        scope = await consolidation.claim(unit, "ada", scope_id, memory.settings)
+        loaded = await consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked")
     assert loaded is not None
 
     async def consolidate() -> None:

@@ -18,6 +18,7 @@ from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
+from tests.forming import loading
 from tests.migrations.databases import dump
 
 SECRET = "hunter2xyz"
@@ -83,7 +84,7 @@ async def test_dump_and_log_hold_no_secret(
 async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
     async with memory.database.transaction() as unit:
-        _, loaded = await formation.load(unit, "ada", "s", memory.settings, MONDAY, "due")
+        _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted((f'She said "password: {SECRET}"', "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
@@ -139,13 +140,19 @@ async def test_same_message_or_call_again_is_the_same(memory: Memory) -> None:
         assert again.accepted == accepted
 
 
-async def test_message_without_a_secret_costs_no_round_trip_more(memory: Memory) -> None:
+async def test_message_with_a_secret_costs_a_statement_more_only_where_the_agent_has_its_own_setting(
+    memory: Memory,
+) -> None:
     await memory.add([message("Tea.", n=1)], **HERE)
     with statements(memory) as plain:
         await memory.add([message("Tea.", n=2)], **HERE)
     with statements(memory) as told:
         await memory.add([message(TOLD, n=3)], **HERE)
-    assert len(told) > len(plain)
+    assert len(told) == len(plain)
+    await memory.configure(agent_id="ada", secrets="keep")
+    with statements(memory) as kept:
+        await memory.add([message(TOLD, n=4)], **HERE)
+    assert len(kept) > len(plain)
 
 
 async def test_secret_in_the_hosts_transaction_is_masked(memory: Memory) -> None:

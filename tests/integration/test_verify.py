@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from tests.conftest import administer, named
 from tests.database import rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import extracted, promoted
+from tests.forming import loading
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -295,7 +296,7 @@ class Life:
 
     async def die_forming(self, conversation_id: str, *, answers: bool) -> None:
         async with self.memory.database.transaction() as unit:
-            _, loaded = await formation.load(unit, "ada", conversation_id, SETTINGS, self.clock(), "asked")
+            _, loaded = await loading(unit, "ada", conversation_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
@@ -570,9 +571,7 @@ PLANTED: dict[str, list[str]] = {
         " SELECT agent_key, scope_id, seq, true FROM memory.observations WHERE scope_id = {due}",
     ],
     "texts_are_those_of_the_newest_live_version": [
-        "UPDATE memory.scopes SET consolidation = consolidation || '!' WHERE owner = 'u:mia'",
         "UPDATE memory.scopes SET version = version + 1 WHERE owner = 'u:mia'",
-        "UPDATE memory.scopes SET version = 1, consolidation = 'Out of nowhere.' WHERE scope_id = {due}",
     ],
     "versions_only_rise": [
         "ALTER TABLE memory.consolidations DROP CONSTRAINT consolidations_base_check;"
@@ -818,6 +817,27 @@ async def test_many_violations_of_one_kind_are_cut(database_url: str, monkeypatc
         await rows(memory, "DELETE FROM memory.evidence")
         found = Counter(violation.invariant for violation in await memory.admin.verify())
     assert found == {"observations_have_evidence": 3, "hashes_match_texts": 3, "triggers_are_enabled": 1}
+
+
+async def test_hashes_are_sampled_others_each_day_or_all_computed_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "SAMPLE", 3)
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+    async with Memory(database_url, Obliging(), SETTINGS, clock=lambda: now) as memory:
+        for n in range(12):
+            await memory.observe(f"fact {n}", **MIA)
+        await rows(memory, "ALTER TABLE memory.observations DISABLE TRIGGER observations_never_change")
+        await rows(memory, "UPDATE memory.observations SET content_hash = NULL")
+        await rows(memory, "ALTER TABLE memory.observations ENABLE TRIGGER observations_never_change")
+        await rows(memory, "ANALYZE memory.observations")
+        days = []
+        for _ in range(4):
+            days.append({violation.key for violation in await memory.admin.verify()})
+            now += timedelta(days=1)
+        assert [len(day) for day in days] == [3, 3, 3, 3]
+        assert {violation.key for violation in await memory.admin.verify(hashes=True)} == set.union(*days)
+    assert len(set.union(*days)) == 12
 
 
 async def test_hash_of_another_normal_form_is_not_judged(database_url: str) -> None:

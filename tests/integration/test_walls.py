@@ -370,7 +370,7 @@ async def test_user_writes_nothing_not_even_what_is_theirs(memory: Memory, llm: 
     insert = "INSERT INTO memory.members (agent_key, scope_id, user_id) VALUES ($1, $2, 'eve')"
     async with raw.transaction():
         await enter(raw, "ada", "mia")
-        assert await raw.execute("UPDATE memory.scopes SET consolidation = 'mine'") == "UPDATE 0"
+        assert await raw.execute("UPDATE memory.scopes SET display_name = 'mine'") == "UPDATE 0"
         assert await raw.fetch("SELECT FROM memory.scopes FOR UPDATE") == []
     await refused(raw, insert, *scope, agent="ada", user="mia")
 
@@ -381,6 +381,24 @@ ADD = "SELECT * FROM memory.add_messages($1, $2, $3, $4, $5, '{}', now(), $6, NU
 def told(user: str) -> str:
     said = {"id": "forged", "role": "user", "user_id": user, "content": "I said so.", "cleaned": [], "weight": 1.0}
     return json.dumps([{**said, "eligible": True}])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "memory.observe('ada', NULL, NULL, '[]', '{}', '{}', 10, now())",
+        "memory.apply_formation('ada', '{}', '[]', '{}', '[]', 10, '{}', now())",
+    ],
+)
+async def test_user_stores_no_observation_by_a_function(memory: Memory, raw: Any, call: str) -> None:
+    await memory.observe("The ferry leaves at nine.", agent_id="ada", user_id="mia")
+    for principal in ({"agent": "ada", "user": "mia"}, {"agent": "bob", "serves": True}):
+        transaction = raw.transaction()
+        await transaction.start()
+        await enter(raw, **principal)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="adds nothing to this one"):
+            await raw.fetch(f"SELECT * FROM {call}")
+        await transaction.rollback()
 
 
 async def test_user_joins_no_group_and_says_nothing_for_another(memory: Memory, llm: Scripted, raw: Any) -> None:
@@ -698,7 +716,7 @@ async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled
             await walled.observations.get(missing, **MIA)
         seen.append(sent[:])
     assert seen[0] == seen[1] == seen[2]
-    assert len(seen[0]) == 2  # the principal, the question
+    assert len(seen[0]) == 1
     for scope in (foreign.scope.key, 999):
         assert await walled.observations.list(**MIA, scope_id=f"s{scope}") == []
         assert await walled.scopes.history(**MIA, scope_id=f"s{scope}") == []
@@ -753,8 +771,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-agent_settings digest_candidates known_at my_agent my_left_groups my_scopes my_user_ids observation_version read_messages
-search search_messages search_observations served_agent similar static_layer static_layer_at
+agent_settings digest_candidates known_at listed my_agent my_left_groups my_scopes my_user_ids observation_version
+read_messages search search_messages search_observations served_agent similar static_layer static_layer_at
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

@@ -22,6 +22,7 @@ from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import migrate
+from memory_sql.db.waiting import Limited
 from memory_sql.errors import DatabaseError, InputError, SchemaError
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.jobs import DueKind
@@ -343,7 +344,9 @@ async def test_claim_does_not_wait_for_a_conversation_that_somebody_is_writing_t
 @pytest.mark.parametrize(
     ("kind", "index"), [("formation", "conversations_due_at_idx"), ("consolidation", "scopes_due_at_idx")]
 )
-async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueKind, index: str) -> None:
+async def test_claim_reads_the_head_of_the_queue_only(
+    memory: Memory, kind: DueKind, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await rows(memory, "INSERT INTO memory.agents (agent_id) VALUES ('ada')")
     due = "CASE WHEN n % 2 = 0 THEN now() - n * interval '1 second' END"
     for table, columns, values in (
@@ -363,6 +366,13 @@ async def test_claim_reads_the_head_of_the_queue_only(memory: Memory, kind: DueK
     event.listen(
         memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: seen.append((args[2], args[3]))
     )
+    fetch = Limited.fetch
+
+    async def seen_fetch(driver: Limited, statement: str, *given: object) -> object:
+        seen.append((statement, given))
+        return await fetch(driver, statement, *given)
+
+    monkeypatch.setattr(Limited, "fetch", seen_fetch)
     assert await memory.work.claim(kind)
     statement, parameters = next((sql, given) for sql, given in seen if "SKIP LOCKED" in sql)
     async with memory.database.engine.connect() as connection:

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import event
 
 from memory_sql.config import Settings
@@ -26,6 +27,7 @@ from tests.prove.kills import SETTINGS
 from tests.prove.models import Copying
 
 QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.1, "formation_cold_minutes": 0.0, "llm": "offline"})
+ONLY_ONCE = 5  # points at most that only the first life comes to
 SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
 
 
@@ -60,7 +62,20 @@ async def live_until(url: str, agent: str, point: int) -> int:
             reach()
 
         setattr(engine.dialect, "do_commit", watched)  # noqa: B010 (a method, replaced)
-        await live(memory, agent)
+        fetch = asyncpg.Connection.fetch
+
+        async def fetched(connection: Any, statement: str, *parameters: Any) -> Any:
+            """Of what goes past SQLAlchemy; it commits by itself."""
+            reach()
+            rows = await fetch(connection, statement, *parameters)
+            reach()
+            return rows
+
+        asyncpg.Connection.fetch = fetched
+        try:
+            await live(memory, agent)
+        finally:
+            asyncpg.Connection.fetch = fetch
     return passed
 
 
@@ -68,7 +83,7 @@ async def take_up(url: str, agent: str) -> list[str]:
     """What a client and a worker do after the crash, and what is wrong then."""
     async with Memory(url, Copying(), QUICK) as memory:
         await memory.add(SAID, agent_id=agent, user_id="u", conversation_id="s")
-        await asyncio.sleep(0.06)  # the dead one's lease
+        await asyncio.sleep(QUICK.lease_seconds)  # the dead one's lease, taken before it died, has run out
         await memory.conversations.form(agent_id=agent, conversation_id="s")
         for scope in await memory.scopes.list(agent_id=agent, user_id="u"):
             await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
@@ -79,13 +94,13 @@ async def take_up(url: str, agent: str) -> list[str]:
     return [f"{name}: {found}" for name, found in (("formed", facts), ("told", told)) if found != wanted]
 
 
-def killed_at(url: str, agent: str, point: int) -> None:
+def killed_at(url: str, agent: str, point: int) -> bool:
     pid = os.fork()
     if not pid:
         asyncio.run(live_until(url, agent, point))
         os._exit(0)
     _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status), f"point {point} was not reached"
+    return os.WIFSIGNALED(status)
 
 
 async def verify(url: str) -> list[str]:
@@ -103,7 +118,8 @@ def main() -> int:
     tried = range(1, points + 1, given.every)
     problems = []
     for point in tried:
-        killed_at(given.url, f"a{point}", point)
+        if not killed_at(given.url, f"a{point}", point):
+            assert point > points - ONLY_ONCE, f"point {point} was not reached"
         problems += [f"point {point}: {problem}" for problem in asyncio.run(take_up(given.url, f"a{point}"))]
     problems += asyncio.run(verify(given.url))
     print("\n".join(problems) or f"{len(tried)} of {points} points: nothing lost, nothing doubled")

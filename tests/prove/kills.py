@@ -236,7 +236,10 @@ LEFT = """
 OF_USERS = """
     FROM memory.observations t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual' AND s.name = ''
 """
-TEXTS = "SELECT consolidation FROM memory.scopes WHERE consolidation > '' AND kind = 'individual' AND name = ''"
+TEXTS = """
+    SELECT content FROM memory.scopes JOIN memory.consolidations USING (agent_key, scope_id, version)
+    WHERE kind = 'individual' AND name = ''
+"""
 BESIDE = """
     SELECT format('%s in %s %s', o.content, s.kind, s.name)
     FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)

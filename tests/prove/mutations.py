@@ -36,6 +36,7 @@ FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
 )
+SAVING = ("memory_sql/**/save_observations.sql", "migrations/versions/**/save_observations.sql")
 NOTICED = re.compile(r"^(?:FAILED|ERROR) \S+?::(\w+)", re.MULTILINE)
 
 
@@ -52,7 +53,7 @@ class Mutation(NamedTuple):
 
 
 NO_SAVEPOINT = Change(
-    "    async with savepoint(session):\n        await _lock(",
+    "    async with taken_back_on_error(session):\n        await _lock(",
     "    if True:\n        await _lock(",
 )
 UNIQUE_MESSAGE_ID = (
@@ -82,6 +83,8 @@ def never_called(call: str, *where: str) -> Change:
 NO_FENCE_ON_SCOPES = without(", ScopeRow.fence == state.fence)")._replace(after=")")
 NO_FENCE_ON_SESSIONS = without("        ConversationRow.fence == state.fence,\n")
 ENDED_RUNS_SUCCEED = Change("        if ended is None:\n", "        if False:\n")  # which tells a late worker too
+ENDED_FORMATIONS_SUCCEED = Change("AND r.fence = v_read.run_fence\n          AND r.finished_at IS NULL\n", "")
+ENDED_UNNOTICED = Change(" AND r.finished_at IS NULL;\n    IF NOT FOUND THEN", ";\n    IF false THEN")
 
 MUTATIONS = (
     # Messages are stored once
@@ -97,26 +100,39 @@ MUTATIONS = (
         TESTS,
     ),
     # Leases
-    Mutation("no fence on scopes", (NO_FENCE_ON_SCOPES, ENDED_RUNS_SUCCEED), TESTS),
-    Mutation("no fence on conversations", (NO_FENCE_ON_SESSIONS, ENDED_RUNS_SUCCEED)),
+    Mutation(
+        "no fence on scopes", (NO_FENCE_ON_SCOPES, without(" AND s.fence = p_fence"), ENDED_RUNS_SUCCEED), TESTS
+    ),
+    Mutation("no fence on conversations", (
+        NO_FENCE_ON_SESSIONS, without("      AND c.fence = v_read.fence\n"), ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
+    )),
     # Rule 1: each row is in one place
     Mutation(
         "1: what was passed over does not wait",
         (Change("t.seq <= p_done AND t.repend AND memory.in_use(t.status)", "t.seq <= p_done AND false"),),
     ),
     # Rule 2: a version ends at the last row that was read
-    Mutation("2: a version ends at the newest row", (Change("done_seq=to_seq,", "done_seq=ScopeRow.last_seq,"),)),
+    Mutation("2: a version ends at the newest row", (Change("done_seq = p_to,", "done_seq = s.last_seq,"),)),
     Mutation(
         "2: two versions may begin at the same row",
         (Change(UNIQUE_RANGE, UNIQUE_RANGE.replace("UNIQUE ", "")),),
     ),
     # Rule 3: what a version passed over is marked by its commit alone
-    Mutation("3: what was passed over is not marked", (never_called("versions.mark_passed"),)),
-    Mutation("3: what was read is marked as well", (without("            ObservationRow.seq.not_in(inputs),\n"),)),
+    Mutation(
+        "3: what was passed over is not marked",
+        (
+            Change("DO UPDATE SET repend = true;\n    UPDATE", "DO NOTHING;\n    UPDATE"),
+            Change("o.seq, true, p_at FROM", "o.seq, false, p_at FROM"),
+        ),
+    ),
+    Mutation("3: what was read is marked as well", (without("      AND o.seq NOT IN (SELECT unnest(p_inputs))\n"),)),
     # Rule 4: versions only rise
-    Mutation("4: the version is not compared", (without("ScopeRow.version == state.version, "),)),
+    Mutation("4: the version is not compared", (without(" AND s.version = p_version"),)),
     Mutation("4: undo brings back the number", (Change("  version = state.version + 1\n", "  version = base\n"),)),
-    Mutation("4: a version does not know its base", (Change("base=state.version,", "base=0,"),)),
+    Mutation(
+        "4: a version does not know its base",
+        (Change('"base": _given("version", _s.c.version),', '"base": literal(0),'),),
+    ),
     # Rule 5: one way back
     Mutation(
         "5: what was taken from below the watermark does not wait again",
@@ -133,15 +149,18 @@ MUTATIONS = (
     ),
     Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, SCOPE_LOCK.splitlines(keepends=True)[0]),)),
     # Rule 6: what was taken out while a model worked doesn't come back
-    Mutation("6: no epoch in the commit of a version", (Change(", ScopeRow.epoch == state.epoch)", ")"), ENDED_RUNS_SUCCEED)),
-    Mutation("6: no epoch of what the prompt showed", (Change("epochs.get(scope_id) != epoch for", "False for"),)),
+    Mutation("6: no epoch in the commit of a version", (without(" AND s.epoch = p_epoch"), ENDED_RUNS_SUCCEED)),
+    Mutation(
+        "6: no epoch of what the prompt showed",
+        (Change("WHERE h.value::integer IS DISTINCT FROM (", "WHERE false AND h.value::integer IS DISTINCT FROM ("),),
+    ),
     Mutation(
         "6: no epoch of the conversation",
-        (without("                ConversationRow.epoch == state.epoch,\n"), ENDED_RUNS_SUCCEED),
+        (without("      AND c.epoch = v_read.epoch\n"), ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED),
     ),
     Mutation(
         "6: no cursor",
-        (without("                ConversationRow.formed_number == state.formed_number,\n"), ENDED_RUNS_SUCCEED),
+        (without("      AND c.formed_number = v_read.formed\n"), ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED),
     ),
     Mutation(
         "6: a stored answer is not held against the epochs",
@@ -150,17 +169,26 @@ MUTATIONS = (
     Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
     Mutation(
         "6: exclusion does not raise the epoch",
-        (Change("epoch=ConversationRow.epoch + 1", "epoch=ConversationRow.epoch"), ENDED_RUNS_SUCCEED),
+        (
+            Change("epoch=ConversationRow.epoch + 1", "epoch=ConversationRow.epoch"),
+            ENDED_RUNS_SUCCEED, ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
+        ),
     ),
     # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
     Mutation(
         "7: forgetting does not raise the epoch of the scope",
-        (Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET), ENDED_RUNS_SUCCEED),
+        (
+            Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET),
+            ENDED_RUNS_SUCCEED, ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
+        ),
         FORGETTING,
     ),
     Mutation(
         "7: forgetting does not raise the epoch of the conversation",
-        (Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET), ENDED_RUNS_SUCCEED),
+        (
+            Change("SET epoch = t.epoch + 1,", "SET epoch = t.epoch,", FORGET),
+            ENDED_RUNS_SUCCEED, ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
+        ),
         FORGETTING,
     ),
     Mutation(
@@ -244,7 +272,7 @@ MUTATIONS = (
         ),),
     Mutation(
         "8: what was set aside comes back when it is said again",
-        (without("row.set_aside or ", "memory_sql/db/repositories/observations.py"),),
+        (Change("AND memory.is_aside(t.status) AND t.status <> 'withdrawn'\n", "AND false\n"),),
         CORRECTIONS,
     ),
     # Corrections
@@ -276,29 +304,28 @@ MUTATIONS = (
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
-        (Change('_agent_key, IN_USE, VERIFICATION', '_agent_key, VERIFICATION'),),
+        (without("              AND memory.in_use(t.status)\n", *SAVING),),
     ),
     Mutation(
         "9: twins in another lane count",
-        (without("row.lane == draft.lane and "),),
+        (without("              AND o.lane = g.goes\n"),),
         ("tests/integration/test_buffers.py",),
     ),
     Mutation(
         "9: twins of long ago count",
-        (without("            _twins.c.seq == _new.c.last_seq,\n"),),
+        (
+            without("              AND o.seq = g.last\n"),
+            Change("            SELECT o.seq\n", "            SELECT max(o.seq)\n", SAVING),
+        ),
     ),
     Mutation(
         "9: what is known gains no evidence",
-        (Change("for item in draft.evidence:\n", "for item in () if known else draft.evidence:\n"),),
+        (Change("        GROUP BY p.scope, p.number, e", "        WHERE p.is_new GROUP BY p.scope, p.number, e"),),
     ),
     # Rule 11: due
     Mutation(
-        "11: what is observed makes nothing due",
-        (never_called("scopes.refresh_due", "memory_sql/lifecycle/observing.py"),),
-    ),
-    Mutation(
-        "11: what is formed makes nothing due",
-        (never_called("scopes.refresh_due", "memory_sql/formation/formation.py"),),
+        "11: what is observed or formed makes nothing due",
+        (Change("    FROM jsonb_array_elements(v_saved) f;\n", "    FROM jsonb_array_elements('[]') f WHERE false;\n"),),
     ),
     Mutation(
         "11: a version does not say what is due after it",
@@ -329,7 +356,11 @@ MUTATIONS = (
     ),
     Mutation("waiting: writes take all connections", (Change("WRITING = 2 / 3", "WRITING = 2"),), HOST),
     Mutation("waiting: our transactions wait for ever", (Change("query + self.limits if", "query if"),), HOST),
-    Mutation("waiting: add alone waits for ever", (Change("IF p_limits ? 'lock_timeout' AND", "IF false AND"),), HOST),
+    Mutation(
+        "waiting: add alone waits for ever",
+        (Change("{**SERVER_SETTINGS, **self._limits.of_sessions}", "SERVER_SETTINGS"),),
+        HOST,
+    ),
     # What isn't due yet, or any more
     Mutation("due: three messages are enough", (Change(FEW_MESSAGES, f"{FEW_MESSAGES} - 1"),), DUE),
     Mutation(

@@ -27,6 +27,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import BusyError, InputError, NotFoundError
 from memory_sql.formation import formation
 from memory_sql.memory import Memory
+from tests.forming import loading
 from tests.prove.models import Copying
 
 R = TypeVar("R")
@@ -483,7 +484,7 @@ class Life(RuleBasedStateMachine):
         async def die() -> None:
             now = datetime.now(UTC)
             async with self.memory.database.transaction() as unit:
-                _, loaded = await formation.load(unit, self.agent, session, SETTINGS, now, "due")
+                _, loaded = await loading(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
                 self.did["taken over with an answer"] += loaded.answered is not None
@@ -510,11 +511,9 @@ class Life(RuleBasedStateMachine):
 
         async def die() -> None:
             async with self.memory.database.transaction() as unit:
-                key = await unit.scalar(
-                    text("SELECT agent_key FROM memory.agents WHERE agent_id = :a"), {"a": self.agent}
-                )
-                loaded = await consolidation.load(unit, self.agent, key, scope_id, SETTINGS, now, "asked")
-            if loaded[1] is not None:
+                scope = await consolidation.claim(unit, self.agent, scope_id, SETTINGS)
+                loaded = await consolidation.load(unit, self.agent, scope, SETTINGS, now, "asked")
+            if loaded is not None:
                 self.model.leased.add(owner)
 
         self.do(die())

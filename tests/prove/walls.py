@@ -132,9 +132,7 @@ class World:
                 mark = f"k{len(self.marks)}k"
                 scope = await unit.scalar(
                     insert(ScopeRow)
-                    .values(
-                        agent_key=keys[agent], kind="conversation", owner=f"s:{session}", consolidation=mark, version=1
-                    )
+                    .values(agent_key=keys[agent], kind="conversation", owner=f"s:{session}", version=1)
                     .returning(ScopeRow.scope_id)
                 )
                 assert scope is not None

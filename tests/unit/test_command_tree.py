@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,3 +80,13 @@ def test_main_commands_are_the_methods_of_memory() -> None:
 def test_readme_lists_the_commands_of_each_group(group: str) -> None:
     (row,) = (line for line in README.read_text("utf-8").splitlines() if f" | `{group}` | " in line)
     assert {name for name in inside(group) if f"`{name}`" not in row} == set()
+
+
+@pytest.mark.parametrize("asked", ["--help", "--version"])
+def test_help_and_version_import_neither_a_driver_nor_models(asked: str) -> None:
+    code = (
+        f"import sys; from memory_sql.cli import main; main([{asked!r}]); print(sorted(sys.modules), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"pydantic", "sqlalchemy", "asyncpg", "asyncio"} & set(ast.literal_eval(ended.stderr))
+    assert ended.stdout

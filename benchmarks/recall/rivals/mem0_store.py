@@ -35,7 +35,7 @@ async def stored(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
     embedding.learn(corpus.texts)
     with tempfile.TemporaryDirectory() as folder:
         async with fresh_database(server, migrated=False) as url:
-            memory = _opened(plain_url(url), Path(folder))
+            memory = opened(plain_url(url), Path(folder), _Embedder(), embedding.DIMENSIONS)
             try:
                 for turn in corpus.turns:
                     memory.add(
@@ -52,23 +52,28 @@ async def stored(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
 
                 yield ask
             finally:
-                memory.vector_store.connection_pool.close()
-                memory.close()
+                close(memory)
 
 
-def _opened(url: str, folder: Path) -> Any:
+def opened(url: str, folder: Path, embedder: object, dimensions: int) -> Any:
+    """On a database of its own; its model is never asked."""
     # Both are read when it is imported.
     os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder)}
     nobody = {"provider": "openai", "config": {"api_key": "never used"}}  # it insists on a model, and doesn't call it
     config = {
         "vector_store": {
             "provider": "pgvector",
-            "config": {"connection_string": url, "embedding_model_dims": embedding.DIMENSIONS},
+            "config": {"connection_string": url, "embedding_model_dims": dimensions},
         },
         "llm": nobody,
         "embedder": nobody,
         "history_db_path": str(folder / "history.db"),
     }
     memory = import_module("mem0").Memory.from_config(config)
-    memory.embedding_model = _Embedder()
+    memory.embedding_model = embedder
     return memory
+
+
+def close(memory: Any) -> None:
+    memory.vector_store.connection_pool.close()
+    memory.close()

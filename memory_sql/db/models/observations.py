@@ -13,7 +13,9 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     SmallInteger,
-    func,
+    Text,
+    cast,
+    literal_column,
     text,
 )
 from sqlalchemy.dialects.postgresql import BIT, DATEMULTIRANGE, JSONB
@@ -83,6 +85,9 @@ class ObservationRow(Base):
             "seq",
             postgresql_where=text("tags <> '{}'"),
         ),
+        # observation_id of the views
+        Index("observations_seq_idx", text("((('o'::text || scope_id::text) || '-'::text) || seq::text)")),
+        Index("observations_created_at_idx", "agent_key", "scope_id", "created_at", "seq"),
         Index("observations_buffer_idx", "agent_key", "scope_id", "seq", postgresql_where=text("lane = 'buffer'")),
         # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
         Index(
@@ -165,13 +170,18 @@ class ObservationRow(Base):
 
     @hybrid_property
     def observation_id(self) -> str:
-        """`o<scope_id>-<seq>`, as `memory_sql.Observation.id` has it; in a query the same, computed by the database."""
+        """`o<scope_id>-<seq>`, as `memory_sql.Observation.id` has it; in a query the same, found by an index."""
         return observation_id(self.scope_id, self.seq)
 
     @observation_id.inplace.expression
     @classmethod
     def _observation_id(cls) -> ColumnElement[str]:
-        return func.format("o%s-%s", cls.scope_id, cls.seq)
+        return (
+            literal_column("'o'")
+            .concat(cast(cls.scope_id, Text))
+            .concat(literal_column("'-'"))
+            .concat(cast(cls.seq, Text))
+        )
 
 
 class ObservationStateRow(Base):

@@ -5,9 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import CheckConstraint, Identity, Index, Integer, PrimaryKeyConstraint, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    UniqueConstraint,
+    select,
+    table,
+    text,
+)
+from sqlalchemy import column as sql_column
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from memory_sql.config.kinds import (
     BUFFER_MAX,
@@ -26,6 +39,7 @@ from memory_sql.db.models.base import (
     NO_NUMBERS,
     NO_TEXTS,
     NOW,
+    SCHEMA,
     TRUE,
     ZERO,
     Base,
@@ -44,6 +58,16 @@ if TYPE_CHECKING:
     from memory_sql.db.models.runs import RunRow
 
 
+_texts = table(
+    "consolidations",
+    sql_column("agent_key", BigInteger),
+    sql_column("scope_id", BigInteger),
+    sql_column("version", Integer),
+    sql_column("content", Text),
+    schema=SCHEMA,
+)
+
+
 class ScopeRow(Base):
     __tablename__ = "scopes"
     __table_args__ = (
@@ -58,13 +82,12 @@ class ScopeRow(Base):
             name="owner",
         ),
         CheckConstraint("done_seq BETWEEN 0 AND last_seq", name="done_seq"),
-        CheckConstraint("version > 0 OR consolidation IS NULL", name="consolidation"),
-        CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("language", *LANGUAGES),
         one_of("extraction_mode", *get_args(ExtractionMode)),
         one_of("lanes", *get_args(Lanes)),
         one_of("sharing", *get_args(Sharing)),
         CheckConstraint("sharing IS NULL OR kind = 'group'", name="sharing_kind"),
+        Index("scopes_owner_idx", text("NULLIF(substr(owner, 3), ''::text)"), "agent_key"),  # owner_id of the views
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
@@ -83,8 +106,11 @@ class ScopeRow(Base):
     )
     display_name: Mapped[str | None] = erase("How a person would call the owner.")
     is_active: Mapped[bool] = column("False: neither read nor written by the agent any more.", server_default=TRUE)
-    consolidation: Mapped[str | None] = erase("The consolidated text, as of version; null before the first.")
-    version: Mapped[int] = column("Version of the text; only rises.", Integer, server_default=ZERO)
+    version: Mapped[int] = column(
+        "Version of the text, which is in consolidations; where none has this number there is no text. Only rises.",
+        Integer,
+        server_default=ZERO,
+    )
     epoch: Mapped[int] = column(
         "Rises when something is deleted; fences off work in flight.", Integer, server_default=ZERO
     )
@@ -134,7 +160,6 @@ class ScopeRow(Base):
     )
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
-    dead_run_id: Mapped[int | None] = column("Not used: single observations are given up, never a scope.")
     extraction_mode: Mapped[str] = constant(
         "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
     )
@@ -171,6 +196,13 @@ class ScopeRow(Base):
     )
 
     import_id: Mapped[int | None] = column("The import that made it; null: it was there before, or wasn't imported.")
+
+    consolidation: Mapped[str | None] = column_property(
+        select(_texts.c.content)
+        .where(_texts.c.agent_key == agent_key, _texts.c.scope_id == scope_id, _texts.c.version == version)
+        .correlate_except(_texts)
+        .scalar_subquery()
+    )
 
     agent: Mapped[AgentRow] = related()
     observations: Mapped[list[ObservationRow]] = related(order_by="ObservationRow.seq")

@@ -204,7 +204,7 @@ class PersonalRows:
 
     def _scopes(self) -> Part:
         s = ScopeRow
-        columns = columns_of(s, ExportedScope.model_fields)
+        columns = s.consolidation, *columns_of(s, ExportedScope.model_fields)
         rows = select(*_SCOPE, *columns).where(self._in_agent(s), self._is_own).order_by(s.scope_id)
         return Part(rows, lambda row: ExportedScope(**self._placed(row), **_named(row, columns)))
 

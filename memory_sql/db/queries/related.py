@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Text, bindparam, cast, column, func, null, select, true
 from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double
 
+from memory_sql.db.direct import reader_of
 from memory_sql.db.models import ObservationRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
@@ -56,24 +58,45 @@ _found = (
     .render_derived()
     .lateral()
 )
-_RELATED = (
-    select(_o.seq, _o.content, _o.observed_at)
+_ranked = (
+    select(
+        _o.scope_id,
+        _o.seq,
+        _o.content,
+        _o.observed_at,
+        func.row_number()
+        .over(
+            partition_by=_o.scope_id,
+            order_by=(func.min(_found.c.place), func.max(_found.c.score).desc(), _o.seq.desc()),
+        )
+        .label("rank"),
+    )
     .select_from(_asked)
     .join(_found, true())
     .join(_o, (_o.agent_key == _found.c.agent_key) & (_o.scope_id == _found.c.scope_id) & (_o.seq == _found.c.seq))
     .where(_found.c.score > 0)
     .group_by(_o.agent_key, _o.scope_id, _o.seq)
-    .order_by(func.min(_found.c.place), func.max(_found.c.score).desc(), _o.seq.desc())
-    .limit(bindparam("most", type_=BigInteger))
+    .subquery("ranked")
 )
+RELATED = (
+    select(_ranked.c.scope_id, _ranked.c.seq, _ranked.c.content, _ranked.c.observed_at)
+    .where(_ranked.c.rank <= bindparam("each", type_=BigInteger))
+    .order_by(_ranked.c.scope_id, _ranked.c.rank)
+)
+"""Of each scope the best of each query in turn, so that each has its share; each observation once. See `asked_as`."""
+
+
+def asked_as(agent_id: str, queries: Sequence[Query], most: int, now: datetime) -> dict[str, Any]:
+    """The parameters of `RELATED`."""
+    asked = [json.loads(query.to_json(WEIGHTS)) for query in queries if query]
+    return {"agent_id": agent_id, "queries": json.dumps(asked), "each": most, "now": now}
 
 
 async def related(
     session: AsyncSession, agent_id: str, queries: Sequence[Query], now: datetime, most: int
-) -> list[AbsorbedObservation]:
-    """The best of each query in turn, so that each has its share; each observation once."""
-    asked = [json.loads(query.to_json(WEIGHTS)) for query in queries if query]
-    if not asked:
+) -> list[tuple[int, AbsorbedObservation]]:
+    """Each with its scope."""
+    if not any(queries):
         return []
-    given = {"agent_id": agent_id, "queries": json.dumps(asked), "each": most, "now": now, "most": most}
-    return [AbsorbedObservation(*row) for row in await session.execute(_RELATED, given)]
+    found = await (await reader_of(session)).execute(RELATED, asked_as(agent_id, queries, most, now))
+    return [(row[0], AbsorbedObservation(*row[1:])) for row in found]

@@ -37,7 +37,7 @@ _backlog = (
     .correlate(ScopeRow)
     .lateral("backlog")
 )
-_SHOWN = columns_of(ScopeRow, Scope.model_fields)
+_SHOWN = (ScopeRow.consolidation, *columns_of(ScopeRow, Scope.model_fields))
 _VISIBLE = (
     select(
         ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, ScopeRow.name, ScopeRow.last_seq, _backlog.c.pending, *_SHOWN

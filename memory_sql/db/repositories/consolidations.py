@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, cast, false, func, insert, literal, or_, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, BigInteger, Integer
+from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
 
 from memory_sql.db.arrays import among
-from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, ScopeRow, columns_of
-from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, leased, visible_scopes
+from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow, ScopeRow, columns_of
+from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
+from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.scope_rows import scope_ref
-from memory_sql.domain.scopes import Consolidation, Contradiction, Repetition, ScopeRef
+from memory_sql.db.scope_rows import pending_observations, scope_ref
+from memory_sql.db.waiting import limits_locks
+from memory_sql.domain.results import Usage
+from memory_sql.domain.scopes import Consolidation, PendingObservation, ScopeRef
+from memory_sql.errors import StaleError
 from memory_sql.languages.text import count_words
 
 
@@ -46,93 +50,69 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """`run_id` None: nothing waits. `text`: the scope's, which isn't read with its row while that is being locked."""
+
+    run_id: int | None
+    text: str | None
+    inputs: tuple[PendingObservation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConsolidationRepository:
     _session: AsyncSession
+
+    async def begin(
+        self, state: ScopeState, most: int, max_characters: int, now: datetime, lock_limit: str
+    ) -> Begun | None:
+        """What waits, from the front, as much as fits, and a run that reads it; runs under an older lease are ended.
+
+        At least one observation, if there is any. None: the lease, the text or what it may hold is another by now. It sees
+        one moment after that of `state`; what changes afterwards raises version or epoch, so nothing has to be locked.
+        """
+        limits = {"most": most, "max_characters": max_characters, "lock_limit": lock_limit}
+        found = await self._session.execute(_BEGIN, {**_named(_of(state), now=now), **limits})
+        row = found.one_or_none()
+        if row is None:
+            return None
+        return Begun(
+            row.run_id, row.text, tuple(map(PendingObservation, row.seqs or (), row.contents or (), row.times or ()))
+        )
 
     async def commit_version(
         self,
         state: ScopeState,
+        run: RunKey,
         *,
-        content: str,
-        words: int,
-        to_seq: int,
-        extra_seqs: Sequence[int],
-        contradictions: Sequence[Contradiction],
-        repetitions: Sequence[Repetition],
-        suspects: int,
-        model: str,
-        prompt_version: str,
-        reason: str,
-        run_id: int,
+        inputs: Sequence[int],
+        usage: Usage,
+        refused: Mapping[str, int],
         now: datetime,
         propagation_interval: timedelta,
-    ) -> int | None:
-        """Makes `content` the scope's text and says its version; None when version, epoch or fence have moved on.
+        threshold: int,
+        **text: Any,
+    ) -> bool:
+        """Makes `text` the scope's, gives the lease back and ends the run; says whether anything waits.
 
-        What the text has taken in is due to be judged for wider scopes, once in `propagation_interval` at most.
+        `text`: content, words, to_seq, extra_seqs, contradictions, repetitions, suspects, prompt_version and reason. All in
+        one statement. Raises `StaleError` when lease, version or epoch have moved on, or the run was ended.
         """
-        version: int | None = await self._session.scalar(
-            update(ScopeRow)
-            .where(leased(state), ScopeRow.version == state.version, ScopeRow.epoch == state.epoch)
-            .values(
-                consolidation=content,
-                version=ScopeRow.version + 1,
-                done_seq=to_seq,
-                consolidated_at=now,
-                lease_until=None,
-                failures=0,
-                errors=0,
-                suspects=suspects,
-                propagate_at=_due_to_be_propagated(now, propagation_interval),
-            )
-            .returning(ScopeRow.version)
+        given = _named(
+            _of(state) | cost(usage) | text,
+            next_version=state.version + 1,
+            run_id=run.run_id,
+            observations=len(inputs),
+            refused=dict(refused),
+            now=now,
         )
-        if version is None:
-            return None
-        await self._add_version(
-            state,
-            version=version,
-            base=state.version,
-            from_seq=state.done_seq,
-            to_seq=to_seq,
-            extra_seqs=list(extra_seqs),
-            contradictions=[item.model_dump() for item in contradictions],
-            repetitions=[item.model_dump() for item in repetitions],
-            content=content,
-            words=words,
-            model=model,
-            prompt_version=prompt_version,
-            reason=reason,
-            run_id=run_id,
-            created_at=now,
-        )
-        return version
-
-    async def mark_passed(self, state: ScopeState, to_seq: int, inputs: Sequence[int], now: datetime) -> None:
-        """Rows in the range that the version didn't read wait on; the extra ones that it read don't any more."""
-        row = {"agent_key": state.agent_key, "scope_id": state.scope_id}
-        passed_over = select(
-            literal(state.agent_key), literal(state.scope_id), ObservationRow.seq, literal(True), literal(now)
-        ).where(
-            in_scope(ObservationRow, state),
-            ObservationRow.seq > state.done_seq,
-            ObservationRow.seq <= to_seq,
-            ObservationRow.lane == "absorb",
-            ObservationRow.seq.not_in(inputs),
-        )
-        left = (
-            upsert(ObservationStateRow)
-            .from_select([*row, "seq", "repend", "status_at"], passed_over)
-            .on_conflict_do_update(index_elements=[*row, "seq"], set_={"repend": True})
-        )
-        read = (
-            update(ObservationStateRow)
-            .where(
-                in_scope(ObservationStateRow, state), ObservationStateRow.repend, among(ObservationStateRow.seq, inputs)
-            )
-            .values(repend=False)
-        )
-        await self._session.execute(read.add_cte(left.cte("passed_over")))  # no row is in both
+        own = {"inputs": list(inputs), "interval": propagation_interval, "threshold": threshold}
+        found = await self._session.execute(_COMMIT, given | own)
+        row = found.one()
+        if row.waits is None:
+            raise StaleError("scope", f"s{state.scope_id}", "its text, or the lease on it, has changed meanwhile")
+        if row.ended is None:
+            raise StaleError("run", str(run.run_id), "it was ended meanwhile")
+        return bool(row.waits)
 
     async def newest_absorbing(self, state: ScopeState) -> int | None:
         """The newest live version that absorbed something."""
@@ -177,14 +157,13 @@ class ConsolidationRepository:
             update(ScopeRow)
             .where(in_scope(ScopeRow, state))
             .values(
-                consolidation=select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery(),
                 version=version,
                 done_seq=done_seq,
                 consolidated_at=now,
                 held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
                 suspects=0,
             )
-            .returning(ScopeRow.consolidation)
+            .returning(select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery())
         )
         if text is not None:
             place = {"version": version, "base": base, "from_seq": done_seq, "to_seq": done_seq}
@@ -277,10 +256,12 @@ class ConsolidationRepository:
         ]
 
 
-def _due_to_be_propagated(now: datetime, interval: timedelta) -> Any:
-    """In the upward line alone: individual, group. What is due already keeps its time."""
-    soonest = func.greatest(now, ScopeRow.propagated_at + interval)  # greatest() passes over null
-    return case((ScopeRow.kind.in_(("individual", "group")), func.coalesce(ScopeRow.propagate_at, soonest)))
+def _of(state: ScopeState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in ("agent_key", "scope_id", "fence", "version", "epoch", "done_seq")}
+
+
+def _named(values: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {f"given_{name}": value for name, value in {**values, **more}.items()}
 
 
 def was_live(moment: datetime) -> Any:
@@ -288,6 +269,7 @@ def was_live(moment: datetime) -> Any:
 
 
 _c, _o, _t = ConsolidationRow, ObservationRow, ObservationStateRow
+_s = ScopeRow.__table__
 _visible = visible_scopes()
 _VERSION_COLUMNS = columns_of(ConsolidationRow, Consolidation.model_fields)
 _VERSIONS = (
@@ -330,3 +312,106 @@ _SPANS = (
     .where(ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger))
     .order_by(_c.version)
 )
+
+
+def _given(name: str, column: Any) -> Any:
+    """Not by the name of the column, which an UPDATE keeps for what it sets."""
+    return bindparam(f"given_{name}", type_=column.type)
+
+
+_AGENT, _SCOPE, _FENCE = (_given(name, _s.c[name]) for name in ("agent_key", "scope_id", "fence"))
+_NOW = _given("now", _s.c.consolidated_at)
+
+
+def _begin() -> Any:
+    done, version = _given("done_seq", _s.c.done_seq), _given("version", _s.c.version)
+    held = (
+        select(_s.c.scope_id)
+        .where(_s.c.agent_key == _AGENT, _s.c.scope_id == _SCOPE, _s.c.fence == _FENCE)
+        .where(limits_locks(), _s.c.version == version, _s.c.epoch == _given("epoch", _s.c.epoch))
+        .cte("held")
+    )
+    pending = pending_observations(_AGENT, _SCOPE, done)
+    waiting = (
+        select(pending.c.seq, pending.c.content, pending.c.observed_at)
+        .order_by(pending.c.seq)
+        .limit(bindparam("most", type_=BigInteger))
+        .subquery("waiting")
+    )
+    counted = select(
+        *waiting.c,
+        func.sum(func.length(waiting.c.content)).over(order_by=waiting.c.seq).label("characters"),
+        func.row_number().over(order_by=waiting.c.seq).label("place"),
+    ).subquery("counted")
+    fits = or_(counted.c.characters <= bindparam("max_characters", type_=BigInteger), counted.c.place == 1)
+    fitting = select(*counted.c).where(fits, exists(select(held.c.scope_id))).cte("fitting")
+    abandoned = (
+        update(RunRow)
+        .where(RunRow.agent_key == _AGENT, RunRow.scope_id == _SCOPE, RunRow.fence < _FENCE, didnt_end())
+        .values(ABANDONED | {"finished_at": _NOW})
+        .cte("abandoned")
+    )
+    row = {
+        "agent_key": _AGENT,
+        "scope_id": _SCOPE,
+        "fence": _FENCE,
+        "kind": literal("consolidation"),
+        "state": literal("running"),
+        "started_at": _NOW,
+        "from_seq": done,
+        "to_seq": func.greatest(done, func.max(fitting.c.seq)),
+    }
+    read = select(*row.values()).select_from(fitting).having(func.count() > 0)
+    started = insert(RunRow).from_select([*row], read).returning(RunRow.run_id).cte("started")
+    columns = {"seqs": fitting.c.seq, "contents": fitting.c.content, "times": fitting.c.observed_at}
+    arrays = (
+        select(func.array_agg(aggregate_order_by(column, fitting.c.seq))).scalar_subquery().label(name)
+        for name, column in columns.items()
+    )
+    run_id = select(started.c.run_id).scalar_subquery().label("run_id")
+    its_text = select(_c.content).where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.version == version)
+    return select(run_id, its_text.scalar_subquery().label("text"), *arrays).select_from(held).add_cte(abandoned)
+
+
+def _commit() -> Any:
+    """One part waits for the other: the scope is locked before anything is written."""
+    absorbed = func.memory.absorb(
+        _AGENT,
+        _SCOPE,
+        _FENCE,
+        *(_given(name, _s.c[name]) for name in ("version", "epoch")),
+        *(_given(name, _s.c.done_seq) for name in ("done_seq", "to_seq")),
+        bindparam("inputs", type_=ARRAY(Integer)),
+        _given("suspects", _s.c.suspects),
+        bindparam("interval", type_=Interval),
+        bindparam("threshold", type_=Integer),
+        _NOW,
+    )
+    committed = select(absorbed.label("waits")).cte("committed")
+    is_ours = committed.c.waits.is_not(None)
+    row = {name: _given(name, column) for name, column in _c.__table__.c.items() if name in _VERSION_GIVEN}
+    row |= {
+        "agent_key": _AGENT,
+        "scope_id": _SCOPE,
+        "version": _given("next_version", _s.c.version),
+        "base": _given("version", _s.c.version),
+        "from_seq": _given("done_seq", _s.c.done_seq),
+        "created_at": _NOW,
+    }
+    added = insert(_c).from_select([*row], select(*row.values()).select_from(committed).where(is_ours)).cte("added")
+    runs = RunRow.__table__.c
+    outcome = {name: _given(name, runs[name]) for name in _RUN_GIVEN}
+    ended = (
+        update(RunRow)
+        .where(RunRow.agent_key == _AGENT, RunRow.run_id == _given("run_id", runs.run_id), RunRow.fence == _FENCE)
+        .where(didnt_end(), exists(select(committed.c.waits).where(is_ours)))
+        .values({**outcome, "state": "succeeded", "answer": None, "finished_at": _NOW})
+        .returning(RunRow.run_id)
+        .cte("ended")
+    )
+    return select(committed.c.waits, select(ended.c.run_id).scalar_subquery().label("ended")).add_cte(added)
+
+
+_VERSION_GIVEN = "to_seq extra_seqs contradictions repetitions content words model prompt_version reason run_id".split()
+_RUN_GIVEN = "model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
+_BEGIN, _COMMIT = _begin(), _commit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
 
-from memory_sql.config import FORMATION_LIMITS, Settings
+from memory_sql.config import FORMATION_LIMITS, Secrets, Settings
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.errors import NotFoundError
 
@@ -37,7 +37,6 @@ class ConversationState:
     """A conversation as a formation sees it; a moved cursor, epoch or fence makes the formation's result void."""
 
     agent_key: int
-    agent_id: str
     conversation_id: str
     user_id: str
     participants: tuple[str, ...]
@@ -53,6 +52,7 @@ class ConversationState:
     errors: int
     dead_run_id: int | None
     time_zone: str | None
+    agent_id: str
     agent_settings: dict[str, Any]
 
 
@@ -69,6 +69,8 @@ class BufferedMessage:
     said_at: datetime
 
 
+OTHER_SECRETS = -1
+
 _ADD = select(
     func.memory.add_messages(
         bindparam("agent_id", type_=Text),
@@ -84,53 +86,32 @@ _ADD = select(
     ).table_valued("accepted", "due_at", "due_reason", "differs")
 )
 
-_STATE = (
+STATE = (
     *columns_of(ConversationRow, ConversationState.__slots__),
     AgentRow.agent_id,
     AgentRow.settings.label("agent_settings"),
 )
 
 
-def _state(row: Any) -> ConversationState:
-    return ConversationState(
-        **{**row._mapping, "participants": tuple(row.participants), "group_ids": tuple(row.group_ids)}
-    )
+def to_state(row: Iterable[Any]) -> ConversationState:
+    values: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in row)
+    return ConversationState(*values)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationRepository:
     _session: AsyncSession
 
-    async def add(self, settings: Settings, **values: Any) -> Added:
-        """Stores the messages that are new; the parameters are those of `memory.add_messages`."""
-        waits = f"{settings.lock_timeout_seconds * 1000:.0f}ms"
-        limits = {**_limits(settings), "language": settings.language, "lock_timeout": waits}
-        row = (await self._session.execute(_ADD, {**values, "limits": limits})).one()
+    async def add(self, settings: Settings, *, secrets: Secrets | None = None, **values: Any) -> Added:
+        """Stores the messages that are new; the parameters are those of `memory.add_messages`.
+
+        `secrets`: only if that is what the agent does with them; else `differs` is `OTHER_SECRETS`.
+        """
+        limits = {**formation_limits(settings), "language": settings.language}
+        if secrets is not None:
+            limits["secrets"] = secrets
+        (row,) = await self._session.execute(_ADD, {**values, "limits": limits})
         return Added(*row)
-
-    async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
-        """A new lease with a new fence; None while another one holds. Raises `NotFoundError`."""
-        claimed = await self._session.execute(
-            update(ConversationRow)
-            .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id), _is_free())
-            .values(fence=ConversationRow.fence + 1, lease_until=_CLOCK + lease)
-            .returning(*_STATE)
-        )
-        row = claimed.one_or_none()
-        if row is None and not await self._exists(agent_id, conversation_id):
-            raise NotFoundError("conversation", conversation_id)
-        return None if row is None else _state(row)
-
-    async def time_zone(self, agent_key: int, conversation_id: str | None) -> str | None:
-        """None for a conversation without one, that isn't there, or for none."""
-        if conversation_id is None:
-            return None
-        zone: str | None = await self._session.scalar(
-            select(ConversationRow.time_zone).where(
-                ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id
-            )
-        )
-        return zone
 
     async def keep(self, agent_key: int, conversation_id: str) -> None:
         """It stays until the transaction ends. Raises `NotFoundError`."""
@@ -142,42 +123,13 @@ class ConversationRepository:
         if found is None:
             raise NotFoundError("conversation", conversation_id)
 
-    async def _exists(self, agent_id: str, conversation_id: str) -> bool:
+    async def exists(self, agent_id: str, conversation_id: str) -> bool:
         found = await self._session.scalar(
             select(ConversationRow.conversation_id)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(*_is(agent_id, conversation_id))
         )
         return found is not None
-
-    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
-        """A new lease on what has been due longest and nobody works on; None where there is nothing.
-
-        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
-        """
-        free = (
-            select(ConversationRow.agent_key, ConversationRow.conversation_id)
-            .where(ConversationRow.due_at <= by, _is_free())
-            .order_by(ConversationRow.due_at)
-            .limit(1)
-            .with_for_update(skip_locked=True, key_share=True)
-        )
-        if agent_id is not None:
-            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
-            free = free.where(ConversationRow.agent_key == agent_key)
-        due = free.cte("due")
-        claimed = await self._session.execute(
-            update(ConversationRow)
-            .where(
-                ConversationRow.agent_key == due.c.agent_key,
-                ConversationRow.conversation_id == due.c.conversation_id,
-                AgentRow.agent_key == ConversationRow.agent_key,
-            )
-            .values(fence=ConversationRow.fence + 1, lease_until=_CLOCK + lease)
-            .returning(*_STATE)
-        )
-        row = claimed.one_or_none()
-        return None if row is None else _state(row)
 
     async def unformed(self, agent_id: str) -> list[str]:
         """The conversations that have messages which no formation has read, oldest first."""
@@ -192,31 +144,6 @@ class ConversationRepository:
             .order_by(ConversationRow.created_at, ConversationRow.conversation_id)
         )
         return list(found)
-
-    async def window(self, state: ConversationState, max_messages: int, max_characters: int) -> list[BufferedMessage]:
-        """The next messages that no formation has read: whole ones, at least one, in the order of arrival."""
-        m = MessageRow
-        so_far = func.sum(func.coalesce(func.length(m.content), 0)).over(order_by=m.number)
-        messages = (
-            select(
-                *columns_of(m, BufferedMessage.__slots__),
-                so_far.label("characters"),
-            )
-            .where(
-                m.agent_key == state.agent_key,
-                m.conversation_id == state.conversation_id,
-                m.number > state.formed_number,
-            )
-            .order_by(m.number)
-            .limit(max_messages)
-            .subquery()
-        )
-        found = await self._session.execute(
-            select(*[messages.c[name] for name in BufferedMessage.__slots__])
-            .where(or_(messages.c.characters <= max_characters, messages.c.number == state.formed_number + 1))
-            .order_by(messages.c.number)
-        )
-        return [BufferedMessage(*row) for row in found]
 
     async def range(self, state: ConversationState, to_number: int, after: int | None = None) -> list[BufferedMessage]:
         """The messages after the cursor, or after that number, up to this one."""
@@ -250,7 +177,7 @@ class ConversationRepository:
     async def lock(self, state: ConversationState) -> ConversationState | None:
         """The session, locked until the transaction ends; None when the lease, the cursor or the epoch has moved on."""
         found = await self._session.execute(
-            select(*_STATE)
+            select(*STATE)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(
                 _same(state),
@@ -260,16 +187,13 @@ class ConversationRepository:
             .with_for_update(key_share=True, of=ConversationRow)
         )
         row = found.one_or_none()
-        return None if row is None else _state(row)
+        return None if row is None else to_state(row)
 
     async def advance(self, state: ConversationState, to_number: int, settings: Settings, now: datetime) -> None:
-        """Moves the cursor, counts what is left after it, and gives the lease back."""
-        left = _NOTHING_LEFT if to_number == state.last_number else await self._left(state, to_number, settings, now)
-        await self._session.execute(
-            update(ConversationRow)
-            .where(_same(state))
-            .values(formed_number=to_number, **left, lease_until=None, failures=0, errors=0, dead_run_id=None)
-        )
+        """Moves the cursor, counts what is left after it, and gives the lease back. The caller has locked it."""
+        given = formation_limits(settings.of_agent(state.agent_settings))
+        place = state.agent_key, state.conversation_id, state.fence, to_number
+        await self._session.execute(select(func.memory.advance_conversation(*place, cast(given, JSONB), now)))
 
     async def _left(self, state: ConversationState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
         """Counts the messages after that number, and says by the rule of `add` whether they are due.
@@ -277,7 +201,7 @@ class ConversationRepository:
         The settings are the process's; the agent's own go before them.
         """
         left = _unread(state.agent_key, state.conversation_id, after).subquery()
-        due = _due(left, cast(_limits(settings.of_agent(state.agent_settings)), JSONB), now)
+        due = _due(left, cast(formation_limits(settings.of_agent(state.agent_settings)), JSONB), now)
         row = (await self._session.execute(select(left, due).join(due, true()))).one()
         return {
             "unformed_messages": row.messages,
@@ -314,7 +238,7 @@ class ConversationRepository:
             .cte("short")
         )
         unread = _unread(short.c.agent_key, short.c.conversation_id, short.c.formed_number).lateral("unread")
-        due = _due(unread, cast(_limits(settings), JSONB).op("||")(short.c.settings), now)
+        due = _due(unread, cast(formation_limits(settings), JSONB).op("||")(short.c.settings), now)
         counted = (
             select(short.c.agent_key, short.c.conversation_id, unread, due)
             .select_from(short.join(unread, true()).join(due, true()))
@@ -351,6 +275,12 @@ class ConversationRepository:
         )
         return released is not None
 
+    async def release_idle(self, state: ConversationState) -> None:
+        """Gives the lease back where there is nothing to form: it is due no more, unless something came meanwhile."""
+        idle = or_(ConversationRow.excluded, ConversationRow.last_number == state.last_number)
+        due = {name: case((~idle, ConversationRow.__table__.c[name])) for name in ("due_at", "due_reason")}
+        await self._session.execute(update(ConversationRow).where(_same(state)).values(lease_until=None, **due))
+
     async def postpone(self, agent_id: str, conversation_id: str, until: datetime) -> None:
         """It stays due, but later."""
         await self._session.execute(
@@ -383,7 +313,7 @@ class ConversationRepository:
     async def locked(self, agent_key: int, conversation_id: str) -> ConversationState:
         """The conversation, locked until the transaction ends; raises `NotFoundError` where it has gone."""
         found = await self._session.execute(
-            select(*_STATE)
+            select(*STATE)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
             .where(ConversationRow.agent_key == agent_key, ConversationRow.conversation_id == conversation_id)
             .with_for_update(key_share=True, of=ConversationRow)
@@ -391,7 +321,7 @@ class ConversationRepository:
         row = found.one_or_none()
         if row is None:
             raise NotFoundError("conversation", conversation_id)
-        return _state(row)
+        return to_state(row)
 
     async def exclude(self, agent_id: str, conversation_id: str) -> int | None:
         """The agent's key, if there is such a conversation: it isn't due any more, and what is under way is refused."""
@@ -419,12 +349,12 @@ class ConversationRepository:
             update(ConversationRow)
             .where(ConversationRow.agent_key == AgentRow.agent_key, *_is(agent_id, conversation_id))
             .values(excluded=False)
-            .returning(*_STATE)
+            .returning(*STATE)
         )
         row = included.one_or_none()
         if row is None:
             return None
-        state = _state(row)
+        state = to_state(row)
         if state.dead_run_id is None and state.due_reason is None:
             left = await self._left(state, state.formed_number, settings, now)
             await self._session.execute(update(ConversationRow).where(_same(state)).values(left))
@@ -441,16 +371,7 @@ class ConversationRepository:
         return extended is not None
 
 
-_NOTHING_LEFT = {
-    "unformed_messages": 0,
-    "unformed_tokens": 0.0,
-    "unformed_since": None,
-    "due_at": None,
-    "due_reason": None,
-}
-
-
-def _limits(settings: Settings) -> dict[str, Any]:
+def formation_limits(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in FORMATION_LIMITS}
 
 
@@ -479,7 +400,7 @@ def _unless_excluded(name: str, value: object) -> Any:
     return case((ConversationRow.excluded.is_(False), literal(value, ConversationRow.__table__.c[name].type)))
 
 
-def _is_free() -> Any:
+def is_free() -> Any:
     return or_(ConversationRow.lease_until.is_(None), ConversationRow.lease_until < _CLOCK)
 
 

@@ -8,13 +8,37 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, any_, cast, exists, func, or_, select, tuple_, union, update
+from sqlalchemy import (
+    CompoundSelect,
+    Select,
+    and_,
+    any_,
+    cast,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    union,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
+from sqlalchemy.types import ARRAY, BigInteger, Text
 
 from memory_sql.db.arrays import among, are_among
+from memory_sql.db.closures import (
+    Closure,
+    Seeds,
+    around,
+    closed_over,
+    closure_of_row,
+    keys_of,
+    released_rows,
+    speaks_of,
+)
 from memory_sql.db.models import (
     Base,
     ConversationRow,
@@ -23,104 +47,16 @@ from memory_sql.db.models import (
     ForgottenRefRow,
     ImportedMessageRow,
     ImportedRow,
-    JudgedRow,
-    LineageRow,
     MessageRow,
     ObservationRow,
     ScopeRow,
 )
 from memory_sql.db.participants import took_part
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.events import record
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
-
-
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages.
-
-    `confirmable`: what was said there stays if the same person has said so elsewhere. `attended` are the conversations
-    that lose the users as participants; what others said there stays.
-    """
-
-    users: tuple[str, ...] = ()
-    conversations: tuple[str, ...] = ()
-    scopes: tuple[int, ...] = ()
-    observations: tuple[tuple[int, int], ...] = ()
-    messages: tuple[tuple[str, int], ...] = ()
-    confirmable: bool = True
-    attended: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "users": cast(list(self.users), ARRAY(Text)),
-            "conversations": cast(list(self.conversations), ARRAY(Text)),
-            "scopes": cast(list(self.scopes), ARRAY(BigInteger)),
-            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
-            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
-            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
-            "confirmable": self.confirmable,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Rows that go, each kind in order."""
-
-    observations: tuple[tuple[int, int], ...] = ()
-    messages: tuple[tuple[str, int], ...] = ()
-    evidence: tuple[int, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.observations or self.messages or self.evidence)
-
-    def __or__(self, other: Taken) -> Taken:
-        return Taken(
-            tuple(sorted(self.observations + other.observations)),
-            tuple(sorted(self.messages + other.messages)),
-            tuple(sorted(self.evidence + other.evidence)),
-        )
-
-    @property
-    def arrays(self) -> dict[str, Any]:
-        return {
-            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
-            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
-            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
-            "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Closure:
-    """All that goes: what is `erased`, and what a legal hold keeps, which is `withdrawn`.
-
-    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
-    those of other sources of what goes.
-    """
-
-    erased: Taken = Taken()
-    withdrawn: Taken = Taken()
-    heard: tuple[int, ...] = ()
-
-    @property
-    def going(self) -> Taken:
-        return self.erased | self.withdrawn
-
-    @property
-    def conversations(self) -> list[str]:
-        return sorted({conversation_id for conversation_id, _ in self.going.messages})
-
-    @property
-    def scopes(self) -> set[int]:
-        """Those that lose something."""
-        return {*self.heard, *(scope_id for scope_id, _ in self.going.observations)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +107,7 @@ class ForgettingRepository:
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
         o = ObservationRow
-        of_them_alone = select(o.scope_id, o.seq).where(_about(users), o.subjects.op("<@")(them))
+        of_them_alone = select(o.scope_id, o.seq).where(speaks_of(users), o.subjects.op("<@")(them))
         return Seeds(
             users=users,
             conversations=conversations,
@@ -275,28 +211,27 @@ class ForgettingRepository:
         rows = await self._session.execute(found.where(o.agent_key == self._agent_key).order_by(o.scope_id, o.seq))
         return tuple((row.scope_id, row.seq) for row in rows)
 
-    async def closure(self, seeds: Seeds) -> Closure:
-        columns = ("scope_ids", "seqs", "conversation_ids", "numbers", "evidence_ids")
-        found = await self._session.execute(
-            select(
-                func.memory.forget_closure(self._agent_key, *seeds.arguments.values()).table_valued(
-                    *columns, *(f"held_{name}" for name in columns)
-                )
-            )
-        )
-        row = found.one()
-        closure = await self._heard_of(Closure(_taken(*row[:5]), _taken(*row[5:])))
-        told_of = {scope_id for scope_id, _ in await self._told_of(seeds.users)}
-        return replace(closure, heard=tuple(sorted({*closure.heard, *told_of})))
+    async def closure_of(self, key: tuple[int, int]) -> tuple[Seeds, Closure] | None:
+        """All that goes with this observation; None: it isn't there."""
+        o, seeds = ObservationRow, Seeds(observations=(key,))
+        is_there = exists().where(o.agent_key == self._agent_key, o.scope_id == key[0], o.seq == key[1])
+        row = (await self._session.execute(closed_over(self._agent_key, seeds, ()).where(is_there))).one_or_none()
+        return None if row is None else (seeds, closure_of_row(row))
+
+    async def closure(self, seeds: Seeds, texts: Iterable[int] = ()) -> Closure:
+        """All that goes with these. `texts`: scopes that lose something else."""
+        return closure_of_row((await self._session.execute(closed_over(self._agent_key, seeds, texts))).one())
 
     async def _told_of(self, users: Sequence[str]) -> tuple[tuple[int, int], ...]:
         """What speaks of any of these users, whoever said it."""
         o = ObservationRow
-        return await self._keys(select(o.scope_id, o.seq).where(_about(users))) if users else ()
+        return await self._keys(select(o.scope_id, o.seq).where(speaks_of(users))) if users else ()
 
     async def kept_about(self, users: Sequence[str], closure: Closure) -> tuple[Kept, ...]:
         """What others have said of these users and stays, in the order of the keys. To be asked before `erase`."""
         left = sorted(set(await self._told_of(users)) - {*closure.going.observations})
+        if not left:
+            return ()
         o = ObservationRow
         found = await self._session.execute(
             select(o.scope_id, o.seq, o.related_users)
@@ -320,55 +255,59 @@ class ForgettingRepository:
         waiting = defaultdict[str, list[Any]](list)
         for row in found:
             waiting[str(row.withdrawn_by)].append(row)
-        return {key: await self._heard_of(Closure(_released(waiting[key]))) for key in sorted(waiting)}
+        return {key: await self._heard_of(Closure(released_rows(waiting[key]))) for key in sorted(waiting)}
 
     async def _heard_of(self, closure: Closure) -> Closure:
-        return replace(closure, heard=await self._heard(closure.going))
-
-    async def _heard(self, going: Taken) -> tuple[int, ...]:
-        """The scopes of the evidence, and those of other sources of what goes: these are judged again.
-
-        Of arrays, not lists: a statement has at most 32,767 parameters, and each member of a list is one.
-        """
-        e, link, j = EvidenceRow, LineageRow, JudgedRow
-        arrays = going.arrays
-        keys = func.unnest(arrays["scope_ids"], arrays["seqs"])
-        key = keys.table_valued("scope_id", "seq", name="going").render_derived()
-        said = select(e.scope_id).where(e.agent_key == self._agent_key, e.evidence_id == any_(arrays["evidence_ids"]))
-        other = select(link.source_scope_id).where(
-            link.agent_key == self._agent_key, link.scope_id == key.c.scope_id, link.seq == key.c.seq
-        )
-        judged = select(j.source_scope_id).where(
-            j.agent_key == self._agent_key, j.target_scope_id == key.c.scope_id, j.seq == key.c.seq
-        )
-        return tuple(sorted(await self._session.scalars(said.union(other, judged))))
+        arrays = closure.going.arrays
+        given = select(*(arrays[name].label(name) for name in ("scope_ids", "seqs", "evidence_ids"))).cte("given")
+        row = (await self._session.execute(select(*around(self._agent_key, given, [*given.c], (), ())))).one()
+        return replace(closure, heard=tuple(row.heard), reached=tuple(row.reached))
 
     async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
         """For each scope whose text holds what goes, the first live version that does."""
+        found = await self._session.execute(self._tainted(scopes, closure).order_by("scope_id"))
+        return {row.scope_id: row.version for row in found}
+
+    async def beside(
+        self, closure: Closure, scopes: Sequence[int]
+    ) -> tuple[dict[int, int], tuple[Kept, ...], tuple[str, ...]]:
+        """What is to be known before it goes, in one statement: `first_tainted`, what is kept, and `imported`.
+
+        Kept are the observations that lose something with these, or were made of them, and stay, in the order of their keys.
+        """
+        arrays = closure.going.arrays
+        tainted, refs = self._tainted(scopes, closure).subquery(), self._imported(closure, scopes).subquery()
+        kept = func.memory.kept_beside(
+            self._agent_key, arrays["scope_ids"], arrays["seqs"], arrays["evidence_ids"]
+        ).table_valued("scope_id", "seq", "reason", "users")
+        found = await self._session.execute(
+            select(
+                *(_rows_of(part).label(name) for name, part in {"tainted": tainted, "kept": kept, "refs": refs}.items())
+            )
+        )
+        row = found.one()
+        return (
+            dict(row.tainted),
+            tuple(
+                Kept(observation=observation_id(scope_id, seq), reason=reason, users=users)
+                for scope_id, seq, reason, users in sorted(row.kept, key=lambda one: (one[0], one[1]))
+            ),
+            tuple(sorted(ref.removeprefix("\\x") for (ref,) in row.refs)),
+        )
+
+    def _tainted(self, scopes: Sequence[int], closure: Closure) -> Select[Any]:
         arrays = closure.going.arrays
         tainted = func.memory.tainted_versions(
             self._agent_key, cast(list(scopes), ARRAY(BigInteger)), arrays["scope_ids"], arrays["seqs"]
         ).table_valued("scope_id", "version", "live")
-        found = await self._session.execute(
-            select(tainted.c.scope_id, func.min(tainted.c.version).label("version"))
-            .where(tainted.c.live)
-            .group_by(tainted.c.scope_id)
-            .order_by(tainted.c.scope_id)
-        )
-        return {row.scope_id: row.version for row in found}
+        version = func.min(tainted.c.version).label("version")
+        return select(tainted.c.scope_id, version).where(tainted.c.live).group_by(tainted.c.scope_id)
 
-    async def kept_beside(self, closure: Closure) -> tuple[Kept, ...]:
-        """The observations that lose something with these, or were made of them, and stay, in the order of their keys."""
-        arrays = closure.going.arrays
-        kept = func.memory.kept_beside(
-            self._agent_key, arrays["scope_ids"], arrays["seqs"], arrays["evidence_ids"]
-        ).table_valued("scope_id", "seq", "reason", "users")
-        found = await self._session.execute(select(kept).order_by(kept.c.scope_id, kept.c.seq))
-        return tuple(
-            Kept(observation=observation_id(row.scope_id, row.seq), reason=row.reason, users=row.users) for row in found
-        )
+    async def imported(self) -> tuple[str, ...]:
+        """The hashed references of all that the agent has."""
+        return tuple(sorted(ref.hex() for ref in await self._session.scalars(self._imported(None))))
 
-    async def imported(self, closure: Closure | None, scopes: Sequence[int] = ()) -> tuple[str, ...]:
+    def _imported(self, closure: Closure | None, scopes: Sequence[int] = ()) -> CompoundSelect[Any]:
         """The hashed references of what goes, and of the texts of these scopes; without a closure all of the agent's."""
         i, m = ImportedRow, ImportedMessageRow
         found = select(i.ref_hash).where(i.agent_key == self._agent_key)
@@ -377,7 +316,7 @@ class ForgettingRepository:
             keys = are_among((i.scope_id, i.seq), closure.going.observations)
             found = found.where(or_(keys, and_(among(i.scope_id, scopes), i.seq.is_(None))))
             said = said.where(are_among((m.conversation_id, m.number), closure.going.messages))
-        return tuple(sorted(ref.hex() for ref in await self._session.scalars(union(found, said))))
+        return union(found, said)
 
     async def keep_out(self, refs: Sequence[str], now: datetime) -> None:
         """What has these hashed references isn't imported any more."""
@@ -446,8 +385,10 @@ class ForgettingRepository:
         )
         return found is not None
 
-    async def record(self, receipt: Receipt, *, actor: str | None, reason: str | None) -> None:
-        """The tombstone: which ids went, when, and why; no text."""
+    async def record(
+        self, receipt: Receipt, scopes: Sequence[int], threshold: int, *, actor: str | None, reason: str | None
+    ) -> None:
+        """The tombstone: which ids went, when, and why; no text. And `refresh_due` of the scopes that have lost something."""
         detail = {
             "id": receipt.id,
             "target": receipt.target,
@@ -456,33 +397,14 @@ class ForgettingRepository:
         }
         if receipt.withdrawn:
             detail["withdrawn"] = list(receipt.withdrawn)
-        await record(self._session, self._agent_key, "forget", receipt.at, actor=actor, reason=reason, detail=detail)
+        told = insert(EventRow).values(
+            agent_key=self._agent_key, kind="forget", created_at=receipt.at, actor=actor, reason=reason, detail=detail
+        )
+        refreshed = func.memory.refresh_due(self._agent_key, keys_of(scopes), threshold, receipt.at)
+        await self._session.execute(select(refreshed).add_cte(told.cte("told")))
 
 
-def _taken(
-    scope_ids: Sequence[int],
-    seqs: Sequence[int],
-    conversation_ids: Sequence[str],
-    numbers: Sequence[int],
-    evidence: Sequence[int],
-) -> Taken:
-    return Taken(
-        tuple(sorted(zip(scope_ids, seqs, strict=True))),
-        tuple(sorted(zip(conversation_ids, numbers, strict=True))),
-        tuple(sorted(evidence)),
-    )
-
-
-def _released(rows: Iterable[Any]) -> Taken:
-    found = list(rows)
-    return Taken(
-        tuple(sorted((row.scope_id, row.seq) for row in found if row.seq is not None)),
-        tuple(sorted((row.conversation_id, row.number) for row in found if row.number is not None)),
-        tuple(sorted(row.evidence_id for row in found if row.evidence_id is not None)),
-    )
-
-
-def _about(users: Sequence[str]) -> ColumnElement[bool]:
-    """Whether an observation speaks of any of these users."""
-    them = cast(list(users), ARRAY(Text))
-    return and_(ObservationRow.subjects != cast([], ARRAY(Text)), ObservationRow.subjects.op("&&")(them))
+def _rows_of(found: Any) -> Any:
+    """All rows as an array of arrays."""
+    row = func.jsonb_build_array(*found.c)
+    return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, cast, func, select
+from sqlalchemy import ARRAY, BigInteger, cast, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
+from memory_sql.db.closures import Closure, Taken
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.models import LineageRow, ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -58,6 +59,17 @@ class FollowingRepository:
         line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id))
         return {*scope_ids, *await self._session.scalars(select(line.c.scope_id))}
 
+    async def look(self, scope_ids: Collection[int]) -> tuple[list[int], bool]:
+        """In which of these something gave way to what isn't there any more, and whether `settle` has anything to do."""
+        standing = StateRepository.standing_again(self._agent_key, scope_ids)
+        unsettled = self._settling(scope_ids)
+        row = (
+            await self._session.execute(
+                select(func.array(standing.scalar_subquery()), exists(select(unsettled.c.seq).select_from(unsettled)))
+            )
+        ).one()
+        return list(row[0]), row[1]
+
     async def settle(
         self, scope_ids: Iterable[int], threshold: int, now: datetime, **cause: Any
     ) -> tuple[list[ObservationKey], list[int]]:
@@ -79,11 +91,13 @@ class FollowingRepository:
         return sorted(changed), withheld
 
     async def _unsettled(self, scope_ids: Collection[int]) -> list[Unsettled]:
-        found = func.memory.unsettled(self._agent_key, cast(sorted(scope_ids), ARRAY(BigInteger))).table_valued(
-            "scope_id", "seq", "status", "becomes"
-        )
+        found = self._settling(scope_ids)
         rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
         return [Unsettled((row.scope_id, row.seq), row.status, row.becomes) for row in rows]
+
+    def _settling(self, scope_ids: Collection[int]) -> Any:
+        wanted = cast(sorted(scope_ids), ARRAY(BigInteger))
+        return func.memory.unsettled(self._agent_key, wanted).table_valued("scope_id", "seq", "status", "becomes")
 
     async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
         """The scopes whose texts held any of these."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, cast, exists, func, or_, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, cast, exists, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -76,35 +76,12 @@ class GroupRepository:
 
     async def of_user(self, user_id: str) -> Sequence[Group]:
         """Those that the user belongs to, by any of the ids that they go by."""
-        return await self.list(self._holds(user_id))
+        return await self.list(_holds(self._agent_key, user_id))
 
     async def taking_from(self, user_id: str, sharing: Sharing, most: int) -> Sequence[str]:
-        """The ids of the user's groups to which what they say may be proposed, oldest first, at most so many.
-
-        Not of those that are asked about in a call of their own (`ScopeState.is_isolated`): that would be one for each.
-        `sharing`: the agent's.
-        """
-        found = await self._session.scalars(
-            select(_GROUP_ID)
-            .where(
-                _s.agent_key == self._agent_key,
-                _s.kind == "group",
-                _s.name == "",
-                _s.is_active,
-                _s.extraction_mode != "isolated",
-                _s.extraction_model.is_(None),
-                _EXTRACTION_PROMPT.is_distinct_from("override"),
-                func.coalesce(_s.sharing, sharing) != "off",
-                self._holds(user_id),
-            )
-            .order_by(_s.scope_id)
-            .limit(most)
-        )
-        return found.all()
-
-    def _holds(self, user_id: str) -> ColumnElement[bool]:
-        ids = user_ids(self._agent_key, user_id)
-        return exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
+        """See `TAKING_FROM`."""
+        given = {"agent_key": self._agent_key, "user_id": user_id, "sharing": sharing, "most": most}
+        return (await self._session.scalars(TAKING_FROM, given)).all()
 
     async def members_among(self, scope_ids: Collection[int], users: Collection[str]) -> dict[int, frozenset[str]]:
         """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
@@ -318,3 +295,31 @@ def _made_in(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     of_it = and_(line.agent_key == o.agent_key, line.scope_id == o.scope_id, line.seq == o.seq)
     source = and_(_s.agent_key == line.agent_key, _s.scope_id == line.source_scope_id)
     return select(line.seq).join(_s, source).where(of_it, condition).correlate(o).exists()
+
+
+def _holds(agent_key: Any, user_id: Any) -> ColumnElement[bool]:
+    ids = user_ids(agent_key, user_id)
+    return exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
+
+
+TAKING_FROM = (
+    select(_GROUP_ID)
+    .where(
+        _s.agent_key == bindparam("agent_key", type_=BigInteger),
+        _s.kind == "group",
+        _s.name == "",
+        _s.is_active,
+        _s.extraction_mode != "isolated",
+        _s.extraction_model.is_(None),
+        _EXTRACTION_PROMPT.is_distinct_from("override"),
+        func.coalesce(_s.sharing, bindparam("sharing", type_=Text)) != "off",
+        _holds(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text)),
+    )
+    .order_by(_s.scope_id)
+    .limit(bindparam("most", type_=BigInteger))
+)
+"""The ids of the user's groups to which what they say may be proposed, oldest first, at most so many.
+
+Not of those that are asked about in a call of their own (`ScopeState.is_isolated`): that would be one for each.
+`sharing`: the agent's.
+"""

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    DateTime,
-    Integer,
-    LargeBinary,
-    Text,
-    and_,
-    any_,
-    bindparam,
-    cast,
-    column,
-    func,
-    insert,
-    or_,
-    select,
-    tuple_,
-    update,
-)
-from sqlalchemy.dialects.postgresql import Range
+from sqlalchemy import BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select, tuple_
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.config.kinds import Lane
-from memory_sql.db.models import EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.db.repositories.scopes import NewScope, ScopeState, is_visible, visible_scopes
+from memory_sql.config import Settings
+from memory_sql.config.kinds import Lane, Lanes
+from memory_sql.db.direct import reader_of
+from memory_sql.db.models import ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
@@ -99,6 +83,26 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """By what a draft of the host's is made: the settings that the agent has of its own, the conversation's time zone."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """`outcome` as in `memory.observe`; `lanes` are the scope's."""
+
+    agent_key: int
+    scope_id: int
+    seq: int
+    outcome: str
+    lanes: Lanes
+    known: Known
+
+
+@dataclass(frozen=True, slots=True)
 class ObservationRepository:
     _session: AsyncSession
 
@@ -106,83 +110,37 @@ class ObservationRepository:
         self,
         agent_key: int,
         drafts: Sequence[Draft],
-        scopes: Sequence[ScopeState],
         *,
         run_id: int | None,
         now: datetime,
-        replaced: tuple[int, int] | None = None,
+        replaced: int | None = None,
     ) -> Saved:
-        """Numbers and stores what is new, adds evidence to what isn't. The caller has locked the scopes.
+        """Stores what is new, adds evidence to what isn't (`memory.save_observations`). The caller has locked the scopes.
 
-        Known is what the scope learnt last, if it is still active, undisputed, not about to be `replaced`, of the same fact
-        key, lane and days, and what stands in the batch already. Anything older is stored again: between "tea" and "tea"
-        somebody may have said "coffee", and the last word counts. To compare with all that is active would lose it until a
-        consolidation has superseded the first "tea", and it may never. Known is also whatever is set aside (rule 8): it
-        doesn't come back. Nothing is stored that nobody has classified.
+        `replaced`: the number of what is about to be replaced, which is no reason not to store the same again. Nothing is
+        stored that nobody has classified.
         """
-        drafts = [classified(draft) for draft in drafts]
-        by_owner = {(scope.owner, scope.name): scope for scope in scopes}
-        placed = [(by_owner[draft.scope.owner, draft.scope.name], draft) for draft in drafts]
-        next_seq = {scope.scope_id: scope.last_seq for scope in scopes}
-        rows, stored, known = [], [], []
-        new = dict[tuple[int, Lane, bytes, tuple[Days, ...]], int]()
-        evidence = dict[tuple[int, int, Evidence], dict[str, Any]]()  # what an answer names twice supports it once
-        for scope, draft, digest, twin in await self._known(agent_key, placed, replaced):
-            seq = twin if twin or digest is None else new.get((scope.scope_id, draft.lane, digest, draft.dates))
-            if seq is None:
-                seq = next_seq[scope.scope_id] = next_seq[scope.scope_id] + 1
-                rows.append(_row(scope, seq, draft, digest, run_id, now))
-                stored.append((scope.scope_id, seq))
-                if digest is not None:
-                    new[scope.scope_id, draft.lane, digest, draft.dates] = seq
-            else:
-                known.append((scope.scope_id, seq))
-            for item in draft.evidence:
-                evidence[scope.scope_id, seq, item] = _evidence_row(scope, seq, item, run_id, now)
-        if rows:
-            await self._session.execute(insert(ObservationRow), rows)
-            await self._count(agent_key, scopes, next_seq, _speakers(rows), now)
-        if evidence:
-            await self._session.execute(insert(EvidenceRow), list(evidence.values()))
-        return Saved(tuple(stored), tuple(known))
+        given = {"agent_key": agent_key, "run_id": run_id, "now": now, "replaced": replaced}
+        found = await self._session.execute(_SAVE, {**given, "drafts": stored_as(drafts)})
+        rows = [((row.scope_id, row.seq), row.is_new) for row in found]
+        return Saved(tuple(key for key, is_new in rows if is_new), tuple(key for key, is_new in rows if not is_new))
 
-    async def _known(
-        self, agent_key: int, placed: Sequence[tuple[ScopeState, Draft]], replaced: ObservationKey | None
-    ) -> list[tuple[ScopeState, Draft, bytes | None, int | None]]:
-        """Each draft with the hash of its text, and the number by which its scope knows it already; one statement."""
-        found = await self._session.execute(
-            _KNOWN,
-            {
-                "agent_key": agent_key,
-                "scope_ids": [scope.scope_id for scope, _ in placed],
-                "last_seqs": [scope.last_seq for scope, _ in placed],
-                "digests": [content_digest(draft.content) for _, draft in placed],
-            },
-        )
-        return [
-            (scope, draft, row.content_hash, row.set_aside or _twin(row, scope, draft, replaced))
-            for (scope, draft), row in zip(placed, found, strict=True)
-        ]
-
-    async def _count(
-        self,
-        agent_key: int,
-        scopes: Sequence[ScopeState],
-        last_seq: Mapping[int, int],
-        speakers: Mapping[int, Sequence[str]],
-        now: datetime,
-    ) -> None:
-        for scope in scopes:
-            if last_seq[scope.scope_id] > scope.last_seq:
-                changed: dict[str, Any] = {"last_seq": last_seq[scope.scope_id], "last_activity_at": now}
-                if scope.scope_id in speakers:
-                    heard = cast(list(speakers[scope.scope_id]), ARRAY(Text))
-                    changed["speakers"] = func.memory.newest_speakers(heard.op("||")(ScopeRow.speakers))
-                await self._session.execute(
-                    update(ScopeRow)
-                    .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope.scope_id)
-                    .values(changed)
-                )
+    async def observe(
+        self, agent_id: str, draft: Draft, lane: Lane | None, known: Known | None, settings: Settings, now: datetime
+    ) -> Observed:
+        """Stores one that the host says (`memory.observe`), if it was made by what is `known`. None: to ask for that."""
+        given = {
+            "agent_id": agent_id,
+            "conversation_id": draft.conversation_id,
+            "lane": lane,
+            "wanted": [draft.scope.row(settings)],
+            "draft": stored_as([draft])[0],
+            "known": asdict(known) if known else {},
+            "threshold": settings.consolidation_threshold,
+            "now": now,
+        }
+        (row,) = await (await reader_of(self._session)).execute(_OBSERVE, given)
+        return Observed(row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known))
 
     async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
         """In the order of the keys `(scope_id, seq)`."""
@@ -200,31 +158,11 @@ class ObservationRepository:
         )
         return tuple(found or ())
 
-    async def get(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
-        found = await self._session.execute(_GET, {**principal, "scope_id": scope_id, "seq": seq})
-        row = found.one_or_none()
-        return None if row is None else to_observation(row)
-
     async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
-        """As `get`, whatever its status."""
+        """That the principal may see, whatever its status."""
         found = await self._session.execute(_FIND, {**principal, "scope_id": scope_id, "seq": seq})
         row = found.one_or_none()
         return None if row is None else to_observation(row)
-
-    async def list(
-        self,
-        principal: Mapping[str, Any],
-        scope_id: int | None,
-        limit: int,
-        before: tuple[datetime, int, int] | None,
-        as_of: datetime | None = None,
-    ) -> list[Observation]:
-        """The active observations that the principal may see, newest known first; `before` continues a listing."""
-        statement = _LIST if as_of is None else _LIST_AT
-        statement = statement if before is None else statement.where(before > _RECENCY)
-        moment = {} if as_of is None else {"as_of": as_of}
-        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit, **moment})
-        return [to_observation(row) for row in found]
 
 
 def classified(draft: Draft) -> Draft:
@@ -236,46 +174,32 @@ def classified(draft: Draft) -> Draft:
     return replace(draft, categories=found.categories, sensitivity=sensitivity)
 
 
-def _twin(row: Any, scope: ScopeState, draft: Draft, replaced: ObservationKey | None) -> int | None:
-    """The last of the scope, if it says the same: in the same words, and "yesterday" of the same day."""
-    is_same = row.is_twin and row.lane == draft.lane and draft.fact_key in (None, row.fact_key)
-    if not is_same or (scope.scope_id, scope.last_seq) == replaced:
-        return None
-    days = tuple(Days(item.lower, item.upper - timedelta(days=1)) for item in row.dates or ())
-    return scope.last_seq if days == draft.dates else None
-
-
-def _speakers(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
-    """By scope, whoever spoke last first."""
-    speakers: dict[int, list[str]] = {}
-    for row in reversed(rows):
-        if row["speaker"] is not None:
-            speakers.setdefault(row["scope_id"], []).append(row["speaker"])
-    return speakers
-
-
 def _same_observation(left: Any, right: Any) -> Any:
     return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
 
 
-def _row(
-    scope: ScopeState, seq: int, draft: Draft, digest: bytes | None, run_id: int | None, now: datetime
-) -> dict[str, Any]:
+def stored_as(drafts: Iterable[Draft]) -> list[dict[str, Any]]:
+    """As `memory.save_observations` takes them, their places from 0."""
+    return [_stored_as(place, classified(draft)) for place, draft in enumerate(drafts)]
+
+
+def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
+    digest = content_digest(draft.content)
     return {
-        **{name: _storable(getattr(draft, name)) for name in _DRAFTED},
-        "agent_key": scope.agent_key,
-        "scope_id": scope.scope_id,
-        "seq": seq,
-        "created_at": now,
+        **dict(zip(_DRAFTED, _drafted(draft), strict=True)),
+        "place": place,
+        "owner": draft.scope.owner,
+        "name": draft.scope.name,
+        "observed_at": draft.observed_at.isoformat(),
+        "given_at": draft.given_at and draft.given_at.isoformat(),
         "related_users": draft.related_users,
-        "run_id": run_id,
-        "metadata_": dict(draft.metadata),
+        "metadata": dict(draft.metadata),
         "terms": "\n".join(draft.terms),
-        "content_hash": digest,
+        "digest": digest and digest.hex(),
         "hash_version": HASH_VERSION,
         "search_extra": _searched_beside(draft),
-        "language": scope.language,
-        "dates": [Range(days.first, days.last, bounds="[]") for days in draft.dates] or None,
+        "dates": f"{{{', '.join(f'[{days.first}, {days.last}]' for days in draft.dates)}}}" if draft.dates else None,
+        "evidence": [asdict(item) for item in draft.evidence],
     }
 
 
@@ -285,21 +209,26 @@ def _searched_beside(draft: Draft) -> str:
     return " ".join(filter(None, (search_extra(draft.content), *days)))
 
 
-def _storable(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _evidence_row(scope: ScopeState, seq: int, item: Evidence, run_id: int | None, now: datetime) -> dict[str, Any]:
-    return {
-        "agent_key": scope.agent_key,
-        "scope_id": scope.scope_id,
-        "seq": seq,
-        "conversation_id": item.conversation_id,
-        "number": item.number,
-        "user_id": item.user_id,
-        "run_id": run_id,
-        "created_at": now,
-    }
+def observation_of(draft: Draft, key: ObservationKey, status: str, run_id: int | None, now: datetime) -> Observation:
+    """What has just been stored of a draft, without reading it again."""
+    draft, (scope_id, seq) = classified(draft), key
+    own = {name: getattr(draft, name) for name in _PLAIN if name in _DRAFTED}
+    return Observation(
+        **own | {name: own[name] and own[name].astimezone(UTC) for name in ("observed_at", "given_at")},
+        id=observation_id(scope_id, seq),
+        scope=scope_ref(scope_id, draft.scope.kind, draft.scope.owner, draft.scope.name),
+        created_at=now.astimezone(UTC),
+        status=status,
+        pending=status == "active" and draft.lane == "absorb",
+        metadata=dict(draft.metadata),
+        source=Source(
+            kind=draft.source_kind,
+            conversation_id=draft.conversation_id,
+            speaker=draft.speaker,
+            message_ids=draft.message_ids,
+            run_id=run_id,
+        ),
+    )
 
 
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
@@ -310,6 +239,7 @@ VERIFICATION = func.coalesce(_t.verification, "unverified")
 _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
 _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates", "terms"})
+_drafted = attrgetter(*_DRAFTED)
 _PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
 _OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
 # What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
@@ -355,86 +285,29 @@ def to_observation(row: Any) -> Observation:
 
 _plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
 
-_scope_ids = bindparam("scope_ids", type_=ARRAY(BigInteger))
-_text = (
-    func.unnest(
-        _scope_ids, bindparam("last_seqs", type_=ARRAY(BigInteger)), bindparam("digests", type_=ARRAY(LargeBinary))
-    )
-    .table_valued(
-        column("scope_id", BigInteger),
-        column("last_seq", BigInteger),
-        column("digest", LargeBinary),
-        with_ordinality="place",
-    )
-    .render_derived("text")
+_SAVE = select(
+    func.memory.save_observations(
+        bindparam("agent_key", type_=BigInteger),
+        bindparam("drafts", type_=JSONB),
+        bindparam("run_id", type_=BigInteger),
+        bindparam("now", type_=DateTime(timezone=True)),
+        bindparam("replaced", type_=Integer),
+    ).table_valued("place", "scope_id", "seq", "is_new")
 )
-_new = (
-    select(
-        _text.c.place,
-        _text.c.scope_id,
-        _text.c.last_seq,
-        func.memory.content_hash(_text.c.scope_id, _text.c.digest).label("content_hash"),
-    )
-    .cte("new")
-    .prefix_with("MATERIALIZED")
+
+_OBSERVE = select(
+    func.memory.observe(
+        *(bindparam(name, type_=Text) for name in ("agent_id", "conversation_id", "lane")),
+        *(bindparam(name, type_=JSONB) for name in ("wanted", "draft", "known")),
+        bindparam("threshold", type_=Integer),
+        bindparam("now", type_=DateTime(timezone=True)),
+    ).table_valued("agent_key", "scope_id", "seq", "outcome", "lanes", column("is_known", JSONB))
 )
-_agent_key = bindparam("agent_key", type_=BigInteger)
-_twins = (
-    select(_o.scope_id, _o.seq, _o.content_hash, _o.lane, _o.fact_key, _o.dates)
-    .outerjoin(_t, _same_observation(_t, _o))
-    .where(_o.agent_key == _agent_key, IN_USE, VERIFICATION != "disputed")
-    .subquery("twins")
-)
-_aside = (
-    select(_o.scope_id, _o.content_hash, func.max(_o.seq).label("seq"))
-    .join(_t, _same_observation(_t, _o))
-    .where(
-        _t.agent_key == _agent_key,
-        _t.scope_id == any_(_scope_ids),
-        IS_ASIDE,
-        _t.status != "withdrawn",  # said again, it is new
-    )
-    .group_by(_o.scope_id, _o.content_hash)
-    .subquery("aside")
-)
-_KNOWN = (
-    select(
-        _new.c.content_hash,
-        _twins.c.seq.is_not(None).label("is_twin"),
-        _twins.c.lane,
-        _twins.c.fact_key,
-        _twins.c.dates,
-        _aside.c.seq.label("set_aside"),
-    )
-    .outerjoin(
-        _twins,
-        and_(
-            _twins.c.scope_id == _new.c.scope_id,
-            _twins.c.seq == _new.c.last_seq,
-            _twins.c.content_hash == _new.c.content_hash,
-        ),
-    )
-    .outerjoin(_aside, and_(_aside.c.scope_id == _new.c.scope_id, _aside.c.content_hash == _new.c.content_hash))
-    .order_by(_new.c.place)
-)
-"""For each text that is about to be stored its hash, and by which observation its scope knows it."""
 
 _visible = visible_scopes()
-VISIBLE_OBSERVATION = OBSERVATION.join(_visible, is_visible(_o, _visible))
-_FIND = VISIBLE_OBSERVATION.where(
+_FIND = OBSERVATION.join(_visible, is_visible(_o, _visible)).where(
     _o.scope_id == bindparam("scope_id", type_=BigInteger),
     _o.seq == bindparam("seq", type_=BigInteger),
-)
-_GET = _FIND.where(~IS_ASIDE)
-_RECENCY = tuple_(_o.created_at, _o.scope_id, _o.seq)
-_LIST = (
-    VISIBLE_OBSERVATION.where(
-        IN_USE,
-        _s.is_active,
-        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
-    )
-    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
-    .limit(bindparam("limit", type_=BigInteger))
 )
 
 _known = func.memory.known_at(
@@ -449,12 +322,3 @@ PAST_OBSERVATION = (
     .outerjoin(_t, _same_observation(_t, _o))
 )
 """As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""
-_LIST_AT = (
-    PAST_OBSERVATION.where(
-        func.memory.in_use(PAST_STATUS),
-        _s.is_active,
-        or_(bindparam("scope_id", type_=BigInteger).is_(None), _o.scope_id == bindparam("scope_id", type_=BigInteger)),
-    )
-    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
-    .limit(bindparam("limit", type_=BigInteger))
-)

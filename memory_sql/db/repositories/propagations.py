@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     REAL,
     BigInteger,
+    ColumnElement,
     Integer,
     Text,
     and_,
@@ -31,9 +32,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import are_among
 from memory_sql.db.hashes import content_hashes
-from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, ScopeRow
+from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, MemberRow, ObservationRow, RunRow, ScopeRow
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.db.repositories.runs import ABANDONED, didnt_end
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, leased
 from memory_sql.db.repositories.states import active_among
 from memory_sql.domain.ids import ScopeKind
@@ -400,11 +402,23 @@ class PropagationRepository:
             .values(_due_anew(now))
         )
 
-    async def finish(self, scope: ScopeState, again_at: datetime | None, now: datetime) -> None:
-        """Gives the lease back, if it hasn't passed to somebody else."""
-        await self._session.execute(
+    async def finish(
+        self, scope: ScopeState, again_at: datetime | None, now: datetime, *conditions: ColumnElement[bool]
+    ) -> bool:
+        """Gives the lease back, and ends what ran under an older one.
+
+        False: it has passed to somebody else, or the scope doesn't meet these conditions.
+        """
+        r = RunRow
+        abandoned = (
+            update(r)
+            .where(r.agent_key == scope.agent_key, r.scope_id == scope.scope_id, r.fence < scope.fence, didnt_end())
+            .values(ABANDONED | {"finished_at": now})
+            .cte("abandoned")
+        )
+        finished = await self._session.scalar(
             update(ScopeRow)
-            .where(leased(scope))
+            .where(leased(scope), *conditions)
             .values(
                 lease_until=None,
                 propagated_at=now,
@@ -413,7 +427,14 @@ class PropagationRepository:
                 propagation_failures=0,
                 propagation_errors=func.greatest(ScopeRow.propagation_errors - 1, 0),  # batches grow again step by step
             )
+            .returning(ScopeRow.scope_id)
+            .add_cte(abandoned)
         )
+        return finished is not None
+
+    async def finish_at_once(self, scope: ScopeState, now: datetime) -> bool:
+        """As `finish`, where nothing may be judged; False: it has got another text or lost something since."""
+        return await self.finish(scope, None, now, ScopeRow.version == scope.version, ScopeRow.epoch == scope.epoch)
 
     async def review(self, source: ObservationKey, target: int, outcome: str, now: datetime) -> bool:
         """Released or refused by a person; False: it isn't held."""

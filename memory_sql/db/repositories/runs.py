@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import func, insert, null, select, update
+from sqlalchemy import BigInteger, bindparam, func, insert, null, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
@@ -65,13 +66,10 @@ class RunRepository:
 
         May be done again where nobody knows whether it was: under one lease there is one answer.
         """
-        kept = await self._session.scalar(
-            update(RunRow)
-            .where(*_is(key), _didnt_end())
-            .values(state="answered", answer=answer, prompt_version=prompt_version, **_cost(usage))
-            .returning(RunRow.run_id)
-        )
-        return kept is not None
+        given = {"agent": key.agent_key, "run": key.run_id, "under": key.fence}
+        new = {"answer": answer, "prompt_version": prompt_version, **cost(usage)}
+        reader = await reader_of(self._session)
+        return bool(list(await reader.execute(_KEEP, given | {f"new_{name}": value for name, value in new.items()})))
 
     async def unfinished(
         self, agent_key: int, conversation_id: str, from_number: int
@@ -79,7 +77,7 @@ class RunRepository:
         """The newest answer to the messages after that number, and how many runs of the conversation didn't end."""
         found = await self._session.execute(
             select(RunRow.state, RunRow.from_number, *_ANSWERED)
-            .where(RunRow.agent_key == agent_key, RunRow.conversation_id == conversation_id, _didnt_end())
+            .where(RunRow.agent_key == agent_key, RunRow.conversation_id == conversation_id, didnt_end())
             .order_by(RunRow.run_id.desc())
         )
         rows = found.all()
@@ -91,23 +89,23 @@ class RunRepository:
         await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
         return replace(key, fence=fence)
 
-    async def abandon(self, agent_key: int, now: datetime, *, but: int | None = None, **target: Any) -> None:
-        """Runs of this target that nobody holds any more: their worker died, or lost its lease. All `but` that one."""
+    async def abandon(
+        self, agent_key: int, now: datetime, *, but: int | None = None, before: int | None = None, **target: Any
+    ) -> None:
+        """Runs of this target that nobody holds any more: their worker died, or lost its lease. All `but` that one.
+
+        `before`: none under that fence or a later one.
+        """
         await self._session.execute(
             update(RunRow)
             .where(
                 RunRow.agent_key == agent_key,
                 *(getattr(RunRow, name) == value for name, value in target.items()),
-                _didnt_end(),
+                didnt_end(),
                 RunRow.run_id.is_distinct_from(but),
+                true() if before is None else RunRow.fence < before,
             )
-            .values(
-                state="failed",
-                answer=None,
-                error_code="abandoned",
-                error="the lease ran out before it ended",
-                finished_at=now,
-            )
+            .values(ABANDONED | {"finished_at": now})
         )
 
     async def succeed(
@@ -120,10 +118,10 @@ class RunRepository:
         """
         something = outcome["observations"] or outcome.get("duplicates")
         if usage is not None:
-            outcome |= {"prompt_version": prompt_version, **_cost(usage)}
+            outcome |= {"prompt_version": prompt_version, **cost(usage)}
         ended = await self._session.scalar(
             update(RunRow)
-            .where(*_is(key), _didnt_end())
+            .where(*_is(key), didnt_end())
             .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
             .returning(RunRow.run_id)
         )
@@ -147,9 +145,9 @@ class RunRepository:
         reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
         ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
-        cost = _cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
+        spent = cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
         if set_aside is not None:  # that one is all that it read
-            cost |= {"from_seq": set_aside - 1, "to_seq": set_aside}
+            spent |= {"from_seq": set_aside - 1, "to_seq": set_aside}
         await self._session.execute(
             update(RunRow)
             .where(*_is(key), RunRow.state.in_(ended))
@@ -159,7 +157,7 @@ class RunRepository:
                 error_code=reason,
                 error=message,
                 finished_at=now,
-                **cost,
+                **spent,
             )
         )
 
@@ -212,7 +210,7 @@ class RunRepository:
 
     async def is_open(self, key: RunKey) -> bool:
         """Whether it hasn't ended, as by a forgetting; it doesn't until this transaction has."""
-        found = await self._session.scalar(select(RunRow.run_id).where(*_is(key), _didnt_end()).with_for_update())
+        found = await self._session.scalar(select(RunRow.run_id).where(*_is(key), didnt_end()).with_for_update())
         return found is not None
 
     async def next_range(self, agent_key: int, conversation_id: str, after: int) -> tuple[int, int] | None:
@@ -311,7 +309,15 @@ def _answered(agent_key: int, row: Any) -> AnsweredRun:
     return AnsweredRun(key, row.to_number, row.answer, usage, row.prompt_version, row.seen)
 
 
-def _didnt_end() -> Any:
+ABANDONED: dict[str, Any] = {
+    "state": "failed",
+    "answer": None,
+    "error_code": "abandoned",
+    "error": "the lease ran out before it ended",
+}
+
+
+def didnt_end() -> Any:
     return RunRow.state.in_(("running", "answered"))
 
 
@@ -331,7 +337,7 @@ def _is(key: RunKey) -> tuple[Any, ...]:
     return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id, RunRow.fence == key.fence
 
 
-def _cost(usage: Usage) -> dict[str, Any]:
+def cost(usage: Usage) -> dict[str, Any]:
     return {
         "model": usage.model or None,
         "input_tokens": usage.input_tokens,
@@ -339,3 +345,24 @@ def _cost(usage: Usage) -> dict[str, Any]:
         "latency_seconds": usage.latency_seconds or None,
         "calls": usage.calls,
     }
+
+
+_kept = (
+    update(RunRow)
+    .where(
+        RunRow.agent_key == bindparam("agent", type_=BigInteger),
+        RunRow.run_id == bindparam("run", type_=BigInteger),
+        RunRow.fence == bindparam("under", type_=BigInteger),
+        didnt_end(),
+    )
+    .values(
+        {"state": "answered"}
+        | {
+            name: bindparam(f"new_{name}", type_=RunRow.__table__.c[name].type)
+            for name in ("answer", "prompt_version", *cost(Usage("")))
+        }
+    )
+    .returning(RunRow.run_id)
+    .cte("kept")
+)
+_KEEP = select(_kept)

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from sqlalchemy import and_, bindparam, cast, exists, func, null, or_, select, true, tuple_, update
+from sqlalchemy import and_, any_, bindparam, cast, exists, func, null, or_, select, true, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, BigInteger, Text
+from sqlalchemy.orm import aliased
+from sqlalchemy.types import ARRAY, BigInteger, Interval, Text
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import (
@@ -24,6 +25,7 @@ from memory_sql.config.kinds import (
     PromptName,
 )
 from memory_sql.db.arrays import among
+from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
 from memory_sql.db.scope_rows import (
     buffer_of,
@@ -35,6 +37,7 @@ from memory_sql.db.scope_rows import (
     pending_of,
     scope_ref,
 )
+from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef
@@ -198,13 +201,29 @@ _PROMPTS = func.jsonb_build_object(
 )
 _STATE = select(
     *_OWN,
-    _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key).correlate(ScopeRow).scalar_subquery(),
+    _SETTINGS.where(AgentRow.agent_key == ScopeRow.agent_key)
+    .correlate(ScopeRow)
+    .scalar_subquery()
+    .label("agent_settings"),
     _PROMPTS.label("newest_prompts"),
+)
+_WIDTH = len(_STATE.selected_columns)
+_WITH_PENDING = (
+    _STATE.add_columns(*newest_pending.c, *newest_disputed.c, *newest_buffer.c)
+    .select_from(ScopeRow)
+    .join(newest_pending, true())
+    .join(newest_buffer, true())
+    .join(newest_disputed, true())
+    .where(
+        ScopeRow.agent_key == bindparam("agent_key", type_=BigInteger),
+        ScopeRow.owner == any_(bindparam("owners", type_=ARRAY(Text))),
+    )
+    .order_by(ScopeRow.scope_id)
 )
 
 
 def _state(row: Any) -> ScopeState:
-    return ScopeState(*row[: len(_STATE.selected_columns)])
+    return ScopeState(*row[:_WIDTH])
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +236,8 @@ class ScopeRepository:
         """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
         rows = [{"agent_key": agent_key, **wanted[key].row(settings), "created_at": now} for key in sorted(wanted)]
         own = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
-        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*_OWN, own, null())
+        new = (null() if column is ScopeRow.consolidation else column for column in _OWN)
+        made = upsert(ScopeRow).values(rows).on_conflict_do_nothing().returning(*new, own, null())
         return [_state(row) for row in await self._session.execute(made)]
 
     async def with_pending(
@@ -227,16 +247,8 @@ class ScopeRepository:
 
         What is disputed isn't among them: nobody knows it.
         """
-        statement = (
-            _STATE.add_columns(*newest_pending.c, *newest_disputed.c, *newest_buffer.c)
-            .select_from(ScopeRow)
-            .join(newest_pending, true())
-            .join(newest_buffer, true())
-            .join(newest_disputed, true())
-            .where(ScopeRow.agent_key == agent_key, ScopeRow.owner.in_(list(owners)))
-            .order_by(ScopeRow.scope_id)
-        )
-        found = await self._session.execute(statement, {"pending_max": pending_max})
+        given = {"agent_key": agent_key, "owners": list(owners), "pending_max": pending_max}
+        found = await (await reader_of(self._session)).execute(_WITH_PENDING, given)
         return [
             (_state(row), tuple(p for p in (*pending_of(row), *buffer_of(row)) if p not in disputed_of(row)))
             for row in found
@@ -354,15 +366,25 @@ class ScopeRepository:
         row = claimed.one_or_none()
         return None if row is None else _state(row)
 
+    async def claim_of(self, agent_id: str, scope_id: int, lease: timedelta, lock_limit: str) -> ScopeState | None:
+        """As `claim`, in one statement that may commit by itself; also None where there is no such agent or scope."""
+        found = await self._session.execute(
+            _CLAIM_OF, {"of_agent": agent_id, "of_scope": scope_id, "lease": lease, "lock_limit": lock_limit}
+        )
+        row = found.one_or_none()
+        return None if row is None else _state(row)
+
     async def claim_due(
         self, agent_id: str | None, by: datetime, lease: timedelta, what: DueColumn = "due_at"
-    ) -> tuple[str, ScopeState] | None:
-        """A new lease on what has been due longest and nobody works on, and its agent's id; None: there is nothing.
+    ) -> tuple[str, ScopeState, bool] | None:
+        """A new lease on what has been due longest and nobody works on; None: there is nothing.
+
+        With its agent's id, and whether anything else is due.
 
         Due to be consolidated (`due_at`) or propagated (`propagate_at`). Who asks at the same moment gets the next one:
         nobody waits, nobody tries the same.
         """
-        due_at = getattr(ScopeRow, what)
+        other, due_at = aliased(ScopeRow), getattr(ScopeRow, what)
         free = (
             select(ScopeRow.agent_key, ScopeRow.scope_id)
             .where(due_at <= by, _is_free())
@@ -370,10 +392,16 @@ class ScopeRepository:
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True)
         )
+        others = (
+            select(other.scope_id)
+            .where(getattr(other, what) <= by, _is_free(other), other.scope_id != ScopeRow.scope_id)
+            .order_by(getattr(other, what))
+            .limit(1)
+        )
         if agent_id is not None:
             agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
-            free = free.where(ScopeRow.agent_key == agent_key)
-        due = free.cte("due")
+            free, others = free.where(ScopeRow.agent_key == agent_key), others.where(other.agent_key == agent_key)
+        due, more = free.cte("due"), others.correlate(ScopeRow).scalar_subquery().is_not(None)
         claimed = await self._session.execute(
             update(ScopeRow)
             .where(
@@ -382,10 +410,10 @@ class ScopeRepository:
                 AgentRow.agent_key == ScopeRow.agent_key,
             )
             .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
-            .returning(*_STATE.selected_columns, AgentRow.agent_id)
+            .returning(*_STATE.selected_columns, AgentRow.agent_id, more.label("more"))
         )
         row = claimed.one_or_none()
-        return None if row is None else (row.agent_id, _state(row))
+        return None if row is None else (row.agent_id, _state(row), row.more)
 
     async def release(self, state: ScopeState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed."""
@@ -441,17 +469,9 @@ class ScopeRepository:
         )
         return [PendingObservation(*row) for row in found]
 
-    async def pending(self, state: ScopeState, limit: int) -> list[PendingObservation]:
-        """What waits for a consolidation, in the order of the numbers."""
-        pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
-        found = await self._session.execute(
-            select(pending.c.seq, pending.c.content, pending.c.observed_at).order_by(pending.c.seq).limit(limit)
-        )
-        return [PendingObservation(*row) for row in found]
 
-
-def _is_free() -> Any:
-    return or_(ScopeRow.lease_until.is_(None), ScopeRow.lease_until < _CLOCK)
+def _is_free(scope: Any = ScopeRow) -> Any:
+    return or_(scope.lease_until.is_(None), scope.lease_until < _CLOCK)
 
 
 def leased(state: ScopeState) -> Any:
@@ -460,3 +480,12 @@ def leased(state: ScopeState) -> Any:
 
 def in_scope(table: Any, state: ScopeState) -> Any:
     return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)
+
+
+_CLAIM_OF = (
+    update(ScopeRow)
+    .where(ScopeRow.agent_key == AgentRow.agent_key, AgentRow.agent_id == bindparam("of_agent", type_=Text))
+    .where(ScopeRow.scope_id == bindparam("of_scope", type_=BigInteger), _is_free(), limits_locks())
+    .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + bindparam("lease", type_=Interval))
+    .returning(*_STATE.selected_columns)
+)

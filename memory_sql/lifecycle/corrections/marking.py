@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.db import Session
+from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, share_agent, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
-from memory_sql.db.repositories.erasure import Closure
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_sql.db import Session
+from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, share_agent, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository

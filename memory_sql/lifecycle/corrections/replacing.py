@@ -59,7 +59,7 @@ def _check_correctable(old: Locked, text: str) -> None:
 
 async def _save(session: Session, asked: Asked, old: Locked, draft: Draft) -> ObservationKey:
     saved = await ObservationRepository(session).save(
-        old.agent_key, [draft], [old.scope], run_id=None, now=asked.now, replaced=old.key
+        old.agent_key, [draft], run_id=None, now=asked.now, replaced=old.key[1]
     )
     (key,) = saved.stored or saved.known
     return key

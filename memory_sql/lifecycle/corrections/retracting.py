@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 
 from memory_sql.db import Session
+from memory_sql.db.closures import Closure, Seeds, Taken
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Seeds, Taken
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository

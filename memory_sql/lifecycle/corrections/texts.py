@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.closures import Closure, Taken
 from memory_sql.db.locks import Locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.corrections import Cause
-from memory_sql.db.repositories.erasure import Closure, ForgettingRepository, Taken
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState

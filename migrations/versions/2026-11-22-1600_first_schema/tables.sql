@@ -252,7 +252,6 @@ CREATE TABLE memory.scopes (
     name TEXT DEFAULT '' NOT NULL,
     display_name TEXT,
     is_active BOOLEAN DEFAULT true NOT NULL,
-    consolidation TEXT,
     version INTEGER DEFAULT 0 NOT NULL,
     epoch INTEGER DEFAULT 0 NOT NULL,
     last_seq INTEGER DEFAULT 0 NOT NULL,
@@ -280,7 +279,6 @@ CREATE TABLE memory.scopes (
     held_seq INTEGER DEFAULT 0 NOT NULL,
     failures INTEGER DEFAULT 0 NOT NULL,
     errors INTEGER DEFAULT 0 NOT NULL,
-    dead_run_id BIGINT,
     extraction_mode TEXT DEFAULT 'batch' NOT NULL,
     sharing TEXT,
     rebuild BOOLEAN DEFAULT false NOT NULL,
@@ -298,8 +296,6 @@ CREATE TABLE memory.scopes (
     CONSTRAINT scopes_kind_check CHECK (kind IN ('individual', 'group', 'collective', 'conversation', 'entity', 'agent', 'guideline')),
     CONSTRAINT scopes_owner_check CHECK (CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' WHEN 'conversation' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END),
     CONSTRAINT scopes_done_seq_check CHECK (done_seq BETWEEN 0 AND last_seq),
-    CONSTRAINT scopes_consolidation_check CHECK (version > 0 OR consolidation IS NULL),
-    CONSTRAINT scopes_dead_run_id_check CHECK (dead_run_id IS NULL OR due_at IS NULL),
     CONSTRAINT scopes_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')),
     CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode IN ('batch', 'isolated')),
     CONSTRAINT scopes_lanes_check CHECK (lanes IN ('absorb', 'buffer', 'both')),
@@ -308,6 +304,7 @@ CREATE TABLE memory.scopes (
 )
  WITH (fillfactor = 70);
 CREATE INDEX scopes_due_at_idx ON memory.scopes (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX scopes_owner_idx ON memory.scopes (NULLIF(substr(owner, 3), ''::text), agent_key);
 CREATE INDEX scopes_propagate_at_idx ON memory.scopes (propagate_at) WHERE propagate_at IS NOT NULL;
 COMMENT ON TABLE memory.scopes IS 'One row per scope: whose memory it is, its consolidated text and how far that has read.';
 COMMENT ON COLUMN memory.scopes.agent_key IS 'The agent.';
@@ -317,8 +314,7 @@ COMMENT ON COLUMN memory.scopes.owner IS 'Whose it is: c, u:<user>, g:<group>, s
 COMMENT ON COLUMN memory.scopes.name IS 'Empty for the owner''s main scope, else the name of a scope beside it.';
 COMMENT ON COLUMN memory.scopes.display_name IS 'How a person would call the owner.';
 COMMENT ON COLUMN memory.scopes.is_active IS 'False: neither read nor written by the agent any more.';
-COMMENT ON COLUMN memory.scopes.consolidation IS 'The consolidated text, as of version; null before the first.';
-COMMENT ON COLUMN memory.scopes.version IS 'Version of the text; only rises.';
+COMMENT ON COLUMN memory.scopes.version IS 'Version of the text, which is in consolidations; where none has this number there is no text. Only rises.';
 COMMENT ON COLUMN memory.scopes.epoch IS 'Rises when something is deleted; fences off work in flight.';
 COMMENT ON COLUMN memory.scopes.last_seq IS 'Number of the newest observation.';
 COMMENT ON COLUMN memory.scopes.done_seq IS 'Number of the last observation that a consolidation has passed.';
@@ -345,7 +341,6 @@ COMMENT ON COLUMN memory.scopes.consolidated_at IS 'When its text last changed.'
 COMMENT ON COLUMN memory.scopes.held_seq IS 'Not due before it gains an observation after this number (what an undo left).';
 COMMENT ON COLUMN memory.scopes.failures IS 'Times in a row that the model gave no answer.';
 COMMENT ON COLUMN memory.scopes.errors IS 'Answers in a row that could not be used.';
-COMMENT ON COLUMN memory.scopes.dead_run_id IS 'Not used: single observations are given up, never a scope.';
 COMMENT ON COLUMN memory.scopes.extraction_mode IS 'batch: one model call with other scopes; isolated: one of its own.';
 COMMENT ON COLUMN memory.scopes.sharing IS 'Of a group: whether claims go into it and out of it by themselves (auto), after a person has looked (review) or never (off); null: as the agent has it.';
 COMMENT ON COLUMN memory.scopes.rebuild IS 'True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.';
@@ -701,8 +696,10 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer';
+CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq);
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);
+CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}';
 COMMENT ON TABLE memory.observations IS 'One row per observation, one remembered thing. Its text never changes.';

@@ -48,7 +48,7 @@ OBSERVATIONS = """
     LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
     LEFT JOIN LATERAL memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) p ON p.seq = o.seq
 """
-TEXTS = "SELECT scope_id, consolidation FROM memory.scopes WHERE consolidation > ''"
+TEXTS = "SELECT scope_id, content FROM memory.scopes JOIN memory.consolidations USING (agent_key, scope_id, version)"
 
 
 async def judge(memory: Memory, world: World, client: Client) -> None:

@@ -6,13 +6,14 @@
 -- call becomes a member unless they ever were: somebody who left doesn't come back by a late message, nor by another id that
 -- they go by, nor after being forgotten (memory.left_groups). A message whose text has gone speaks for nobody. What is said
 -- while the conversation is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
--- own go before them; `lock_timeout`, as Postgres writes it, counts where none is set. Wakes the workers when the conversation is due.
+-- own go before them. Wakes the workers when the conversation is due.
 -- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
 -- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
 -- does; a text that has gone can't differ. Who said it, a time that is given, and the groups of the call are compared too; and that
 -- its user is one of the conversation's, which who was forgotten isn't any more: not where a text has gone.
 -- A message that is refused has only its id; `conversations.refused` keeps the ids of keyed ones, so that the same call
 -- with it mended isn't taken for another.
+-- With `secrets` among the limits nothing is stored, and `differs` is -1, where the agent has another setting of that name.
 -- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
 -- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
 -- returns; an error takes the setting back with all else. In a transaction that works for a user, or for another agent, it
@@ -38,26 +39,22 @@ DECLARE
     v_excluded boolean;
     v_included boolean;
     v_conversation memory.conversations;
-    v_before text;
+    v_before text := memory.serve(p_agent);
     v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
     v_refused text[];
     v_is_whole boolean;
     v_is_elsewhere boolean;
-    v_named jsonb := memory.principal();
     v_phrases jsonb;
 BEGIN
-    IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
-        RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
-            USING ERRCODE = 'insufficient_privilege', HINT = 'Call memory.leave(…) or memory.enter(…) before, or Memory.add.';
-    END IF;
-    v_before := memory.enter(p_agent, NULL, NULL, true);
-    IF p_limits ? 'lock_timeout' AND current_setting('lock_timeout') = '0' THEN  -- alone, without a BEGIN that sets it
-        PERFORM set_config('lock_timeout', p_limits ->> 'lock_timeout', true);
-    END IF;
     SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
         INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
         SELECT a.agent_key, a.settings INTO STRICT v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
+    END IF;
+    IF p_limits ->> 'secrets' <> v_settings ->> 'secrets' THEN
+        differs := -1;
+        PERFORM memory.leave(v_before);
+        RETURN;
     END IF;
 
     SELECT s.* INTO v_conversation

@@ -19,4 +19,4 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.agent_settings(text) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.agent_settings(text) IS 'The settings that an agent has of its own, by name.';
+COMMENT ON FUNCTION memory.agent_settings IS 'The settings that an agent has of its own, by name.';

@@ -14,5 +14,5 @@ AS $$
     END
 $$;
 
-COMMENT ON FUNCTION memory.number_setting(jsonb, text, double precision, numeric) IS
+COMMENT ON FUNCTION memory.number_setting IS
     'A number among the settings of an agent, or the given one where there is none that can be used.';

@@ -20,5 +20,5 @@ AS $$
       AND o.lane = 'absorb'
 $$;
 
-COMMENT ON FUNCTION memory.pending_observations(bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.pending_observations IS
     'The observations of a scope that wait for its next consolidation; one row per observation.';

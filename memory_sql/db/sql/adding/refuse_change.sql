@@ -7,7 +7,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.refuse_change() IS 'Keeps observations, consolidated texts and prompts as they were written.';
+COMMENT ON FUNCTION memory.refuse_change IS 'Keeps observations, consolidated texts and prompts as they were written.';
 
 CREATE OR REPLACE TRIGGER observations_never_change
 BEFORE UPDATE OF content, observed_at, content_hash, hash_version ON memory.observations

@@ -12,4 +12,4 @@ AS $$
     FROM (SELECT ' ' || regexp_replace(lower(left(p_text, 4000)), '[^[:alnum:]]+', ' ', 'g') || ' ' AS words) t
 $$;
 
-COMMENT ON FUNCTION memory.says_any(text, jsonb) IS 'Whether a text has one of some phrases, as whole words.';
+COMMENT ON FUNCTION memory.says_any IS 'Whether a text has one of some phrases, as whole words.';

@@ -14,5 +14,5 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.settings_over(jsonb, jsonb) IS
+COMMENT ON FUNCTION memory.settings_over IS
     'Settings by name: those of an agent where it has any that can be used, else the defaults.';

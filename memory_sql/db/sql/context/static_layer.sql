@@ -27,7 +27,7 @@ BEGIN
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
-    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, s.version, p.seqs, p.contents, p.times,
            CASE  -- counted only where some are left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
@@ -36,6 +36,7 @@ BEGIN
            END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    LEFT JOIN memory.consolidations c ON c.agent_key = s.agent_key AND c.scope_id = s.scope_id AND c.version = s.version
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (

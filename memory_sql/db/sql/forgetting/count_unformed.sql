@@ -20,5 +20,5 @@ AS $$
     WHERE t.agent_key = p_agent AND t.conversation_id = k.conversation_id
 $$;
 
-COMMENT ON FUNCTION memory.count_unformed(bigint, text[]) IS
+COMMENT ON FUNCTION memory.count_unformed IS
     'Counts anew what waits in these conversations, and makes void what is under way in them.';

@@ -74,5 +74,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[]) IS
+COMMENT ON FUNCTION memory.derived IS
     'What was made of observations that go or lose evidence, and can''t stay; one row per observation.';

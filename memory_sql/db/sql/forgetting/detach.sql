@@ -44,5 +44,4 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
-    'Takes observations out of the sources of what stays.';
+COMMENT ON FUNCTION memory.detach IS 'Takes observations out of the sources of what stays.';

@@ -77,6 +77,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.end_retention(
-    text, text, double precision, timestamptz, bigint, text, bigint, bigint
-) IS 'Takes the texts from messages whose retention is over; one row.';
+COMMENT ON FUNCTION memory.end_retention IS 'Takes the texts from messages whose retention is over; one row.';

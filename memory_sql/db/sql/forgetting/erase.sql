@@ -336,7 +336,4 @@ REVOKE EXECUTE ON FUNCTION memory.erase(
     timestamptz
 ) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
-    timestamptz
-) IS 'Takes out what is forgotten, and counts it; one row per kind.';
+COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';

@@ -31,4 +31,4 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';
+COMMENT ON FUNCTION memory.erase_agent IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -179,5 +179,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[], boolean) IS
+COMMENT ON FUNCTION memory.forget_closure IS
     'What goes when users, conversations, scopes or observations are forgotten; one row of arrays.';

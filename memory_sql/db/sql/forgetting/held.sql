@@ -14,7 +14,7 @@ AS $$
     SELECT t.user_id FROM theirs t
 $$;
 
-COMMENT ON FUNCTION memory.held_ids(bigint, text, timestamptz) IS 'The ids that a hold on a user covers; one row per id.';
+COMMENT ON FUNCTION memory.held_ids IS 'The ids that a hold on a user covers; one row per id.';
 
 -- memory.is_held_id(agent_key, user): whether an open hold on a user covers this id. One value.
 CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
@@ -28,7 +28,7 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.is_held_id(bigint, text) IS 'Whether an open hold on a user covers this id; one value.';
+COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers this id; one value.';
 
 -- memory.held_observations(agent_key, hold_id): the observations that an open hold keeps: any, or this one. One row per
 -- observation. A hold on a user covers the ids that stand for them: what lies in their own scopes, and what they said, withdrawn
@@ -70,8 +70,7 @@ AS $$
     SELECT n.scope_id, n.seq FROM line n
 $$;
 
-COMMENT ON FUNCTION memory.held_observations(bigint, bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
+COMMENT ON FUNCTION memory.held_observations IS 'The observations that an open hold keeps; one row per observation.';
 
 -- memory.held_messages(agent_key, hold_id): the messages that an open hold keeps: any, or this one. One row per message: of a
 -- held user, group or conversation, and what supports an observation that is held. Without an open hold nothing is looked
@@ -104,7 +103,7 @@ AS $$
       )
 $$;
 
-COMMENT ON FUNCTION memory.held_messages(bigint, bigint) IS 'The messages that an open hold keeps; one row per message.';
+COMMENT ON FUNCTION memory.held_messages IS 'The messages that an open hold keeps; one row per message.';
 
 -- memory.released(agent_key): what is withdrawn (observation_states.status, withdrawn_by elsewhere) and no open hold keeps any
 -- more: the forgettings that wait for nothing. One row per observation, message, row of evidence or alias, of which the others'
@@ -137,5 +136,5 @@ AS $$
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id)
 $$;
 
-COMMENT ON FUNCTION memory.released(bigint) IS
+COMMENT ON FUNCTION memory.released IS
     'What is withdrawn and no open hold keeps any more; one row per observation, message, row of evidence or alias.';

@@ -59,5 +59,5 @@ AS $$
     FROM told y
 $$;
 
-COMMENT ON FUNCTION memory.kept_beside(bigint, bigint[], integer[], bigint[]) IS
+COMMENT ON FUNCTION memory.kept_beside IS
     'What stays of what a forgetting touches, and on whose word; one row per observation.';

@@ -15,5 +15,5 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.retention_start(jsonb, double precision, timestamptz) IS
+COMMENT ON FUNCTION memory.retention_start IS
     'Since when the messages of an agent keep their texts; -infinity: for ever.';

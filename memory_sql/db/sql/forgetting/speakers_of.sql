@@ -13,7 +13,7 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.newest_speakers(text[]) IS 'The first 50 of these names, each once.';
+COMMENT ON FUNCTION memory.newest_speakers IS 'The first 50 of these names, each once.';
 
 CREATE OR REPLACE FUNCTION memory.speakers_of(p_agent bigint, p_scope bigint) RETURNS text[]
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -28,5 +28,4 @@ AS $$
     ))
 $$;
 
-COMMENT ON FUNCTION memory.speakers_of(bigint, bigint) IS
-    'Who speaks in the observations of a scope, whoever spoke last first.';
+COMMENT ON FUNCTION memory.speakers_of IS 'Who speaks in the observations of a scope, whoever spoke last first.';

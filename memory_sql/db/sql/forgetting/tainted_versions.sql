@@ -37,5 +37,5 @@ AS $$
     SELECT scope_id, version, live FROM tainted
 $$;
 
-COMMENT ON FUNCTION memory.tainted_versions(bigint, bigint[], bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.tainted_versions IS
     'The versions of texts that hold any of these observations, or were written on top of such a one.';

@@ -24,5 +24,5 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.take_back_evidence(bigint, bigint, integer[]) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.take_back_evidence(bigint, bigint, integer[]) IS
+COMMENT ON FUNCTION memory.take_back_evidence IS
     'Takes evidence back from those that say the same as these observations.';

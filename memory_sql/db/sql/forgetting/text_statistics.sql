@@ -7,14 +7,12 @@ BEGIN
     FOR v_column IN
         SELECT * FROM (VALUES
             ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
-            ('observations', 'content'), ('observations', 'speaker'),
-            ('observations', 'tags'), ('observations', 'metadata'), ('observations', 'search_extra'),
-            ('observations', 'search'), ('observations', 'terms'), ('observations', 'cues'),
-            ('observations', 'fact_key'), ('consolidations', 'content'),
-            ('consolidations', 'contradictions'), ('scopes', 'consolidation'), ('scopes', 'display_name'),
-            ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'),
-            ('events', 'reason'),
-            ('holds', 'reason'), ('scopes', 'speakers')
+            ('observations', 'content'), ('observations', 'speaker'), ('observations', 'tags'),
+            ('observations', 'metadata'), ('observations', 'search_extra'), ('observations', 'search'),
+            ('observations', 'terms'), ('observations', 'cues'), ('observations', 'fact_key'),
+            ('consolidations', 'content'), ('consolidations', 'contradictions'), ('scopes', 'display_name'),
+            ('scopes', 'speakers'), ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'),
+            ('events', 'reason'), ('holds', 'reason')
         ) AS c (table_name, column_name)
     LOOP
         EXECUTE format(

@@ -17,5 +17,5 @@ AS $$
     SELECT scope_id, version, live FROM brought
 $$;
 
-COMMENT ON FUNCTION memory.imported_texts(bigint, bigint) IS
+COMMENT ON FUNCTION memory.imported_texts IS
     'The versions of texts that an import has brought, or that were written on top of such a one.';

@@ -120,5 +120,5 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.undo_import(bigint, bigint) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.undo_import(bigint, bigint) IS
+COMMENT ON FUNCTION memory.undo_import IS
     'Takes out what an import brought beside observations; one row per scope that is gone.';

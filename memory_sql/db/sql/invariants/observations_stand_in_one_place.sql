@@ -1,38 +1,54 @@
 -- Rule 1: an observation of the absorb lane is exactly one of: after the watermark; passed over (repend) at or below it;
 -- absorbed by one live version, which lists it among its extras or else holds it in its range. So none is lost or doubled.
--- The ranges that hold an observation are counted in one sweep over the numbers of its scope.
+-- Live ranges cut the numbers of a scope into pieces. Where a piece up to the watermark lies in one range, and one behind it in
+-- none, only what is listed or passed over can be wrong: that is looked at, and all of the other pieces.
 WITH listed AS (
     SELECT c.agent_key, c.scope_id, e.seq, count(*) AS versions
     FROM memory.consolidations c
     CROSS JOIN LATERAL unnest(c.extra_seqs) AS e (seq)
     WHERE c.live
     GROUP BY c.agent_key, c.scope_id, e.seq
-), marks (agent_key, scope_id, seq, place, opened) AS (
-    SELECT agent_key, scope_id, seq, 2 * seq::bigint, 0 FROM memory.observations WHERE lane = 'absorb'
+), marks AS (
+    SELECT s.agent_key, s.scope_id, m.seq, m.opened
+    FROM memory.scopes s
+    CROSS JOIN LATERAL (VALUES (0, 0), (s.done_seq, 0)) m (seq, opened)
     UNION ALL
-    SELECT agent_key, scope_id, NULL, 2 * from_seq::bigint + 1, 1
-    FROM memory.consolidations
-    WHERE live AND to_seq > from_seq
-    UNION ALL
-    SELECT agent_key, scope_id, NULL, 2 * to_seq::bigint + 1, -1
-    FROM memory.consolidations
-    WHERE live AND to_seq > from_seq
-), swept AS (
-    SELECT agent_key, scope_id, seq, sum(opened) OVER (PARTITION BY agent_key, scope_id ORDER BY place) AS ranges
-    FROM marks
+    SELECT c.agent_key, c.scope_id, m.seq, m.opened
+    FROM memory.consolidations c
+    CROSS JOIN LATERAL (VALUES (c.from_seq, 1), (c.to_seq, -1)) m (seq, opened)
+    WHERE c.live AND c.to_seq > c.from_seq
+), pieces AS MATERIALIZED (
+    SELECT agent_key, scope_id, s.done_seq, m.seq AS behind, coalesce(lead(m.seq) OVER w, 2147483647) AS last,
+           sum(m.opened) OVER w AS ranges
+    FROM marks m
+    JOIN memory.scopes s USING (agent_key, scope_id)
+    WINDOW w AS (PARTITION BY agent_key, scope_id ORDER BY m.seq)
+), suspected AS (
+    SELECT o.agent_key, o.scope_id, o.seq, p.done_seq, p.ranges
+    FROM pieces p
+    JOIN memory.observations o
+        ON o.agent_key = p.agent_key AND o.scope_id = p.scope_id AND o.seq > p.behind AND o.seq <= p.last
+    WHERE o.lane = 'absorb' AND p.ranges <> (p.behind < p.done_seq)::integer
+    UNION
+    SELECT o.agent_key, o.scope_id, o.seq, p.done_seq, p.ranges
+    FROM (
+        SELECT agent_key, scope_id, seq FROM listed
+        UNION SELECT agent_key, scope_id, seq FROM memory.observation_states WHERE repend
+    ) e
+    JOIN memory.observations o USING (agent_key, scope_id, seq)
+    JOIN pieces p ON p.agent_key = o.agent_key AND p.scope_id = o.scope_id AND o.seq > p.behind AND o.seq <= p.last
+    WHERE o.lane = 'absorb'
 )
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,
-    format('done_seq %s, repend %s, an extra of %s live versions, in the range of %s', s.done_seq,
+    format('done_seq %s, repend %s, an extra of %s live versions, in the range of %s', o.done_seq,
            coalesce(t.repend, false)::int, coalesce(l.versions, 0), o.ranges) AS detail
-FROM swept o
-JOIN memory.scopes s USING (agent_key, scope_id)
+FROM suspected o
 JOIN memory.agents a USING (agent_key)
 LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
 LEFT JOIN listed l USING (agent_key, scope_id, seq)
-WHERE o.seq IS NOT NULL
-  AND 1 <> (o.seq > s.done_seq)::int
-      + (o.seq <= s.done_seq AND coalesce(t.repend, false))::int
+WHERE 1 <> (o.seq > o.done_seq)::int
+      + (o.seq <= o.done_seq AND coalesce(t.repend, false))::int
       + coalesce(l.versions, 0)
       + CASE WHEN l.versions IS NULL AND NOT coalesce(t.repend, false) THEN o.ranges ELSE 0 END

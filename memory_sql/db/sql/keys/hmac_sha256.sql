@@ -16,4 +16,4 @@ AS $$
     ) k
 $$;
 
-COMMENT ON FUNCTION memory.hmac_sha256(bytea, bytea) IS 'HMAC with SHA-256 of a message under a key.';
+COMMENT ON FUNCTION memory.hmac_sha256 IS 'HMAC with SHA-256 of a message under a key.';

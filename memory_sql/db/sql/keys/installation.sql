@@ -31,7 +31,7 @@ AS $$
     SELECT id FROM memory.installation
 $$;
 
-COMMENT ON FUNCTION memory.installation_id() IS 'The id of this database; its copies have the same.';
+COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; its copies have the same.';
 
 -- memory.keyed_hash(subject, value): the HMAC of a value under the key of this database, 32 bytes; null of null. `subject` says
 -- what the hash is for: the same value has another one under each. Not open to everybody: whoever may call it can compare
@@ -50,7 +50,8 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.keyed_hash(text, bytea) IS 'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
+COMMENT ON FUNCTION memory.keyed_hash IS
+    'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
 
 -- memory.keyed_hashes(subject, values): memory.keyed_hash of each, with their places from 1. The key is read and spread once, which
 -- is most of what one costs.
@@ -74,7 +75,7 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.keyed_hashes(text, bytea[]) IS 'memory.keyed_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each of these, with their places from 1.';
 
 -- memory.user_hash(agent_key, user): the id of a user as it may outlive the user's being forgotten.
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
@@ -83,7 +84,7 @@ AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
 
-COMMENT ON FUNCTION memory.user_hash(bigint, text) IS 'The id of a user of an agent, as what outlives a forgetting names it.';
+COMMENT ON FUNCTION memory.user_hash IS 'The id of a user of an agent, as what outlives a forgetting names it.';
 
 -- memory.content_hash(scope, digest): what memory.observations keeps of a text to tell whether a scope holds it already: the
 -- keyed hash of the SHA-256 of its normal form. It tells nobody what was said, nor that it was said in two scopes: who writes
@@ -94,7 +95,7 @@ AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
 
-COMMENT ON FUNCTION memory.content_hash(bigint, bytea) IS 'By what a scope knows a text again, of the digest of its normal form.';
+COMMENT ON FUNCTION memory.content_hash IS 'By what a scope knows a text again, of the digest of its normal form.';
 
 -- memory.content_hashes(scopes, digests): memory.content_hash of each pair, with their places from 1.
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
@@ -109,5 +110,4 @@ AS $$
     )) h
 $$;
 
-COMMENT ON FUNCTION memory.content_hashes(bigint[], bytea[]) IS
-    'memory.content_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each of these, with their places from 1.';

@@ -29,6 +29,9 @@ DECLARE
     w record;
     f record;
     v_agent bigint;
+    v_since timestamptz;
+    v_scopes bigint[];
+    v_unit double precision;
     v_conversations text[];
     v_last_numbers bigint[];
     v_newer numeric[];
@@ -61,7 +64,7 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        k1 numeric, b numeric, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
+        k1 float8, b float8, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
         newest integer, best integer
     );
     SELECT x.* INTO f
@@ -75,6 +78,7 @@ BEGIN
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
 
+    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
     SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
            array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
     INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
@@ -82,21 +86,19 @@ BEGIN
         SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
         FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
     ) v
-    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= (
-        SELECT memory.retention_start(a.settings, p_days, p_at) FROM memory.agents a WHERE a.agent_id = p_agent
-    ));
+    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
     IF NOT FOUND THEN
         RETURN;
     END IF;
 
+    v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
+    v_unit := ln(1 + (greatest(v_total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
     INTO v_g, v_language, v_lexeme
     FROM memory.query_lexemes(p_query -> 'terms', ARRAY(
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
-        SELECT s.language
-        FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        SELECT s.language FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
     )) t;
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
     INTO v_query_g, v_query_language, v_query
@@ -118,7 +120,7 @@ BEGIN
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
-                    FROM memory.retained_messages(p_agent, v.conversation_id, p_days, p_at, p_as_of) m
+                    FROM memory.messages_since(v_agent, v.conversation_id, v_since, p_as_of) m
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -169,10 +171,11 @@ BEGIN
             ) h
             CROSS JOIN LATERAL (
                 SELECT m.*
-                FROM memory.retained_messages(p_agent, h.conversation_id, p_days, p_at, p_as_of) m
+                FROM memory.messages_since(v_agent, h.conversation_id, v_since, p_as_of) m
                 WHERE m.number = h.number
                 LIMIT 1
             ) m
+            OFFSET 0  -- each mask is worked out once
         )
         SELECT array_agg(h.conversation_id), array_agg(h.number), array_agg(h.mask), array_agg(h.length), array_agg(h.asks),
                array_agg(h.first_name), avg(h.length)
@@ -194,7 +197,12 @@ BEGIN
             );
         END IF;
         v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
-        v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
+        v_hit_words := ARRAY(
+            SELECT memory.word_points(i.idf, h.length, v_average, w.k1, w.b)
+            FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
+            LEFT JOIN memory.words_worth(v_hit_masks, v_idf) i ON i.mask = h.mask
+            ORDER BY h.n
+        );
     END IF;
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
@@ -236,7 +244,7 @@ BEGIN
         FROM candidate p
         CROSS JOIN LATERAL (
             SELECT m.*
-            FROM memory.retained_messages(p_agent, p.conversation_id, p_days, p_at, p_as_of) m
+            FROM memory.messages_since(v_agent, p.conversation_id, v_since, p_as_of) m
             WHERE m.number = p.number
             LIMIT 1
         ) m
@@ -279,14 +287,12 @@ BEGIN
            ARRAY(
                SELECT 'o' || e.scope_id || '-' || e.seq
                FROM memory.evidence e
-               JOIN memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-                   ON v.agent_key = e.agent_key AND v.scope_id = e.scope_id
                WHERE e.agent_key = v_agent AND e.conversation_id = b.conversation_id AND e.number = b.number
-                 AND (p_as_of IS NULL OR e.created_at <= p_as_of)
+                 AND e.scope_id = ANY (v_scopes) AND (p_as_of IS NULL OR e.created_at <= p_as_of)
                GROUP BY e.scope_id, e.seq
                ORDER BY e.scope_id, e.seq
            ),
-           b.score, b.score / (memory.word_rarities(v_total, '{1}', '{}'))[1],
+           b.score, b.score / v_unit,
            coalesce((
                SELECT sum(i.idf) FILTER (WHERE b.mask >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
                FROM unnest(v_idf) WITH ORDINALITY i(idf, g)

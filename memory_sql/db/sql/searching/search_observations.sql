@@ -5,8 +5,8 @@
 -- `large` observations only the rarest words are looked up that stand in about `large` of them (memory.words_sampled),
 -- and where all are commoner, as many of the newest are read. Where a time is named, or no word is left to look for,
 -- the `newest` of each scope are looked at too. With p_vector, of p_model, also what is nearest to it in meaning
--- (memory.similar); without, or where there are no vectors of that model, words alone count. The `best` of all these are
--- scored, or all, where the query asks for more than words.
+-- (memory.similar); without, or where there are no vectors of that model, words alone count. Each is read once, with all that
+-- its score takes.
 -- How it ranks: BM25 of the words, for the share `terms` of those that stand only in an observation's terms (`cues`;
 -- with 0 they aren't looked for); how near it is in meaning; whether it fits the time that is named. Equal ones newest
 -- first. In masks each bit is a word of the query.
@@ -42,7 +42,6 @@ DECLARE
     known record;
     lexemes record;
     queries record;
-    hits record;
     v_near_scopes bigint[];
     v_near_seqs integer[];
     v_meanings double precision[];
@@ -52,7 +51,6 @@ DECLARE
     v_common double precision[];
     v_shares double precision[];
     v_chosen integer[];
-    v_idf double precision[];
     v_unit double precision;
     v_textual boolean;
     v_dated boolean;
@@ -65,8 +63,8 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        k1 numeric, b numeric, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer, best integer
+        k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
+        large integer, newest integer
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -125,68 +123,13 @@ BEGIN
         END LOOP;
     END IF;
 
-    WITH found AS MATERIALIZED (
-        SELECT o.scope_id, o.seq, o.language, o.search, o.cues
-        FROM memory.observations o
-        WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
-    ), newest AS (
-        SELECT o.scope_id, o.seq, o.language, o.search, o.cues
-        FROM unnest(v_newest) n(scope_id)
-        CROSS JOIN LATERAL (
-            SELECT o.*
-            FROM memory.observations o
-            WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
-            ORDER BY o.seq DESC
-            LIMIT w.large
-        ) o
-    ), hit AS (
-        SELECT o.scope_id, o.seq, length(o.search) AS length, v_apart AND s.status = 'superseded' AS gone, (
-            SELECT bit_or(1::bigint << (t.g - 1))
-            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
-            WHERE t.language = o.language AND o.search @@ t.query
-        ) AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
-            SELECT bit_or(1::bigint << (t.g - 1))
-            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
-            WHERE t.language = o.language AND o.cues @@ t.query AND NOT o.search @@ t.query
-        ) END AS cues
-        FROM (TABLE found UNION ALL TABLE newest) o
-        LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
-            SELECT t.status
-            FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
-            LIMIT 1
-        ) t ON true
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') ELSE (
-                SELECT k.status
-                FROM unnest(known.scopes, known.seqs, known.statuses) k(scope_id, seq, status)
-                WHERE k.scope_id = o.scope_id AND k.seq = o.seq
-            ) END AS status
-        ) s
-        WHERE o.scope_id = ANY (seen.scopes)
-          AND s.status IS NOT NULL AND memory.is_sought(s.status, v_superseded)
-    )
-    SELECT array_agg(h.scope_id) AS scopes, array_agg(h.seq) AS seqs, array_agg(coalesce(h.mask, 0)) AS masks,
-           array_agg(coalesce(h.cues, 0)) AS cues, array_agg(h.length) AS lengths, array_agg(h.gone) AS gone,
-           coalesce(avg(h.length) FILTER (WHERE h.gone IS NOT TRUE), avg(h.length))::float8 AS average
-    INTO hits
-    FROM hit h
-    WHERE h.mask IS NOT NULL OR h.cues IS NOT NULL;
-
-    v_idf := memory.word_rarities(
-        seen.total, v_common, ARRAY(  -- what comes apart doesn't make its words common
-            SELECT m.mask | m.cues FROM unnest(hits.masks, hits.cues, hits.gone) m(mask, cues, gone) WHERE m.gone IS NOT TRUE
-        )
-    );
-
-    v_unit := ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
-
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
         SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning)
         INTO v_near_scopes, v_near_seqs, v_meanings
         FROM memory.similar(p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, v_superseded) s
         WHERE s.scope_id = ANY (seen.scopes);
     END IF;
+    v_unit := ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
     v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
@@ -194,21 +137,26 @@ BEGIN
     v_all := lexemes.found = 0 AND NOT v_dated AND v_fitting;
 
     RETURN QUERY
-    WITH RECURSIVE pool AS MATERIALIZED (
-        SELECT c.scope_id, c.seq, max(c.mask) AS mask, max(c.cues) AS cues, max(c.words) AS words, max(c.terms) AS terms,
-               max(c.vector) AS vector, coalesce(bool_or(c.gone), false) AS gone
+    WITH RECURSIVE found AS MATERIALIZED (
+        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
+        FROM memory.observations o
+        WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
+        UNION ALL
+        SELECT o.*
+        FROM unnest(v_newest) n(scope_id)
+        CROSS JOIN LATERAL (
+            SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
+            FROM memory.observations o
+            WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
+            ORDER BY o.seq DESC
+            LIMIT w.large
+        ) o
+    ), near AS MATERIALIZED (
+        SELECT n.scope_id, n.seq, max(n.meaning) AS meaning
         FROM (
-            SELECT h.scope_id, h.seq, h.mask, h.cues, h.words, w.terms * h.terms AS terms, 0 AS vector, h.gone
-            FROM unnest(
-                hits.scopes, hits.seqs, hits.masks, hits.cues,
-                memory.word_points(hits.masks, hits.lengths, v_idf, hits.average, w.k1, w.b),
-                memory.word_points(hits.cues, hits.lengths, v_idf, hits.average, w.k1, w.b), hits.gone
-            ) h(scope_id, seq, mask, cues, words, terms, gone)
+            SELECT * FROM unnest(v_near_scopes, v_near_seqs, v_meanings)
             UNION ALL
-            SELECT n.scope_id, n.seq, 0, 0, 0, 0, w.vector * n.meaning, NULL
-            FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
-            UNION ALL
-            SELECT o.scope_id, o.seq, 0, 0, 0, 0, 0, NULL
+            SELECT o.scope_id, o.seq, NULL
             FROM unnest(CASE WHEN v_all OR v_dated THEN seen.scopes END) s(scope_id)
             CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
                 SELECT o.scope_id, o.seq, o.observed_at, o.dates
@@ -218,69 +166,106 @@ BEGIN
                 LIMIT w.newest
             ) o
             WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
-        ) c
-        GROUP BY c.scope_id, c.seq
-    ), candidate AS MATERIALIZED (
-        (
-            SELECT p.*
-            FROM pool p
-            WHERE NOT p.gone
-            ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-            LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
-        )
+        ) n(scope_id, seq, meaning)
+        GROUP BY n.scope_id, n.seq
+    ), looked AS (
+        SELECT o.*, n.meaning, n.seq IS NOT NULL AS near
+        FROM found o
+        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
         UNION ALL
-        (
-            SELECT p.*
-            FROM pool p
-            WHERE p.gone
-            ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-            LIMIT c_gone
-        )
-    ), part AS (
-        SELECT c.*, o.observed_at, v_apart AND k.status = 'superseded' AS overtaken,
-               CASE WHEN v_dated AND (x.day <@ f.spans OR o.dates && f.spans) THEN w.date ELSE 0 END AS date,
-               CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
-                   + CASE WHEN k.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off
-        FROM candidate c
+        SELECT o.*, n.meaning, true
+        FROM near n
         CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.observed_at, o.conversation_id, o.speaker, o.tags, o.language, o.search, o.dates
+            SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
             FROM memory.observations o
-            WHERE o.agent_key = seen.agent AND o.scope_id = c.scope_id AND o.seq = c.seq
+            WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
             LIMIT 1
         ) o
-        CROSS JOIN LATERAL (SELECT (o.observed_at AT TIME ZONE 'UTC')::date AS day) x
+        WHERE NOT EXISTS (SELECT FROM found f WHERE f.scope_id = n.scope_id AND f.seq = n.seq)
+    ), read AS (
+        SELECT o.*, t.verification = 'disputed' AS disputed, t.repend, k.pending,
+               CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status, (
+            SELECT bit_or(1::bigint << (t.g - 1))
+            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
+            WHERE t.language = o.language AND o.search @@ t.query
+        ) AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
+            SELECT bit_or(1::bigint << (t.g - 1))
+            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
+            WHERE t.language = o.language AND o.cues @@ t.query AND NOT o.search @@ t.query
+        ) END AS in_cues
+        FROM looked o
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
             SELECT t.status, t.verification, t.repend
             FROM memory.observation_states t
             WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
             LIMIT 1
         ) t ON true
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN p_as_of IS NULL THEN coalesce(t.status, 'active') ELSE (
-                SELECT k.status
-                FROM unnest(known.scopes, known.seqs, known.statuses) k(scope_id, seq, status)
-                WHERE k.scope_id = o.scope_id AND k.seq = o.seq
-            ) END AS status
-        ) k
-        WHERE k.status IS NOT NULL AND memory.is_sought(k.status, v_superseded)
-          AND (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
-          AND (NOT v_absorbed OR memory.in_use(t.status) AND t.repend IS NOT TRUE AND o.seq <= (
-                  SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = o.scope_id
-              ))
-          AND (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
-          AND (NOT v_fitting OR (  -- a look at a record's field takes longer than all else here
-              (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
-              AND (f.after IS NULL OR x.day >= f.after)
-              AND (f.before IS NULL OR x.day < f.before)
-              AND o.tags @> f.tags
-          ))
+        LEFT JOIN unnest(known.scopes, known.seqs, known.statuses, known.pending) k(scope_id, seq, status, pending)
+            ON k.scope_id = o.scope_id AND k.seq = o.seq
+        WHERE o.scope_id = ANY (seen.scopes)
+          AND CASE WHEN p_as_of IS NULL THEN memory.is_sought(t.status, v_superseded) ELSE k.seq IS NOT NULL END
+        OFFSET 0  -- each mask is worked out once
+    ), hit AS MATERIALIZED (
+        SELECT r.scope_id, r.seq, r.observed_at, r.conversation_id, length(r.search) AS length, r.meaning, r.status, r.pending,
+               r.disputed, r.repend, r.mask, r.in_cues AS cues, r.mask IS NOT NULL OR r.in_cues IS NOT NULL AS worded,
+               v_apart AND r.status IS NOT DISTINCT FROM 'superseded' AS gone, v_dated AND (
+                   (r.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(r.dates && f.spans, false)
+               ) AS dated
+        FROM read r
+        WHERE r.near OR r.mask IS NOT NULL OR r.in_cues IS NOT NULL
+    ), rarity AS MATERIALIZED (  -- what comes apart doesn't make its words common
+        SELECT coalesce(avg(h.length) FILTER (WHERE NOT h.gone), avg(h.length))::float8 AS average, memory.word_rarities(
+                   seen.total, v_common, array_agg(coalesce(h.mask, 0) | coalesce(h.cues, 0)) FILTER (WHERE NOT h.gone)
+               ) AS idf
+        FROM hit h
+        WHERE h.worded
+    ), worth AS MATERIALIZED (
+        SELECT x.mask, x.idf
+        FROM rarity r
+        CROSS JOIN LATERAL memory.words_worth(ARRAY(SELECT h.mask FROM hit h UNION SELECT h.cues FROM hit h), r.idf) x
+    ), pool AS MATERIALIZED (
+        SELECT h.*, memory.word_points(m.idf, h.length, r.average, w.k1, w.b) AS words,
+               w.terms * memory.word_points(c.idf, h.length, r.average, w.k1, w.b) AS terms,
+               w.vector * coalesce(h.meaning, 0) AS vector
+        FROM hit h
+        CROSS JOIN rarity r
+        LEFT JOIN worth m ON m.mask = h.mask
+        LEFT JOIN worth c ON c.mask = h.cues
     ), scored AS MATERIALIZED (
-        SELECT p.*, x.total * (1 - p.taken_off) AS score, x.total * -p.taken_off AS lifecycle, 0 AS lent,
-               p.mask | p.cues AS counted
-        FROM part p
-        CROSS JOIN LATERAL (SELECT p.words + p.terms + p.date + p.vector AS total) x
+        SELECT c.*, x.date, y.total * (1 - x.taken_off) AS score, y.total * -x.taken_off AS lifecycle, 0 AS lent,
+               coalesce(c.mask, 0) | coalesce(c.cues, 0) AS counted
+        FROM (
+            SELECT p.* FROM pool p WHERE NOT p.gone
+            UNION ALL
+            (
+                SELECT p.*
+                FROM pool p
+                WHERE p.gone
+                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
+                LIMIT c_gone
+            )
+        ) c
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN c.dated THEN w.date ELSE 0 END AS date,
+                   CASE WHEN c.disputed THEN w.disputed ELSE 0 END
+                       + CASE WHEN c.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off
+        ) x
+        CROSS JOIN LATERAL (SELECT c.words + c.terms + x.date + c.vector AS total) y
+        WHERE (v_outside IS NULL OR c.conversation_id IS DISTINCT FROM v_outside)
+          AND (NOT v_absorbed OR memory.in_use(c.status) AND c.repend IS NOT TRUE AND c.seq <= (
+                  SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = c.scope_id
+              ))
+          AND (NOT (v_textual OR v_fitting) OR (
+              SELECT (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
+                 AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
+                 AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
+                 AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
+                 AND o.tags @> f.tags
+              FROM memory.observations o
+              WHERE o.agent_key = seen.agent AND o.scope_id = c.scope_id AND o.seq = c.seq
+          ))
     ), successor AS (
-        SELECT s.scope_id, s.seq, s.score, s.counted, 0 AS step FROM scored s WHERE s.overtaken AND p_as_of IS NULL
+        SELECT s.scope_id, s.seq, s.score, s.counted, 0 AS step FROM scored s WHERE s.gone AND p_as_of IS NULL
         UNION ALL
         SELECT s.scope_id, t.superseded_by, s.score, s.counted, s.step + 1
         FROM successor s
@@ -291,35 +276,37 @@ BEGIN
             LIMIT 1
         ) t
         WHERE s.step < c_steps
+    ), heir AS MATERIALIZED (  -- what took the place of others in the end, by the best of them
+        SELECT DISTINCT ON (s.scope_id, s.seq) s.*, o.observed_at, t.status
+        FROM successor s
+        CROSS JOIN LATERAL (
+            SELECT o.observed_at, o.conversation_id
+            FROM memory.observations o
+            WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = s.seq
+            LIMIT 1
+        ) o
+        LEFT JOIN LATERAL (
+            SELECT t.status
+            FROM memory.observation_states t
+            WHERE t.agent_key = seen.agent AND t.scope_id = s.scope_id AND t.seq = s.seq
+            LIMIT 1
+        ) t ON true
+        WHERE memory.in_use(t.status) AND (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
+        ORDER BY s.scope_id, s.seq, s.score DESC
     ), told AS (
-        SELECT DISTINCT ON (c.scope_id, c.seq) c.*
-        FROM (
-            SELECT s.scope_id, s.seq, s.observed_at, s.overtaken, s.mask, s.cues, s.words, s.terms, s.date, s.vector,
-                   s.lifecycle, s.lent, s.score, s.counted
-            FROM scored s
-            UNION ALL
-            SELECT s.scope_id, s.seq, o.observed_at, false, 0, 0, 0, 0, 0, 0, 0, s.score, s.score, s.counted
-            FROM successor s
-            CROSS JOIN LATERAL (
-                SELECT o.observed_at, o.conversation_id
-                FROM memory.observations o
-                WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = s.seq
-                LIMIT 1
-            ) o
-            LEFT JOIN LATERAL (
-                SELECT t.status
-                FROM memory.observation_states t
-                WHERE t.agent_key = seen.agent AND t.scope_id = s.scope_id AND t.seq = s.seq
-                LIMIT 1
-            ) t ON true
-            WHERE memory.in_use(t.status) AND (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
-        ) c
-        ORDER BY c.scope_id, c.seq, c.score DESC, c.lent
+        SELECT s.scope_id, s.seq, s.observed_at, s.status, s.pending, s.gone, s.mask, s.cues, s.words, s.terms, s.date, s.vector,
+               s.lifecycle, s.lent, s.score, s.counted
+        FROM scored s
+        WHERE NOT EXISTS (SELECT FROM heir h WHERE h.scope_id = s.scope_id AND h.seq = s.seq AND h.score > s.score)
+        UNION ALL
+        SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, NULL, NULL, 0, 0, 0, 0, 0, h.score, h.score, h.counted
+        FROM heir h
+        WHERE NOT EXISTS (SELECT FROM scored s WHERE s.scope_id = h.scope_id AND s.seq = h.seq AND s.score >= h.score)
     ), best AS MATERIALIZED (
         (
             SELECT t.*
             FROM told t
-            WHERE t.overtaken IS NOT TRUE
+            WHERE NOT t.gone
             ORDER BY t.score DESC, t.observed_at DESC, t.scope_id, t.seq
             LIMIT p_limit
         )
@@ -336,16 +323,17 @@ BEGIN
                   AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))
                 LIMIT 1
             ) c
-            WHERE t.overtaken
+            WHERE t.gone
             ORDER BY t.score DESC, t.observed_at DESC, t.scope_id, t.seq
             LIMIT f.overtaken
         )
     )
-    SELECT seen.agent, b.scope_id, b.seq, k.status, k.pending, b.score,
+    SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
            b.score / v_unit, coalesce((
                SELECT sum(i.idf) FILTER (WHERE b.counted >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
-               FROM unnest(v_idf) WITH ORDINALITY i(idf, g)
-           ), 0), b.overtaken, b.vector > 0,
+               FROM rarity r
+               CROSS JOIN unnest(r.idf) WITH ORDINALITY i(idf, g)
+           ), 0), b.gone, b.vector > 0,
            CASE WHEN p_explain THEN jsonb_build_object(
                'mask', b.mask, 'terms', (
                    SELECT o.terms
@@ -360,9 +348,7 @@ BEGIN
                )
            ) END
     FROM best b
-    LEFT JOIN unnest(known.scopes, known.seqs, known.statuses, known.pending) k(scope_id, seq, status, pending)
-        ON k.scope_id = b.scope_id AND k.seq = b.seq
-    ORDER BY b.overtaken, b.score DESC, b.observed_at DESC, b.scope_id, b.seq;
+    ORDER BY b.gone, b.score DESC, b.observed_at DESC, b.scope_id, b.seq;
 END
 $$;
 

@@ -38,5 +38,5 @@ AS $$
     LIMIT p_limit
 $$;
 
-COMMENT ON FUNCTION memory.alike(bigint, bigint, integer, text[], bigint[], integer) IS
+COMMENT ON FUNCTION memory.alike IS
     'What scopes know that has words in common with an observation; one row per observation.';

@@ -19,7 +19,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.guard_privacy() IS 'Keeps what is private from living on in what was made of it.';
+COMMENT ON FUNCTION memory.guard_privacy IS 'Keeps what is private from living on in what was made of it.';
 
 CREATE OR REPLACE TRIGGER observations_guard_privacy
 BEFORE UPDATE OF no_propagate, confidential, sensitivity ON memory.observations

@@ -23,5 +23,5 @@ AS $$
     LIMIT p_limit
 $$;
 
-COMMENT ON FUNCTION memory.peers(bigint, bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.peers IS
     'The scopes whose observations are compared with those of a scope that is judged; one row per scope.';

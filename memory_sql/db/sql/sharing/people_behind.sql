@@ -46,5 +46,5 @@ AS $$
     GROUP BY s.scope_id, s.seq, k.person
 $$;
 
-COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
+COMMENT ON FUNCTION memory.people_behind IS
     'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';

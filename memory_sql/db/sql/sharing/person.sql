@@ -14,7 +14,7 @@ AS $$
     SELECT l.user_id FROM line l ORDER BY l.step DESC LIMIT 1
 $$;
 
-COMMENT ON FUNCTION memory.person(bigint, text) IS 'The id of the person for whom a user''s id stands.';
+COMMENT ON FUNCTION memory.person IS 'The id of the person for whom a user''s id stands.';
 
 -- memory.members_of(agent_key, scope): the persons who belong to a group now. One row per person, whatever ids they go by.
 CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
@@ -25,4 +25,4 @@ AS $$
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL
 $$;
 
-COMMENT ON FUNCTION memory.members_of(bigint, bigint) IS 'The persons who belong to a group now; one row per person.';
+COMMENT ON FUNCTION memory.members_of IS 'The persons who belong to a group now; one row per person.';

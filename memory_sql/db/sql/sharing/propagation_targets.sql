@@ -21,5 +21,5 @@ AS $$
       AND (SELECT count(*) FROM memory.members_of(p_agent, s.scope_id)) >= 2
 $$;
 
-COMMENT ON FUNCTION memory.propagation_targets(bigint, bigint) IS
+COMMENT ON FUNCTION memory.propagation_targets IS
     'The scopes one level up to which a scope''s observations may be propagated; one row per scope.';

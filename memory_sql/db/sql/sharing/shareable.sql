@@ -42,5 +42,5 @@ AS $$
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
 
-COMMENT ON FUNCTION memory.shareable(bigint, bigint, text[]) IS
+COMMENT ON FUNCTION memory.shareable IS
     'The observations of a scope that may be judged for a wider one; one row per observation.';

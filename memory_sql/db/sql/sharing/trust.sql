@@ -37,5 +37,5 @@ AS $$
     LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = n.scope_id AND t.seq = n.seq
 $$;
 
-COMMENT ON FUNCTION memory.trust(bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.trust IS
     'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';

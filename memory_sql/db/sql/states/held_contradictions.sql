@@ -26,5 +26,5 @@ AS $$
       )
 $$;
 
-COMMENT ON FUNCTION memory.held_contradictions(bigint) IS
+COMMENT ON FUNCTION memory.held_contradictions IS
     'What would have been superseded and waits for a person; one row per contradiction.';

@@ -8,21 +8,21 @@ CREATE OR REPLACE FUNCTION memory.in_use(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status = 'active' $$;
 
-COMMENT ON FUNCTION memory.in_use(text) IS 'Whether an observation of this state is told; one value.';
+COMMENT ON FUNCTION memory.in_use IS 'Whether an observation of this state is told; one value.';
 
 -- memory.is_found(status): a search finds it.
 CREATE OR REPLACE FUNCTION memory.is_found(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') $$;
 
-COMMENT ON FUNCTION memory.is_found(text) IS 'Whether a search finds an observation of this state; one value.';
+COMMENT ON FUNCTION memory.is_found IS 'Whether a search finds an observation of this state; one value.';
 
 -- memory.is_sought(status, superseded): the same, of a search that also finds what was superseded where it is asked to.
 CREATE OR REPLACE FUNCTION memory.is_sought(p_status text, p_superseded boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') OR p_superseded AND p_status = 'superseded' $$;
 
-COMMENT ON FUNCTION memory.is_sought(text, boolean) IS
+COMMENT ON FUNCTION memory.is_sought IS
     'Whether a search, with what was superseded or without, finds an observation of this state; one value.';
 
 -- memory.is_aside(status): no user is shown it; nobody's word stands behind what was made of it. Nor is a user shown the messages
@@ -31,12 +31,11 @@ CREATE OR REPLACE FUNCTION memory.is_aside(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up', 'withdrawn') $$;
 
-COMMENT ON FUNCTION memory.is_aside(text) IS 'Whether an observation of this state is kept from users; one value.';
+COMMENT ON FUNCTION memory.is_aside IS 'Whether an observation of this state is kept from users; one value.';
 
--- memory.supports(status): what was made of it alone stands on it. What a budget evicted or a leaver left behind still
--- does.
+-- memory.supports(status): what was made of it alone stands on it. What a budget evicted or a leaver left behind still does.
 CREATE OR REPLACE FUNCTION memory.supports(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived', 'evicted') $$;
 
-COMMENT ON FUNCTION memory.supports(text) IS 'Whether what was made of an observation of this state stands on it; one value.';
+COMMENT ON FUNCTION memory.supports IS 'Whether what was made of an observation of this state stands on it; one value.';

@@ -66,5 +66,5 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.unsettled(bigint, bigint[]) IS
+COMMENT ON FUNCTION memory.unsettled IS
     'What was made of others and hasn''t the state that these leave it; one row per observation.';

@@ -3,11 +3,11 @@
 CREATE OR REPLACE VIEW memory.v_observations WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
-    'o' || o.scope_id || '-' || o.seq AS observation_id,
+    'o' || o.scope_id::text || '-' || o.seq::text AS observation_id,
     o.scope_id,
     o.seq,
     s.kind AS scope_kind,
-    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(substr(s.owner, 3), '') AS owner_id,
     nullif(s.name, '') AS scope_name,
     s.is_active AS scope_is_active,
     o.content,

@@ -5,7 +5,7 @@ SELECT
     a.agent_id,
     c.scope_id,
     s.kind AS scope_kind,
-    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(substr(s.owner, 3), '') AS owner_id,
     nullif(s.name, '') AS scope_name,
     c.version,
     c.base,

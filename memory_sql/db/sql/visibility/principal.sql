@@ -43,6 +43,25 @@ $$;
 COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
     'Names the principal of this transaction; returns the setting before, for memory.leave.';
 
+-- memory.serve(agent): memory.enter as the library's own work for that agent, for functions that write and name their
+-- principal themselves. In a transaction that works for a user, or for another agent, it is refused.
+CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_named jsonb := memory.principal();
+BEGIN
+    IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
+        RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Call memory.leave(…) or memory.enter(…) before, or Memory.add.';
+    END IF;
+    RETURN memory.enter(p_agent, NULL, NULL, true);
+END
+$$;
+
+COMMENT ON FUNCTION memory.serve(text) IS
+    'Names the library''s own work for that agent as principal; returns the setting before, for memory.leave.';
+
 -- memory.asks_for(agent, user): whether this transaction may ask what that user sees: where it was entered as a user, for no
 -- other; else for anybody, as the functions that are told for whom they read do. A user of an agent that isn't entered is told
 -- by memory.visible_scopes and memory.visible_conversations alone, which ask this.

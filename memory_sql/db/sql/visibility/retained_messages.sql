@@ -10,24 +10,13 @@ CREATE OR REPLACE FUNCTION memory.retained_messages(
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT m.*
-    FROM memory.messages m
-    WHERE m.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)
-      AND m.conversation_id = p_conversation
-      AND m.content IS NOT NULL
-      AND m.eligible
-      AND m.withdrawn_by IS NULL
-      AND m.created_at >= (
-          SELECT memory.retention_start(a.settings, p_days, p_at) FROM memory.agents a WHERE a.agent_id = p_agent
-      )
-      AND (p_as_of IS NULL OR m.created_at <= p_as_of)
-      AND NOT EXISTS (
-          SELECT
-          FROM memory.evidence e
-          JOIN memory.observation_states t
-              ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq AND memory.is_aside(t.status)
-                  AND t.status <> 'withdrawn'
-          WHERE e.agent_key = m.agent_key AND e.conversation_id = m.conversation_id AND e.number = m.number
-      )
+    FROM (
+        SELECT a.agent_key, memory.retention_start(a.settings, p_days, p_at) AS since
+        FROM memory.agents a
+        WHERE a.agent_id = p_agent
+        OFFSET 0
+    ) a
+    CROSS JOIN LATERAL memory.messages_since(a.agent_key, p_conversation, a.since, p_as_of) m
 $$;
 
 COMMENT ON FUNCTION memory.retained_messages(text, text, double precision, timestamptz, timestamptz) IS

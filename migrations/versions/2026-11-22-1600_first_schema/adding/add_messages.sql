@@ -1,22 +1,3 @@
--- memory.add_messages(…): stores the messages that aren't there yet, counts them and says whether the conversation is due.
--- One row. In one statement for the caller, in its transaction. A message is known by its id within the session, also
--- after its text has gone. Everything is counted under the conversation's row lock, so that two calls at once can't both miss
--- a threshold. `p_messages` is an array of objects: id, role, user_id, speaker, content, cleaned, weight, eligible,
--- signal, said_at, keyed, refused, search_extra (may be left out). Group scopes are made where missing; who speaks in this
--- call becomes a member unless they ever were: somebody who left doesn't come back by a late message, nor by another id that
--- they go by, nor after being forgotten (memory.left_groups). A message whose text has gone speaks for nobody. What is said
--- while the conversation is excluded is never formed; excluding it refuses what is under way. `p_limits` are settings by name, the agent's
--- own go before them; `lock_timeout`, as Postgres writes it, counts where none is set. Wakes the workers when the conversation is due.
--- Messages that are keyed have their ids from an idempotency key, and `p_next` is the id that one more would have. Where
--- such a call was stored with other messages, nothing is stored and `differs` is the first position (from 0) at which it
--- does; a text that has gone can't differ. Who said it, a time that is given, and the groups of the call are compared too; and that
--- its user is one of the conversation's, which who was forgotten isn't any more: not where a text has gone.
--- A message that is refused has only its id; `conversations.refused` keeps the ids of keyed ones, so that the same call
--- with it mended isn't taken for another.
--- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
--- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
--- returns; an error takes the setting back with all else. In a transaction that works for a user, or for another agent, it
--- does nothing of the kind: that is refused.
 CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_conversation text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
@@ -38,28 +19,23 @@ DECLARE
     v_excluded boolean;
     v_included boolean;
     v_conversation memory.conversations;
-    v_before text;
+    v_before text := memory.serve(p_agent);
     v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
     v_refused text[];
     v_is_whole boolean;
     v_is_elsewhere boolean;
-    v_named jsonb := memory.principal();
     v_phrases jsonb;
 BEGIN
-    IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
-        RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
-            USING ERRCODE = 'insufficient_privilege', HINT = 'Call memory.leave(…) or memory.enter(…) before, or Memory.add.';
-    END IF;
-    v_before := memory.enter(p_agent, NULL, NULL, true);
-    IF p_limits ? 'lock_timeout' AND current_setting('lock_timeout') = '0' THEN  -- alone, without a BEGIN that sets it
-        PERFORM set_config('lock_timeout', p_limits ->> 'lock_timeout', true);
-    END IF;
     SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
         INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
         SELECT a.agent_key, a.settings INTO STRICT v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     END IF;
-
+    IF p_limits ->> 'secrets' <> v_settings ->> 'secrets' THEN
+        differs := -1;
+        PERFORM memory.leave(v_before);
+        RETURN;
+    END IF;
     SELECT s.* INTO v_conversation
     FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -69,7 +45,6 @@ BEGIN
         SELECT s.* INTO STRICT v_conversation
         FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     END IF;
-
     WITH keyed AS (
         SELECT g.n - 1 AS position, k.message_id IS NOT NULL AS known,
                k.message_id IS NOT NULL AND (k.content IS NULL OR k.withdrawn_by IS NOT NULL) AS gone,
@@ -105,7 +80,6 @@ BEGIN
         PERFORM memory.leave(v_before);
         RETURN;
     END IF;
-
     v_settings := memory.settings_over(p_limits, v_settings);
     v_phrases := nullif(v_settings -> 'formation_phrases', '[]');
     v_excluded := coalesce(p_excluded, v_conversation.excluded);
@@ -148,7 +122,6 @@ BEGIN
            array_agg(DISTINCT user_id) FILTER (WHERE user_id IS NOT NULL)
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
-
     v_refused := ARRAY(
         SELECT r.id
         FROM (
@@ -163,7 +136,6 @@ BEGIN
         )
         ORDER BY 1
     );
-
     v_users := v_conversation.participants || v_users
         || CASE WHEN accepted > 0 OR v_conversation.last_number = 0 THEN p_user END;
     v_users := ARRAY(SELECT DISTINCT u FROM unnest(v_users) u WHERE u IS NOT NULL ORDER BY u);
@@ -200,7 +172,6 @@ BEGIN
     IF due_at <= v_at AND v_conversation.due_at IS DISTINCT FROM due_at THEN
         PERFORM pg_notify('memory_due', '');
     END IF;
-
     UPDATE memory.conversations s
     SET last_number = add_messages.last_number,
         unformed_messages = add_messages.unformed_messages,
@@ -217,19 +188,16 @@ BEGIN
         last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END,
         text_since = least(s.text_since, CASE WHEN accepted > 0 THEN v_at END)
     WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation;
-
     IF v_excluded AND NOT v_conversation.excluded THEN  -- also an answer that was stored and waits to be applied
         UPDATE memory.runs r
         SET state = 'failed', answer = NULL, error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
         WHERE r.agent_key = v_agent AND r.conversation_id = p_conversation AND r.state IN ('running', 'answered');
     END IF;
-
     IF cardinality(p_groups) > 0 THEN
         INSERT INTO memory.scopes (agent_key, kind, owner, display_name, language, created_at)
         SELECT v_agent, 'group', 'g:' || g, g, coalesce(v_settings->>'language', 'english'), v_at
         FROM (SELECT DISTINCT unnest(p_groups) AS g ORDER BY 1) groups
         ON CONFLICT (agent_key, owner, name) DO NOTHING;
-
         v_speakers := ARRAY(
             SELECT DISTINCT m.user_id
             FROM jsonb_to_recordset(p_messages) AS g (id text)
@@ -263,7 +231,6 @@ BEGIN
     PERFORM memory.leave(v_before);
 END
 $$;
-
 COMMENT ON FUNCTION memory.add_messages(
     text, text, text, text[], jsonb, jsonb, timestamptz, boolean, text, text
 ) IS 'Stores the messages that are new, once, and says whether the conversation is due; one row.';

@@ -1,6 +1,3 @@
--- memory.agent_settings(agent): what the agent has of its own of the settings, by name; of an agent that was never seen an
--- empty object. One object. It runs as its owner: a user who reads needs them before anybody has named a principal. Who
--- has been named one is told of no other agent.
 CREATE OR REPLACE FUNCTION memory.agent_settings(p_agent text) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -16,7 +13,5 @@ AS $$
         )
     ), '{}')
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.agent_settings(text) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.agent_settings(text) IS 'The settings that an agent has of its own, by name.';
+COMMENT ON FUNCTION memory.agent_settings IS 'The settings that an agent has of its own, by name.';

@@ -1,16 +1,14 @@
--- memory.formation_due(messages, tokens, signalled, since, limits, at): from when a conversation with that much unformed is due,
--- and why; both null: not at all. One row. The counts are of messages that formation reads, `since` is when the oldest of
--- them arrived, `at` when the newest did. `limits` are settings by name. Cold: after a silence. Age: a conversation that never
--- falls silent, when its oldest message is that old; whichever comes first.
 CREATE OR REPLACE FUNCTION memory.formation_due(
     p_messages integer, p_tokens real, p_signalled boolean, p_since timestamptz, p_limits jsonb, p_at timestamptz,
     OUT due_at timestamptz, OUT due_reason text
 )
-LANGUAGE sql STABLE PARALLEL SAFE
+LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+BEGIN
     SELECT
         CASE WHEN r.reason = 'cold' THEN least(r.cold_at, r.old_at) WHEN r.reason IS NOT NULL THEN p_at END,
         CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END
+    INTO due_at, due_reason
     FROM (
         SELECT
             p_at + memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute' AS cold_at,
@@ -22,8 +20,8 @@ AS $$
                 WHEN p_tokens >= memory.number_setting(p_limits, 'formation_tokens', 1) THEN 'tokens'
                 ELSE 'cold'
             END AS reason
-    ) r
+    ) r;
+END
 $$;
-
-COMMENT ON FUNCTION memory.formation_due(integer, real, boolean, timestamptz, jsonb, timestamptz) IS
+COMMENT ON FUNCTION memory.formation_due IS
     'From when a conversation is due, and why: signal, messages, tokens, age or cold; null: it is not.';

@@ -1,5 +1,3 @@
--- memory.number_setting(settings, name, else, most): a number that an agent has of its own, else the given one. What is
--- stored there may be anything: what isn't a number from 0 to `most` counts as not being there. It never raises.
 CREATE OR REPLACE FUNCTION memory.number_setting(
     p_settings jsonb, p_name text, p_else double precision, p_most numeric DEFAULT 2147483647
 ) RETURNS double precision
@@ -13,6 +11,5 @@ AS $$
         ELSE p_else
     END
 $$;
-
-COMMENT ON FUNCTION memory.number_setting(jsonb, text, double precision, numeric) IS
+COMMENT ON FUNCTION memory.number_setting IS
     'A number among the settings of an agent, or the given one where there is none that can be used.';

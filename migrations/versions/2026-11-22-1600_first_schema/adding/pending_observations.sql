@@ -1,6 +1,3 @@
--- memory.pending_observations(agent_key, scope_id, done_seq): the active observations that no live version has absorbed.
--- One row per observation. Two arms, so that each is a range of an index: what came after the watermark, and what was
--- passed over by it. The columns are named, not the table's row: what depends on them doesn't depend on its other columns.
 CREATE OR REPLACE FUNCTION memory.pending_observations(p_agent bigint, p_scope bigint, p_done integer)
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -19,6 +16,5 @@ AS $$
     WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND memory.in_use(t.status)
       AND o.lane = 'absorb'
 $$;
-
-COMMENT ON FUNCTION memory.pending_observations(bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.pending_observations IS
     'The observations of a scope that wait for its next consolidation; one row per observation.';

@@ -1,23 +1,21 @@
--- memory.refresh_due(agent_key, scope_ids, threshold, at): updates which of these scopes are due, and wakes the workers
--- when one has become so. First it evicts what exceeds their buffers (memory.evict_buffers). Belongs at the end of every transaction that adds observations or changes their status, lane or
--- the watermark; the caller holds the scopes' row locks. A scope that was due already keeps its time. One whose text was
--- just undone waits for something new. One that has lost its text, because something in it was forgotten, is due whatever
--- the threshold, until nothing waits (`rebuild`). The threshold is the scope's own, else the agent's, else the one that is
--- given.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 AS $$
-    SELECT memory.evict_buffers(p_agent, p_scopes, p_at);
-    WITH changed AS (
+DECLARE
+    v_scope bigint;
+    v_due timestamptz;
+    v_is_due boolean := false;
+BEGIN
+    PERFORM memory.evict_buffers(p_agent, p_scopes, p_at);
+    FOREACH v_scope IN ARRAY coalesce(p_scopes, '{}') LOOP  -- one by one: no plan may read all scopes of the agent
         UPDATE memory.scopes s
         SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END, rebuild = s.rebuild AND is_due.waits
         FROM (
-            SELECT c.scope_id, c.is_active AND c.consolidate AND c.dead_run_id IS NULL AND (c.rebuild OR c.last_seq > c.held_seq)
-                AND wanted.pending <= found.pending AS yes,
+            SELECT c.is_active AND c.consolidate AND (c.rebuild OR c.last_seq > c.held_seq) AND wanted.pending <= found.pending AS yes,
                    found.pending > 0 AS waits
             FROM memory.scopes c
-            JOIN memory.agents a ON a.agent_key = c.agent_key
+            JOIN memory.agents a ON a.agent_key = p_agent
             CROSS JOIN LATERAL (
                 SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(
                     c.consolidation_threshold,
@@ -26,18 +24,18 @@ AS $$
             ) wanted
             CROSS JOIN LATERAL (
                 SELECT count(*) AS pending
-                FROM (
-                    SELECT FROM memory.pending_observations(c.agent_key, c.scope_id, c.done_seq) LIMIT wanted.pending
-                ) enough
+                FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq) LIMIT wanted.pending) enough
             ) found
-            WHERE c.agent_key = p_agent AND c.scope_id = ANY (p_scopes)
+            WHERE c.agent_key = p_agent AND c.scope_id = v_scope
         ) is_due
-        WHERE s.agent_key = p_agent AND s.scope_id = is_due.scope_id
+        WHERE s.agent_key = p_agent AND s.scope_id = v_scope
           AND ((s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes OR s.rebuild AND NOT is_due.waits)
-        RETURNING s.due_at
-    )
-    SELECT pg_notify('memory_due', '') FROM changed WHERE due_at IS NOT NULL LIMIT 1
+        RETURNING s.due_at INTO v_due;
+        v_is_due := v_is_due OR FOUND AND v_due IS NOT NULL;
+    END LOOP;
+    IF v_is_due THEN
+        PERFORM pg_notify('memory_due', '');
+    END IF;
+END
 $$;
-
-COMMENT ON FUNCTION memory.refresh_due(bigint, bigint[], integer, timestamptz) IS
-    'Sets or clears scopes.due_at from what is pending.';
+COMMENT ON FUNCTION memory.refresh_due IS 'Sets or clears scopes.due_at from what is pending.';

@@ -1,4 +1,3 @@
--- memory.refuse_change(): trigger. What was remembered and what was written of it never change; a correction is a new row.
 CREATE OR REPLACE FUNCTION memory.refuse_change() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -6,9 +5,7 @@ BEGIN
     RAISE EXCEPTION 'rows of %.% never change', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
 END
 $$;
-
-COMMENT ON FUNCTION memory.refuse_change() IS 'Keeps observations, consolidated texts and prompts as they were written.';
-
+COMMENT ON FUNCTION memory.refuse_change IS 'Keeps observations, consolidated texts and prompts as they were written.';
 CREATE OR REPLACE TRIGGER observations_never_change
 BEFORE UPDATE OF content, observed_at, content_hash, hash_version ON memory.observations
 FOR EACH ROW WHEN (
@@ -16,7 +13,6 @@ FOR EACH ROW WHEN (
     IS DISTINCT FROM (NEW.content, NEW.observed_at, NEW.content_hash, NEW.hash_version)
 )
 EXECUTE FUNCTION memory.refuse_change();
-
 CREATE OR REPLACE TRIGGER consolidations_never_change
 BEFORE UPDATE ON memory.consolidations
 FOR EACH ROW WHEN (
@@ -24,6 +20,5 @@ FOR EACH ROW WHEN (
     IS DISTINCT FROM (NEW.version, NEW.base, NEW.from_seq, NEW.to_seq, NEW.extra_seqs, NEW.content, NEW.created_at)
 )
 EXECUTE FUNCTION memory.refuse_change();
-
 CREATE OR REPLACE TRIGGER prompts_never_change BEFORE UPDATE ON memory.prompts
 FOR EACH ROW EXECUTE FUNCTION memory.refuse_change();

@@ -1,5 +1,3 @@
--- memory.says_any(text, phrases): whether the text has one of the phrases, an array, as whole words; capitals and what stands
--- between words don't count. Looks at the first 4,000 characters. It never raises, nor is a phrase a pattern.
 CREATE OR REPLACE FUNCTION memory.says_any(p_text text, p_phrases jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -11,5 +9,4 @@ AS $$
     )
     FROM (SELECT ' ' || regexp_replace(lower(left(p_text, 4000)), '[^[:alnum:]]+', ' ', 'g') || ' ' AS words) t
 $$;
-
-COMMENT ON FUNCTION memory.says_any(text, jsonb) IS 'Whether a text has one of some phrases, as whole words.';
+COMMENT ON FUNCTION memory.says_any IS 'Whether a text has one of some phrases, as whole words.';

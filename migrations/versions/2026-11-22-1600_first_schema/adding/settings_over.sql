@@ -1,5 +1,3 @@
--- memory.settings_over(defaults, own): the defaults, each replaced by what the agent has of its own, where that is of the
--- same kind and a number not absurd: what was stored wrongly counts as not being there. One object. It never raises.
 CREATE OR REPLACE FUNCTION memory.settings_over(p_defaults jsonb, p_own jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -13,6 +11,5 @@ AS $$
         '{}'
     )
 $$;
-
-COMMENT ON FUNCTION memory.settings_over(jsonb, jsonb) IS
+COMMENT ON FUNCTION memory.settings_over IS
     'Settings by name: those of an agent where it has any that can be used, else the defaults.';

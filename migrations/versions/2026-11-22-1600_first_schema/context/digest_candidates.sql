@@ -1,10 +1,3 @@
--- memory.digest_candidates(agent, user, conversation, defaults, asked, searched): the observations, among those that the
--- principal may see, with which a digest begins. One row per observation, unordered. The settings are those of the agent,
--- else `p_defaults`; `p_asked` go before both. Nothing where a digest is off or its assembly isn't asked for.
--- The newest active one of each pinned fact, whatever else is said of it: an older one of another scope would be out of
--- date. What has a pinned tag, newest first. Without pins, and if nothing was searched for, the most important and then newest
--- of each scope's newest (digest_newest: a bound on what is read). Of tags and the last at most twice as many as a digest
--- may hold. It runs as its owner and asks memory.visible_scopes itself: one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.digest_candidates(
     p_agent text, p_user text, p_conversation text, p_defaults jsonb, p_asked jsonb, p_searched boolean
 )
@@ -83,8 +76,6 @@ BEGIN
     CROSS JOIN LATERAL memory.observation_as_read(c.agent_key, c.scope_id, c.seq) o;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boolean) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.digest_candidates(text, text, text, jsonb, jsonb, boolean) IS
     'The observations with which a digest for a user of an agent begins; one row per observation.';

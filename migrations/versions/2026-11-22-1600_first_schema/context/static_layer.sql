@@ -1,9 +1,3 @@
--- memory.static_layer(agent, user, conversation, pending_max): what a context shows of every scope that the principal may see.
--- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
--- equal length, newest first, how many more are pending, and of its disputed ones and of its buffer likewise; null where there
--- are none; and who speaks in it. The agent's own settings are the same on each row, null where it has none; where there is no
--- scope one row has them alone. A pending_max among them counts instead of the given one. No row-level policies stand between:
--- it runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_conversation text, p_pending_max bigint)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
@@ -27,7 +21,7 @@ BEGIN
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
-    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, s.consolidation, s.version, p.seqs, p.contents, p.times,
+    SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, s.version, p.seqs, p.contents, p.times,
            CASE  -- counted only where some are left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
@@ -36,6 +30,7 @@ BEGIN
            END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
     FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    LEFT JOIN memory.consolidations c ON c.agent_key = s.agent_key AND c.scope_id = s.scope_id AND c.version = s.version
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
@@ -77,8 +72,6 @@ BEGIN
     END IF;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint) IS
     'The texts and newest pending observations of the scopes that a user of an agent may see; one row per scope.';

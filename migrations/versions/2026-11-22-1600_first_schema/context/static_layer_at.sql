@@ -1,6 +1,3 @@
--- memory.static_layer_at(agent, user, conversation, pending_max, as_of): as memory.static_layer, at a moment of recorded time. One
--- row per active scope that was there, unordered: the text that was the newest live one then, and what was pending. What is disputed,
--- who speaks, and the agent's settings are said as of now.
 CREATE OR REPLACE FUNCTION memory.static_layer_at(
     p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
@@ -85,8 +82,6 @@ BEGIN
     END IF;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) IS
     'The texts and newest pending observations that a user of an agent would have been shown at a moment; one row per scope.';

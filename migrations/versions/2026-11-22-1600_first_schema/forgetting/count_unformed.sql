@@ -1,5 +1,3 @@
--- memory.count_unformed(agent_key, conversation_ids): counts anew what waits in conversations of which messages have lost their
--- texts, and makes void what is under way in them.
 CREATE OR REPLACE FUNCTION memory.count_unformed(p_agent bigint, p_conversation_ids text[]) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
@@ -19,6 +17,5 @@ AS $$
     ) m ON true
     WHERE t.agent_key = p_agent AND t.conversation_id = k.conversation_id
 $$;
-
-COMMENT ON FUNCTION memory.count_unformed(bigint, text[]) IS
+COMMENT ON FUNCTION memory.count_unformed IS
     'Counts anew what waits in these conversations, and makes void what is under way in them.';

@@ -1,8 +1,3 @@
--- memory.derived(agent_key, scope_ids, seqs, evidence_ids): what can't stay when the observations (scope_ids[i], seqs[i]) go
--- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
--- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't set aside, or
--- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
--- judged again.
 CREATE OR REPLACE FUNCTION memory.derived(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 )
@@ -31,7 +26,6 @@ BEGIN
         JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = t.scope_id AND l.source_seq = t.seq
     )
     SELECT array_agg(t.scope_id), array_agg(t.seq) INTO v_touched_scope_ids, v_touched_seqs FROM touched t;
-
     LOOP
         SELECT array_agg(c.scope_id), array_agg(c.seq) INTO v_more_scope_ids, v_more_seqs
         FROM (
@@ -66,13 +60,11 @@ BEGIN
         v_scope_ids := v_scope_ids || v_more_scope_ids;
         v_seqs := v_seqs || v_more_seqs;
     END LOOP;
-
     RETURN QUERY
     SELECT k.scope_id, k.seq
     FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
     WHERE (k.scope_id, k.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs));
 END
 $$;
-
-COMMENT ON FUNCTION memory.derived(bigint, bigint[], integer[], bigint[]) IS
+COMMENT ON FUNCTION memory.derived IS
     'What was made of observations that go or lose evidence, and can''t stay; one row per observation.';

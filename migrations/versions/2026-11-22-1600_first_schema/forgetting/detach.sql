@@ -1,6 +1,3 @@
--- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
--- was made of them stays for the sake of its others, and they themselves aren't judged again. What is withdrawn keeps its sources,
--- for the hold. Nothing comes back. Belongs after memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -13,7 +10,6 @@ BEGIN
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing detached
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-
     WITH gone AS (
         DELETE FROM memory.lineage l
         USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -24,7 +20,6 @@ BEGIN
           )
         RETURNING l.scope_id, l.seq
     ) SELECT array_agg(g.scope_id), array_agg(g.seq) INTO v_scope_ids, v_seqs FROM gone g;
-
     -- What is left of what was made of it stands on what somebody has said there, where no source is left.
     DELETE FROM memory.evidence e
     USING memory.observations o
@@ -34,15 +29,11 @@ BEGIN
       AND NOT EXISTS (
           SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
       );
-
     UPDATE memory.judged j
     SET outcome = 'refused', reason = 'taken_out', seq = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.detach(bigint, bigint[], integer[]) IS
-    'Takes observations out of the sources of what stays.';
+COMMENT ON FUNCTION memory.detach IS 'Takes observations out of the sources of what stays.';

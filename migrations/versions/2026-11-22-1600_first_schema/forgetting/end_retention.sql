@@ -1,12 +1,3 @@
--- memory.end_retention(agent, conversation, days, at, after_agent, after_session, conversations, messages): takes the texts from
--- messages whose retention is over. One row: how many messages, of how many conversations, and the last of these. Of one
--- agent and conversation, or of all where they are null, after the conversation (after_agent, after_session), in the order of keys, at most so
--- many conversations and messages. `days` as in memory.retention_start. The row stays as a stub: evidence leads to it, and the
--- message is known when it comes again.
--- Kept is what no formation has read yet, unless the conversation is excluded, and what an open hold covers. No epoch rises:
--- a formation that is under way reads what this leaves alone. It locks the conversations, and their agents against new holds,
--- and passes over those that somebody else has locked: so it waits for nobody, and several at once share the work. Two
--- steps, since the second must see what was committed before the first had its locks.
 CREATE OR REPLACE FUNCTION memory.end_retention(
     p_agent text, p_conversation text, p_days double precision, p_at timestamptz, p_after_agent bigint, p_after_conversation text,
     p_conversations bigint, p_messages bigint,
@@ -36,7 +27,6 @@ BEGIN
     conversations := cardinality(v_conversations);
     last_agent := v_agents[conversations];
     last_conversation := v_conversations[conversations];
-
     WITH over AS (
         SELECT m.agent_key, m.conversation_id, m.number, s.formed_number
         FROM unnest(v_agents, v_conversations, v_starts) AS k (agent_key, conversation_id, start)
@@ -56,7 +46,6 @@ BEGIN
         WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
         RETURNING m.number
     ) SELECT count(*) INTO messages FROM gone;
-
     UPDATE memory.conversations s
     SET text_since = m.text_since,
         unformed_messages = CASE WHEN s.excluded THEN m.messages ELSE s.unformed_messages END,
@@ -76,7 +65,4 @@ BEGIN
     WHERE s.agent_key = k.agent_key AND s.conversation_id = k.conversation_id;
 END
 $$;
-
-COMMENT ON FUNCTION memory.end_retention(
-    text, text, double precision, timestamptz, bigint, text, bigint, bigint
-) IS 'Takes the texts from messages whose retention is over; one row.';
+COMMENT ON FUNCTION memory.end_retention IS 'Takes the texts from messages whose retention is over; one row.';

@@ -1,14 +1,3 @@
--- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, scopes, users, forgetting, at): deletes
--- what `memory.forget_closure` returned, and says how many rows of each kind. The only place that deletes. Of that the
--- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
--- `forgetting` that waits for the hold to end; whatever else stood on them goes as if they had gone. Belongs at the end of a
--- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
--- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
--- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
--- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
--- `scopes` lose also their name and prompts, `users` their memberships and their place among the participants of
--- conversations; that they had left a group stays, without their ids (memory.departures). It runs as its owner, who may delete where
--- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_held_scope_ids bigint[], p_held_seqs integer[], p_held_conversation_ids text[],
@@ -36,7 +25,6 @@ BEGIN
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.consolidations c
@@ -44,7 +32,6 @@ BEGIN
         WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
         RETURNING c.version
     ) SELECT 'consolidations', count(*) FROM gone;
-
     -- A judgement is deleted with its source. If the source stays and what was derived from it is deleted, it isn't derived again,
     -- unless another source is the cause: then it is judged again without that one. So is what was known from somebody who is
     -- now forgotten.
@@ -79,7 +66,6 @@ BEGIN
         lease_until = NULL
     WHERE s.agent_key = p_agent
       AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.judged j
@@ -87,13 +73,11 @@ BEGIN
         WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
         RETURNING 1
     ) SELECT 'judged', count(*) FROM gone;
-
     SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
     INTO v_made_scope_ids, v_made_seqs
     FROM memory.lineage l
     JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
     WHERE l.agent_key = p_agent;
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
@@ -104,7 +88,6 @@ BEGIN
           )
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
-
     -- What is left of what was made of it stands on what somebody has said there, where no source is left.
     DELETE FROM memory.evidence e
     USING memory.observations o
@@ -115,7 +98,6 @@ BEGIN
       AND NOT EXISTS (
           SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
       );
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.evidence e
@@ -151,7 +133,6 @@ BEGIN
         ) l
         WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users
     ) SELECT 'evidence', count(*) FROM gone;
-
     UPDATE memory.observations o  -- what others have said of them stays, and says no more of whom
     SET subjects = ARRAY(
         SELECT s.user_id
@@ -161,7 +142,6 @@ BEGIN
     )
     WHERE o.agent_key = p_agent AND o.subjects <> '{}' AND o.subjects && p_users
       AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
-
     -- What was superseded by what goes stays superseded by the next one in line that doesn't.
     WITH RECURSIVE heirs (scope_id, seq, heir) AS (
         SELECT k.scope_id, k.seq, g.superseded_by
@@ -178,11 +158,9 @@ BEGIN
     FROM heirs h
     WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
       AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
-
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
-
     WITH before AS (
         SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
         FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
@@ -198,7 +176,6 @@ BEGIN
     INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
     SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
     FROM before b;
-
     -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
     -- that is taken out again may.
     WITH gone AS (
@@ -224,7 +201,6 @@ BEGIN
     ) g
     WHERE p_forgetting NOT LIKE 'import:%'
     ON CONFLICT DO NOTHING;
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.observations o
@@ -237,7 +213,6 @@ BEGIN
         FROM (SELECT run_id, count(*)::integer AS observations FROM gone WHERE run_id IS NOT NULL GROUP BY run_id) g
         WHERE r.agent_key = p_agent AND r.run_id = g.run_id
     ) SELECT 'observations', count(*) FROM gone;
-
     RETURN QUERY
     WITH gone AS (
         UPDATE memory.messages m
@@ -248,13 +223,11 @@ BEGIN
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id
         RETURNING m.number
     ) SELECT 'messages', count(*) FROM gone;
-
     UPDATE memory.messages m
     SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
     FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
     WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
       AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
-
     -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
     RETURN QUERY
     WITH gone AS (
@@ -272,30 +245,23 @@ BEGIN
         )
         RETURNING r.run_id
     ) SELECT 'runs', count(*) FROM gone;
-
     UPDATE memory.events v
     SET reason = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
-
     PERFORM memory.count_unformed(p_agent, v_conversations);
-
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,
         display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
-
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
-
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
-
     UPDATE memory.conversations t
     SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
     WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
       AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
-
     -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
     WITH of_them AS (
         SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member
@@ -315,28 +281,20 @@ BEGIN
     CROSS JOIN hashed h
     WHERE NOT o.is_member
     ON CONFLICT DO NOTHING;
-
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
     ) SELECT 'members', count(*) FROM gone;
-
     -- A hold goes on to cover the ids that stood for the user whom it names.
     UPDATE memory.user_aliases u
     SET ended_at = coalesce(u.ended_at, greatest(p_at, u.created_at)), withdrawn_by = p_forgetting
     WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users)) AND u.withdrawn_by IS NULL;
-
     DELETE FROM memory.user_aliases u
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id);
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.erase(
     bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
     timestamptz
 ) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
-    timestamptz
-) IS 'Takes out what is forgotten, and counts it; one row per kind.';
+COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';

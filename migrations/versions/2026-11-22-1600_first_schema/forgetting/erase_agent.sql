@@ -1,5 +1,3 @@
--- memory.erase_agent(agent_key): deletes everything of an agent but its id, the events, and what mustn't be imported again,
--- and counts it. One row per table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -9,7 +7,6 @@ BEGIN
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
     SELECT p_agent, i.ref_hash, now() FROM memory.imported i WHERE i.agent_key = p_agent
     UNION
@@ -28,7 +25,5 @@ BEGIN
     UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.erase_agent(bigint) IS 'Takes out everything of an agent, and counts it; one row per table.';
+COMMENT ON FUNCTION memory.erase_agent IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -1,19 +1,3 @@
--- memory.forget_closure(agent_key, users, conversations, scopes, scope_ids, seqs, conversation_ids, numbers, confirmable): all that
--- goes when
--- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
--- `numbers` one message. Reads only.
--- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]) with those that say the
--- same and lent them their evidence, all messages of
--- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
--- until nothing is added:
---   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
---   where one of the messages goes that it was made of, another of these: its text holds both. Nor does then, unless
---   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source;
---   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
---   the other way round);
---   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent.
--- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
--- nothing.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
     p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean,
@@ -34,7 +18,6 @@ BEGIN
     seqs := '{}';
     conversation_ids := '{}';
     numbers := '{}';
-
     SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
     INTO v_round_scope_ids, v_round_seqs
     FROM memory.observations o
@@ -73,13 +56,11 @@ BEGIN
                 WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
             )
         );
-
     LOOP
         scope_ids := scope_ids || v_round_scope_ids;
         seqs := seqs || v_round_seqs;
         conversation_ids := conversation_ids || v_round_conversation_ids;
         numbers := numbers || v_round_numbers;
-
         SELECT coalesce(array_agg(e.evidence_id), '{}')
         INTO evidence_ids
         FROM memory.evidence e
@@ -90,7 +71,6 @@ BEGIN
               OR e.repeated_seq IS NOT NULL AND (e.scope_id, e.repeated_seq) IN (SELECT * FROM unnest(scope_ids, seqs))
               OR (e.conversation_id, e.number) IN (SELECT * FROM unnest(conversation_ids, numbers))
           );
-
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (
@@ -127,7 +107,6 @@ BEGIN
             FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
         ) o
         WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs));
-
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
         FROM memory.messages m
@@ -144,10 +123,8 @@ BEGIN
                 )
           )
           AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers));
-
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
-
     held_scope_ids := '{}';
     held_seqs := '{}';
     held_conversation_ids := '{}';
@@ -178,6 +155,5 @@ BEGIN
     LEFT JOIN memory.held_messages(p_agent) h ON h.conversation_id = k.conversation_id AND h.number = k.number;
 END
 $$;
-
-COMMENT ON FUNCTION memory.forget_closure(bigint, text[], text[], bigint[], bigint[], integer[], text[], bigint[], boolean) IS
+COMMENT ON FUNCTION memory.forget_closure IS
     'What goes when users, conversations, scopes or observations are forgotten; one row of arrays.';

@@ -1,5 +1,3 @@
--- memory.held_ids(agent_key, user, since): the ids that a hold on a user since then covers: those that stand for them or have
--- since, and those that a forgetting keeps known for holds alone (user_aliases.withdrawn_by). One row per id.
 CREATE OR REPLACE FUNCTION memory.held_ids(p_agent bigint, p_user text, p_since timestamptz) RETURNS TABLE (user_id text)
 LANGUAGE sql STABLE
 AS $$
@@ -13,10 +11,7 @@ AS $$
     )
     SELECT t.user_id FROM theirs t
 $$;
-
-COMMENT ON FUNCTION memory.held_ids(bigint, text, timestamptz) IS 'The ids that a hold on a user covers; one row per id.';
-
--- memory.is_held_id(agent_key, user): whether an open hold on a user covers this id. One value.
+COMMENT ON FUNCTION memory.held_ids IS 'The ids that a hold on a user covers; one row per id.';
 CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
 LANGUAGE sql STABLE
 AS $$
@@ -27,13 +22,7 @@ AS $$
         WHERE h.agent_key = p_agent AND h.kind = 'user' AND h.released_at IS NULL AND i.user_id = p_user
     )
 $$;
-
-COMMENT ON FUNCTION memory.is_held_id(bigint, text) IS 'Whether an open hold on a user covers this id; one value.';
-
--- memory.held_observations(agent_key, hold_id): the observations that an open hold keeps: any, or this one. One row per
--- observation. A hold on a user covers the ids that stand for them: what lies in their own scopes, and what they said, withdrawn
--- words included. What something held was made of is held with it: without that nobody could say where it comes from, nor find it
--- when the hold has ended.
+COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers this id; one value.';
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
@@ -69,13 +58,7 @@ AS $$
     )
     SELECT n.scope_id, n.seq FROM line n
 $$;
-
-COMMENT ON FUNCTION memory.held_observations(bigint, bigint) IS
-    'The observations that an open hold keeps; one row per observation.';
-
--- memory.held_messages(agent_key, hold_id): the messages that an open hold keeps: any, or this one. One row per message: of a
--- held user, group or conversation, and what supports an observation that is held. Without an open hold nothing is looked
--- through.
+COMMENT ON FUNCTION memory.held_observations IS 'The observations that an open hold keeps; one row per observation.';
 CREATE OR REPLACE FUNCTION memory.held_messages(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (conversation_id text, number bigint)
@@ -103,12 +86,7 @@ AS $$
           )
       )
 $$;
-
-COMMENT ON FUNCTION memory.held_messages(bigint, bigint) IS 'The messages that an open hold keeps; one row per message.';
-
--- memory.released(agent_key): what is withdrawn (observation_states.status, withdrawn_by elsewhere) and no open hold keeps any
--- more: the forgettings that wait for nothing. One row per observation, message, row of evidence or alias, of which the others'
--- columns are null.
+COMMENT ON FUNCTION memory.held_messages IS 'The messages that an open hold keeps; one row per message.';
 CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
     withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
 )
@@ -136,6 +114,5 @@ AS $$
     FROM memory.user_aliases u
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id)
 $$;
-
-COMMENT ON FUNCTION memory.released(bigint) IS
+COMMENT ON FUNCTION memory.released IS
     'What is withdrawn and no open hold keeps any more; one row per observation, message, row of evidence or alias.';

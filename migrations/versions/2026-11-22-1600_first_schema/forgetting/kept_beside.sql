@@ -1,11 +1,3 @@
--- memory.kept_beside(agent_key, scope_ids, seqs, evidence_ids): what stays of what a forgetting touches. One row per observation
--- that loses one of `evidence_ids` or was made of one of the observations (scope_ids[i], seqs[i]), and isn't one of these:
---   another    somebody else says so: `users`
---   elsewhere  nobody else, but whose words go said so elsewhere as well: `users`
---   host       the host stated it
---   source     it was made of something else that stays
--- `users` are the persons behind the ids, whether they say so there or in a source. What is set aside supports nothing. To be asked
--- before memory.erase.
 CREATE OR REPLACE FUNCTION memory.kept_beside(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 ) RETURNS TABLE (scope_id bigint, seq integer, reason text, users text[])
@@ -58,6 +50,5 @@ AS $$
            CASE WHEN y.others <> '{}' THEN y.others WHEN y.is_hosts THEN '{}' ELSE y.persons END
     FROM told y
 $$;
-
-COMMENT ON FUNCTION memory.kept_beside(bigint, bigint[], integer[], bigint[]) IS
+COMMENT ON FUNCTION memory.kept_beside IS
     'What stays of what a forgetting touches, and on whose word; one row per observation.';

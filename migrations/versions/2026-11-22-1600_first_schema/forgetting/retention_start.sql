@@ -1,5 +1,3 @@
--- memory.retention_start(settings, days, at): since when messages keep their texts, counted back from `at` by an agent's own
--- setting, else by `days`, those of the process; null there is for ever.
 CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz)
 RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -14,6 +12,5 @@ AS $$
         '-infinity'
     )
 $$;
-
-COMMENT ON FUNCTION memory.retention_start(jsonb, double precision, timestamptz) IS
+COMMENT ON FUNCTION memory.retention_start IS
     'Since when the messages of an agent keep their texts; -infinity: for ever.';

@@ -1,5 +1,3 @@
--- memory.speakers_of(agent_key, scope_id): who speaks in the observations of a scope, unless withdrawn, by name, whoever spoke last first; at
--- most the 50 of memory.newest_speakers. It is what scopes.speakers says; to be asked where observations go.
 CREATE OR REPLACE FUNCTION memory.newest_speakers(p_names text[]) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -12,9 +10,7 @@ AS $$
         LIMIT 50
     )
 $$;
-
-COMMENT ON FUNCTION memory.newest_speakers(text[]) IS 'The first 50 of these names, each once.';
-
+COMMENT ON FUNCTION memory.newest_speakers IS 'The first 50 of these names, each once.';
 CREATE OR REPLACE FUNCTION memory.speakers_of(p_agent bigint, p_scope bigint) RETURNS text[]
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -27,6 +23,4 @@ AS $$
         ORDER BY max(o.seq) DESC
     ))
 $$;
-
-COMMENT ON FUNCTION memory.speakers_of(bigint, bigint) IS
-    'Who speaks in the observations of a scope, whoever spoke last first.';
+COMMENT ON FUNCTION memory.speakers_of IS 'Who speaks in the observations of a scope, whoever spoke last first.';

@@ -1,7 +1,3 @@
--- memory.tainted_versions(agent_key, scopes, scope_ids, seqs): the versions of texts that hold what goes. One row per
--- version, live or undone: those of `scopes`, those that absorbed one of the observations (scope_ids[i], seqs[i]), and
--- those that were written on top of such a one. What a live version passed over is known: it still waits, or another live
--- one lists it among its extras. Of an undone one it isn't, so its whole range counts.
 CREATE OR REPLACE FUNCTION memory.tainted_versions(
     p_agent bigint, p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, version integer, live boolean)
@@ -36,6 +32,5 @@ AS $$
     )
     SELECT scope_id, version, live FROM tainted
 $$;
-
-COMMENT ON FUNCTION memory.tainted_versions(bigint, bigint[], bigint[], integer[]) IS
+COMMENT ON FUNCTION memory.tainted_versions IS
     'The versions of texts that hold any of these observations, or were written on top of such a one.';

@@ -1,6 +1,3 @@
--- memory.take_back_evidence(agent_key, scope_id, seqs): what others took as evidence from these observations of a scope, since
--- they said the same, is theirs alone again. An observation that has no other evidence keeps it. Belongs where the text is
--- taken back that said so. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.take_back_evidence(p_agent bigint, p_scope bigint, p_seqs integer[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -10,7 +7,6 @@ BEGIN
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-
     DELETE FROM memory.evidence e
     WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.repeated_seq = ANY (p_seqs)
       AND EXISTS (
@@ -21,8 +17,6 @@ BEGIN
       );
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.take_back_evidence(bigint, bigint, integer[]) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.take_back_evidence(bigint, bigint, integer[]) IS
+COMMENT ON FUNCTION memory.take_back_evidence IS
     'Takes evidence back from those that say the same as these observations.';

@@ -1,5 +1,3 @@
--- memory.imported_texts(agent_key, import_id): the versions of texts that an import has brought to an agent, and those that
--- were written on top of such a one. One row per version, live or undone.
 CREATE OR REPLACE FUNCTION memory.imported_texts(p_agent bigint, p_import bigint)
 RETURNS TABLE (scope_id bigint, version integer, live boolean)
 LANGUAGE sql STABLE
@@ -16,6 +14,5 @@ AS $$
     )
     SELECT scope_id, version, live FROM brought
 $$;
-
-COMMENT ON FUNCTION memory.imported_texts(bigint, bigint) IS
+COMMENT ON FUNCTION memory.imported_texts IS
     'The versions of texts that an import has brought, or that were written on top of such a one.';

@@ -1,8 +1,3 @@
--- memory.undo_import(agent_key, import_id): deletes what an import brought to an agent beside observations, which were
--- taken out before, and what says that they were imported: memberships, prompts, its runs, and the scopes that it made and that
--- nobody has added to since; conversations that nobody has gone on with, and of others the texts of messages of which nothing was
--- formed here. Returns the ids of the scopes that are gone. The caller holds the locks on its scopes and conversations. Runs as
--- its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.undo_import(p_agent bigint, p_import bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -18,13 +13,10 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-
     DELETE FROM memory.imported i WHERE i.agent_key = p_agent AND i.import_id = p_import;
-
     DELETE FROM memory.consolidations c
     USING memory.imported_texts(p_agent, p_import) t
     WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version AND NOT t.live;
-
     -- What somebody else has said as well stays, on their word alone.
     WITH ours AS (
         SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import
@@ -55,7 +47,6 @@ BEGIN
     UPDATE memory.runs r SET forgotten = r.forgotten + n.observations
     FROM (SELECT run_id, count(*)::integer AS observations FROM left_over GROUP BY run_id) n
     WHERE r.agent_key = p_agent AND r.run_id = n.run_id AND r.import_id = p_import;
-
     v_whole := ARRAY(
         SELECT k FROM unnest(v_conversations) k
         WHERE NOT EXISTS (
@@ -82,7 +73,6 @@ BEGIN
     DELETE FROM memory.runs r WHERE r.agent_key = p_agent AND r.conversation_id = ANY (v_whole);
     DELETE FROM memory.conversations t WHERE t.agent_key = p_agent AND t.conversation_id = ANY (v_whole);
     PERFORM memory.count_unformed(p_agent, ARRAY(SELECT k FROM unnest(v_conversations) k WHERE k <> ALL (v_whole)));
-
     -- Who has left since has left; who has spoken as a member is one by the host's word.
     UPDATE memory.members m SET import_id = NULL
     FROM memory.scopes s
@@ -117,8 +107,6 @@ BEGIN
     RETURNING s.scope_id;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.undo_import(bigint, bigint) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.undo_import(bigint, bigint) IS
+COMMENT ON FUNCTION memory.undo_import IS
     'Takes out what an import brought beside observations; one row per scope that is gone.';

@@ -1,6 +1,3 @@
--- memory.hmac_sha256(key, message): HMAC with SHA-256 as RFC 2104 says it, of what Postgres brings without an extension: it
--- has sha256(), and XOR of bit strings alone, so the key becomes one and, by what would send it to a client, bytes again
--- after the four of its length. 32 bytes.
 CREATE OR REPLACE FUNCTION memory.hmac_sha256(p_key bytea, p_message bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -15,5 +12,4 @@ AS $$
         )::bit(512) AS bits
     ) k
 $$;
-
-COMMENT ON FUNCTION memory.hmac_sha256(bytea, bytea) IS 'HMAC with SHA-256 of a message under a key.';
+COMMENT ON FUNCTION memory.hmac_sha256 IS 'HMAC with SHA-256 of a message under a key.';

@@ -1,8 +1,3 @@
--- memory.installation: one row, made by the migration: the id of this database, by which what is kept outside of it (a journal
--- of forgetting, say) tells it from others, and its key. What is derived from memory and kept where others read it, or longer
--- than the memory itself, is an HMAC under that key: whoever reads it can't confirm a guess. Only the owner reads the table.
--- Nobody else has a right to it, and where somebody gives one away by mistake, it has no row for them: row-level security
--- is on without a policy. A copy or a backup of the database has the same row. Three random UUIDs have 366 random bits.
 CREATE TABLE memory.installation (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     key bytea NOT NULL DEFAULT sha256(
@@ -11,31 +6,20 @@ CREATE TABLE memory.installation (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT installation_pkey PRIMARY KEY (id)
 );
-
 CREATE UNIQUE INDEX installation_true_key ON memory.installation ((true));
-
 COMMENT ON TABLE memory.installation IS 'One row: what this database is known by, and the key that only its owner reads.';
 COMMENT ON COLUMN memory.installation.id IS 'The id of this database; its copies have the same.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
 COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was made.';
-
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
-
 INSERT INTO memory.installation DEFAULT VALUES;
-
--- memory.installation_id(): the id of this database.
 CREATE OR REPLACE FUNCTION memory.installation_id() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 AS $$
     SELECT id FROM memory.installation
 $$;
-
-COMMENT ON FUNCTION memory.installation_id() IS 'The id of this database; its copies have the same.';
-
--- memory.keyed_hash(subject, value): the HMAC of a value under the key of this database, 32 bytes; null of null. `subject` says
--- what the hash is for: the same value has another one under each. Not open to everybody: whoever may call it can compare
--- what they guess with what they read.
+COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; its copies have the same.';
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -47,13 +31,9 @@ BEGIN
     RETURN memory.hmac_sha256(v_key, convert_to(p_subject, 'UTF8') || '\x00' || p_value);
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.keyed_hash(text, bytea) IS 'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
-
--- memory.keyed_hashes(subject, values): memory.keyed_hash of each, with their places from 1. The key is read and spread once, which
--- is most of what one costs.
+COMMENT ON FUNCTION memory.keyed_hash IS
+    'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -71,32 +51,20 @@ AS $$
     FROM pads p
     CROSS JOIN unnest(p_values) WITH ORDINALITY AS v (value, place)
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;
-
-COMMENT ON FUNCTION memory.keyed_hashes(text, bytea[]) IS 'memory.keyed_hash of each of these, with their places from 1.';
-
--- memory.user_hash(agent_key, user): the id of a user as it may outlive the user's being forgotten.
+COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each of these, with their places from 1.';
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
-
-COMMENT ON FUNCTION memory.user_hash(bigint, text) IS 'The id of a user of an agent, as what outlives a forgetting names it.';
-
--- memory.content_hash(scope, digest): what memory.observations keeps of a text to tell whether a scope holds it already: the
--- keyed hash of the SHA-256 of its normal form. It tells nobody what was said, nor that it was said in two scopes: who writes
--- into one learns nothing of another.
+COMMENT ON FUNCTION memory.user_hash IS 'The id of a user of an agent, as what outlives a forgetting names it.';
 CREATE OR REPLACE FUNCTION memory.content_hash(p_scope bigint, p_digest bytea) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
-
-COMMENT ON FUNCTION memory.content_hash(bigint, bytea) IS 'By what a scope knows a text again, of the digest of its normal form.';
-
--- memory.content_hashes(scopes, digests): memory.content_hash of each pair, with their places from 1.
+COMMENT ON FUNCTION memory.content_hash IS 'By what a scope knows a text again, of the digest of its normal form.';
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE
@@ -108,6 +76,4 @@ AS $$
         ORDER BY k.place
     )) h
 $$;
-
-COMMENT ON FUNCTION memory.content_hashes(bigint[], bytea[]) IS
-    'memory.content_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each of these, with their places from 1.';

@@ -1,9 +1,3 @@
--- memory.known_at(agent, user, conversation, as_of): what was known at a moment of recorded time, of what the principal may see.
--- One row per observation that was there: its status then, and whether it was pending. The status is the one to which the
--- newest event before that moment changed it, else the one from which the first event after it did. Of a version that was
--- undone since it isn't known any more what it passed over: its whole range counts as absorbed while it was live. What was
--- forgotten or withdrawn since was never known. It runs as its owner, since no user may read events, and asks
--- memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_conversation text, p_as_of timestamptz)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -57,8 +51,6 @@ BEGIN
     WHERE o.created_at <= p_as_of AND t.status IS DISTINCT FROM 'withdrawn';
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.known_at(text, text, text, timestamptz) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.known_at(text, text, text, timestamptz) IS
     'What was known at a moment, of what a user of an agent may see; one row per observation.';

@@ -1,5 +1,3 @@
--- memory.lexeme_queries(g, language, lexeme): what memory.query_lexemes gave, as one tsquery per term and language that any of
--- its lexemes satisfies.
 CREATE OR REPLACE FUNCTION memory.lexeme_queries(p_g integer[], p_language text[], p_lexeme text[])
 RETURNS TABLE (g integer, language text, query tsquery)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -9,6 +7,5 @@ AS $$
     FROM unnest(p_g, p_language, p_lexeme) t(g, language, lexeme)
     GROUP BY t.g, t.language
 $$;
-
 COMMENT ON FUNCTION memory.lexeme_queries(integer[], text[], text[]) IS
     'One tsquery per term and language; one row each.';

@@ -1,6 +1,3 @@
--- memory.observation_as_read(agent_key, scope_id, seq): an observation as it is read everywhere: its row, and what stands
--- elsewhere about it. One row, or none. It is planned as part of the query that asks it: columns that aren't read cost
--- nothing. It asks nobody whether they may see it: who calls it has found that out, and may read events.
 CREATE OR REPLACE FUNCTION memory.observation_as_read(p_agent bigint, p_scope bigint, p_seq integer)
 RETURNS TABLE (
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
@@ -33,6 +30,5 @@ AS $$
         LIMIT 1
     ) t ON true
 $$;
-
 COMMENT ON FUNCTION memory.observation_as_read(bigint, bigint, integer) IS
     'An observation, with its scope and what stands elsewhere about it; at most one row.';

@@ -1,7 +1,3 @@
--- memory.observations_with(agent_key, query): the observations of an agent, whatever their status, that hold everything that a
--- query asks for. One row per observation. `p_query` is what memory_sql.domain.query.Query.to_json makes. Where memory.search
--- is content with any of the words, here every one counts, in the language of the observation; what is no word in that
--- language isn't looked for, and a query of which nothing is left there finds nothing.
 CREATE OR REPLACE FUNCTION memory.observations_with(p_agent bigint, p_query jsonb)
 RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE
@@ -32,6 +28,5 @@ AS $$
       AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
       AND o.tags @> f.tags
 $$;
-
 COMMENT ON FUNCTION memory.observations_with(bigint, jsonb) IS
     'The observations that hold everything that a query asks for; one row per observation.';

@@ -1,5 +1,3 @@
--- memory.query_lexemes(terms, languages): the words of a query as each of the languages stems them, with the number
--- of the term that asks for them. One row per language and lexeme; two terms with one stem are one.
 CREATE OR REPLACE FUNCTION memory.query_lexemes(p_terms jsonb, p_languages text[])
 RETURNS TABLE (g integer, language text, lexeme text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -15,6 +13,5 @@ AS $$
     ) u(lexeme)
     GROUP BY l.language, u.lexeme
 $$;
-
 COMMENT ON FUNCTION memory.query_lexemes(jsonb, text[]) IS
     'The words of a query as each language stems them; one row per language and lexeme.';

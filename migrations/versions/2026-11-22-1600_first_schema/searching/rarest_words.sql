@@ -1,5 +1,3 @@
--- memory.rarest_words(common, g, most): which words of a query to look up: the rarest, as long as all of them together are
--- found at most so often. `common`: in how many texts each word stands, by its number; `g`: the numbers that count.
 CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer)
 RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -16,6 +14,5 @@ BEGIN
     );
 END
 $$;
-
 COMMENT ON FUNCTION memory.rarest_words(double precision[], integer[], integer) IS
     'The words of a query that are looked up, since all of them together are found at most so often.';

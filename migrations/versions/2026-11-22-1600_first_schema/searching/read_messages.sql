@@ -1,9 +1,3 @@
--- memory.read_messages(agent, user, conversation, scope_id, seq, before, limit, days, at): the messages that a principal may read, newest
--- first. One row per message, of those of memory.retained_messages. With a conversation, only its; with scope_id and seq, only
--- what that observation comes from, if they may see it (in that conversation), and what it was made of in scopes that they
--- may see. `before…` is the last one of the page before. It runs as its owner and asks who may see what itself: a row-level
--- policy would hide from whom somebody reads which observations of others are quarantined. Planned for each call, so that a
--- condition that isn't asked for isn't there.
 CREATE OR REPLACE FUNCTION memory.read_messages(
     p_agent text, p_user text, p_conversation text, p_scope bigint, p_seq integer, p_before timestamptz,
     p_before_conversation text, p_before_number bigint, p_limit bigint, p_days double precision, p_at timestamptz
@@ -42,11 +36,9 @@ BEGIN
     LIMIT p_limit;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.read_messages(
     text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
 ) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.read_messages(
     text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
 ) IS 'The messages that a user of an agent may read, newest first; one row per message.';

@@ -1,8 +1,3 @@
--- memory.search(…): what a query finds for a principal, both arms in one round trip. One row per observation (arm
--- `observation`), at most p_limit of them, and one per message (arm `message`), at most p_messages, each arm best first; what
--- only the other arm has is null. A message inherits a share of the scores of the observations found that were made of it.
--- p_query is what memory_sql.domain.query.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was
--- known at that moment. p_vector: the query's, of the model p_model, as memory.similar takes it; null: words alone count.
 CREATE OR REPLACE FUNCTION memory.search(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_messages bigint, p_days double precision,
     p_at timestamptz, p_as_of timestamptz, p_explain boolean, p_vector bit varying, p_model text
@@ -63,11 +58,9 @@ BEGIN
     ) m ON true;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.search(
     text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
 ) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.search(
     text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
 ) IS 'What a query finds for a user of an agent, each arm best first; one row per observation or message.';

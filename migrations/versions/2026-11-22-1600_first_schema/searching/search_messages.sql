@@ -1,14 +1,3 @@
--- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message,
--- by its key, of those of memory.retained_messages in memory.visible_conversations, which are looked up once; that is all
--- where none can have one. As memory.search_observations finds; a user's messages are one space of the text index,
--- whichever of their conversations they stand in. Where a time is named, or no word is left to look for, the `newest`
--- messages are looked at too.
--- How it ranks: BM25 of a message's own words; since it has no cues, its surroundings: an answer inherits from the turn
--- before, if that asks, and is found by it; a turn from the second before and behind, which mostly have the same speaker;
--- the words that stand within five turns, by two of which it is found;
--- whether the one who is named in the query said it (the name is then no word to look for); whether it was said in the
--- time that is named; and what the observations lend it that were found and made of it: p_lent_scores, by conversation
--- and number. `observations` are the ids of those that the principal may see.
 CREATE OR REPLACE FUNCTION memory.search_messages(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
     p_as_of timestamptz, p_explain boolean, p_lent_conversations text[], p_lent_numbers bigint[],
@@ -29,6 +18,9 @@ DECLARE
     w record;
     f record;
     v_agent bigint;
+    v_since timestamptz;
+    v_scopes bigint[];
+    v_unit double precision;
     v_conversations text[];
     v_last_numbers bigint[];
     v_newer numeric[];
@@ -61,7 +53,7 @@ DECLARE
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
-        k1 numeric, b numeric, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
+        k1 float8, b float8, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
         newest integer, best integer
     );
     SELECT x.* INTO f
@@ -74,7 +66,7 @@ BEGIN
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
-
+    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
     SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
            array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
     INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
@@ -82,27 +74,23 @@ BEGIN
         SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
         FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
     ) v
-    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= (
-        SELECT memory.retention_start(a.settings, p_days, p_at) FROM memory.agents a WHERE a.agent_id = p_agent
-    ));
+    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
     IF NOT FOUND THEN
         RETURN;
     END IF;
-
+    v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
+    v_unit := ln(1 + (greatest(v_total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
     INTO v_g, v_language, v_lexeme
     FROM memory.query_lexemes(p_query -> 'terms', ARRAY(
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
-        SELECT s.language
-        FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        SELECT s.language FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
     )) t;
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
     INTO v_query_g, v_query_language, v_query
     FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
     v_terms := coalesce((SELECT max(g) FROM unnest(v_g) g), 0);
-
     IF v_terms > 0 THEN
         v_common := array_fill(0::double precision, ARRAY[v_terms]);
         v_chosen := v_g;
@@ -118,7 +106,7 @@ BEGIN
                 ) v
                 CROSS JOIN LATERAL (
                     SELECT m.language, m.search
-                    FROM memory.retained_messages(p_agent, v.conversation_id, p_days, p_at, p_as_of) m
+                    FROM memory.messages_since(v_agent, v.conversation_id, v_since, p_as_of) m
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
@@ -140,7 +128,6 @@ BEGIN
             CROSS JOIN unnest(v_g, v_lexeme) t(g, lexeme)
             WHERE t.g = ANY (v_chosen)
         );
-
         WITH found AS MATERIALIZED (
             SELECT m.conversation_id, m.number
             FROM memory.messages m
@@ -169,17 +156,17 @@ BEGIN
             ) h
             CROSS JOIN LATERAL (
                 SELECT m.*
-                FROM memory.retained_messages(p_agent, h.conversation_id, p_days, p_at, p_as_of) m
+                FROM memory.messages_since(v_agent, h.conversation_id, v_since, p_as_of) m
                 WHERE m.number = h.number
                 LIMIT 1
             ) m
+            OFFSET 0  -- each mask is worked out once
         )
         SELECT array_agg(h.conversation_id), array_agg(h.number), array_agg(h.mask), array_agg(h.length), array_agg(h.asks),
                array_agg(h.first_name), avg(h.length)
         INTO v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_lengths, v_hit_asks, v_hit_speakers, v_average
         FROM hit h
         WHERE h.mask IS NOT NULL;
-
         -- A name of somebody who speaks there says who said it, not what.
         v_named := ARRAY(SELECT DISTINCT n FROM unnest(v_hit_speakers) n WHERE n = ANY (f.names));
         IF cardinality(v_named) > 0 THEN
@@ -194,11 +181,15 @@ BEGIN
             );
         END IF;
         v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
-        v_hit_words := memory.word_points(v_hit_masks, v_hit_lengths, v_idf, v_average, w.k1, w.b);
+        v_hit_words := ARRAY(
+            SELECT memory.word_points(i.idf, h.length, v_average, w.k1, w.b)
+            FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
+            LEFT JOIN memory.words_worth(v_hit_masks, v_idf) i ON i.mask = h.mask
+            ORDER BY h.n
+        );
     END IF;
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
-
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
         SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
@@ -236,7 +227,7 @@ BEGIN
         FROM candidate p
         CROSS JOIN LATERAL (
             SELECT m.*
-            FROM memory.retained_messages(p_agent, p.conversation_id, p_days, p_at, p_as_of) m
+            FROM memory.messages_since(v_agent, p.conversation_id, v_since, p_as_of) m
             WHERE m.number = p.number
             LIMIT 1
         ) m
@@ -279,14 +270,12 @@ BEGIN
            ARRAY(
                SELECT 'o' || e.scope_id || '-' || e.seq
                FROM memory.evidence e
-               JOIN memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-                   ON v.agent_key = e.agent_key AND v.scope_id = e.scope_id
                WHERE e.agent_key = v_agent AND e.conversation_id = b.conversation_id AND e.number = b.number
-                 AND (p_as_of IS NULL OR e.created_at <= p_as_of)
+                 AND e.scope_id = ANY (v_scopes) AND (p_as_of IS NULL OR e.created_at <= p_as_of)
                GROUP BY e.scope_id, e.seq
                ORDER BY e.scope_id, e.seq
            ),
-           b.score, b.score / (memory.word_rarities(v_total, '{1}', '{}'))[1],
+           b.score, b.score / v_unit,
            coalesce((
                SELECT sum(i.idf) FILTER (WHERE b.mask >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
                FROM unnest(v_idf) WITH ORDINALITY i(idf, g)
@@ -304,12 +293,10 @@ BEGIN
     ORDER BY b.score DESC, b.said_at DESC, b.conversation_id, b.number;
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.search_messages(
     text, text, text, jsonb, bigint, double precision, timestamptz, timestamptz, boolean, text[], bigint[],
     double precision[]
 ) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.search_messages(
     text, text, text, jsonb, bigint, double precision, timestamptz, timestamptz, boolean, text[], bigint[],
     double precision[]

@@ -1,6 +1,3 @@
--- memory.searched_scopes(agent, user, conversation, as_of, scope): what a search looks into. One row per scope: what the principal
--- may see, or of that the one scope that is named. Without a user it is that scope, for the library's own work: not in a transaction
--- that was entered as a user, nor in one that serves another agent.
 CREATE OR REPLACE FUNCTION memory.searched_scopes(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz, p_scope bigint
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
@@ -16,6 +13,5 @@ AS $$
     WHERE a.agent_id = p_agent AND p_user IS NULL
       AND (memory.principal() IS NULL OR memory.serves_all() OR coalesce(memory.principal() ->> 'serves' = p_agent, false))
 $$;
-
 COMMENT ON FUNCTION memory.searched_scopes(text, text, text, timestamptz, bigint) IS
     'The scopes that a search looks into; one row per scope.';

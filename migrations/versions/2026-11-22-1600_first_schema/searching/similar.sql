@@ -1,8 +1,3 @@
--- memory.similar(…): what lies nearest to a query in meaning, of what a principal may see and a search may find, as of a
--- moment too; what was superseded only with p_superseded. One row per observation, at most 50. p_bits and the vectors
--- of p_model have one bit a dimension, its sign: the fewer differ, the nearer (Hamming distance). `meaning`: how many
--- standard deviations of these 50 one stands above the last of them, 0 where all are as near. Other models' vectors aren't
--- compared, and what has none isn't found. Everything is compared, by its key.
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz, p_model text, p_bits bit varying,
     p_superseded boolean
@@ -37,7 +32,6 @@ BEGIN
         FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
         WHERE memory.is_sought(k.status, p_superseded);
     END IF;
-
     RETURN QUERY
     SELECT n.scope_id, n.seq,
            coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8
@@ -60,8 +54,6 @@ BEGIN
     WINDOW w AS ();
 END
 $$;
-
 REVOKE EXECUTE ON FUNCTION memory.similar(text, text, text, timestamptz, text, bit varying, boolean) FROM PUBLIC;
-
 COMMENT ON FUNCTION memory.similar(text, text, text, timestamptz, text, bit varying, boolean) IS
     'The observations nearest to a query in meaning, of those that a user may see; one row per observation.';

@@ -1,6 +1,3 @@
--- memory.words_sampled(agent_key, scope_id, size, g, languages, queries): in how many of a scope's observations each
--- word of a query stands, by its number; never in none. From a sample of 256, spread evenly over the `size` that there
--- are. The words are what memory.lexeme_queries gives. What no search finds isn't looked at, or a score would tell of it.
 CREATE OR REPLACE FUNCTION memory.words_sampled(
     p_agent bigint, p_scope bigint, p_size integer, p_g integer[], p_languages text[], p_queries tsquery[]
 )
@@ -40,6 +37,5 @@ BEGIN
     );
 END
 $$;
-
 COMMENT ON FUNCTION memory.words_sampled(bigint, bigint, integer, integer[], text[], tsquery[]) IS
     'In how many of a scope''s observations each word of a query stands, from a sample.';

@@ -1,6 +1,3 @@
--- memory.peers(agent_key, scope, target, limit): beside which scopes a claim of this one is seen when it is judged for a target.
--- One row per scope. For the collective scope all groups, this one too, groups of one left out, whichever learnt something last
--- first; for a group the individual scopes of its other members.
 CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
 RETURNS TABLE (scope_id bigint)
 LANGUAGE sql STABLE
@@ -22,6 +19,5 @@ AS $$
     ORDER BY x.last_activity_at DESC NULLS LAST, x.scope_id
     LIMIT p_limit
 $$;
-
-COMMENT ON FUNCTION memory.peers(bigint, bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.peers IS
     'The scopes whose observations are compared with those of a scope that is judged; one row per scope.';

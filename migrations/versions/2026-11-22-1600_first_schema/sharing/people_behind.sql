@@ -1,7 +1,3 @@
--- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons who support these observations, by their own
--- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
--- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
--- is. The host counts as no person, and what is set aside supports nothing.
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
 LANGUAGE sql STABLE
@@ -45,6 +41,5 @@ AS $$
     JOIN memory.agents a ON a.agent_key = p_agent
     GROUP BY s.scope_id, s.seq, k.person
 $$;
-
-COMMENT ON FUNCTION memory.people_behind(bigint, bigint[], integer[], real) IS
+COMMENT ON FUNCTION memory.people_behind IS
     'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';

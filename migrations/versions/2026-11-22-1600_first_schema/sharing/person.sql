@@ -1,5 +1,3 @@
--- memory.person(agent_key, user): the id of the person behind a user's id: the one that it stands for at the end of the line
--- of aliases, else itself. One value; the way back from memory.user_ids.
 CREATE OR REPLACE FUNCTION memory.person(p_agent bigint, p_user text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -13,10 +11,7 @@ AS $$
     )
     SELECT l.user_id FROM line l ORDER BY l.step DESC LIMIT 1
 $$;
-
-COMMENT ON FUNCTION memory.person(bigint, text) IS 'The id of the person for whom a user''s id stands.';
-
--- memory.members_of(agent_key, scope): the persons who belong to a group now. One row per person, whatever ids they go by.
+COMMENT ON FUNCTION memory.person IS 'The id of the person for whom a user''s id stands.';
 CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -24,5 +19,4 @@ AS $$
     FROM memory.members m
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL
 $$;
-
-COMMENT ON FUNCTION memory.members_of(bigint, bigint) IS 'The persons who belong to a group now; one row per person.';
+COMMENT ON FUNCTION memory.members_of IS 'The persons who belong to a group now; one row per person.';

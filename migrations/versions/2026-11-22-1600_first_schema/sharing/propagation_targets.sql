@@ -1,6 +1,3 @@
--- memory.propagation_targets(agent_key, scope): where what is known in a scope may go, one level up and nowhere else. One row
--- per scope: of an individual scope the groups to which its user belongs now, of a group the collective scope (its id is null
--- while there is none). A group of one neither takes nor gives: what it knows is that one person's. `sharing`: the group's own rule, null where it has none.
 CREATE OR REPLACE FUNCTION memory.propagation_targets(p_agent bigint, p_scope bigint)
 RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text, sharing text)
 LANGUAGE sql STABLE
@@ -20,6 +17,5 @@ AS $$
       AND c.is_active IS NOT FALSE
       AND (SELECT count(*) FROM memory.members_of(p_agent, s.scope_id)) >= 2
 $$;
-
-COMMENT ON FUNCTION memory.propagation_targets(bigint, bigint) IS
+COMMENT ON FUNCTION memory.propagation_targets IS
     'The scopes one level up to which a scope''s observations may be propagated; one row per scope.';

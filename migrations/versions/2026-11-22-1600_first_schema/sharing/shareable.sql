@@ -1,9 +1,3 @@
--- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
--- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
--- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal) but contact data, which
--- is cut out, not sensitive, not marked, no remark of one person on another, said by a user or the host (memory.trust), in no
--- session that is excluded, by nobody who is excluded. `proposed`: the scope of the one group that it was meant for, s12;
--- collective or null: any.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
 LANGUAGE sql STABLE
@@ -41,6 +35,5 @@ AS $$
       )
       AND memory.trust(p_agent, p_scope, o.seq) >= 2
 $$;
-
-COMMENT ON FUNCTION memory.shareable(bigint, bigint, text[]) IS
+COMMENT ON FUNCTION memory.shareable IS
     'The observations of a scope that may be judged for a wider one; one row per observation.';

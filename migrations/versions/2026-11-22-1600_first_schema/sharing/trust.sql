@@ -1,7 +1,3 @@
--- memory.trust(agent_key, scope, seq): how far an observation may be believed, by who said it and not by what it says: 3 the
--- host stated it, 2 a user said it, 1 the assistant did, 0 a tool did, or it was imported and nobody has confirmed it since.
--- One value: of messages the best, since a person's yes stands beside the assistant's proposal; the least of what it is made
--- of, so that nothing gains trust on its way up. Null where it isn't there.
 CREATE OR REPLACE FUNCTION memory.trust(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
 LANGUAGE sql STABLE
 AS $$
@@ -36,6 +32,5 @@ AS $$
     JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = n.scope_id AND o.seq = n.seq
     LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = n.scope_id AND t.seq = n.seq
 $$;
-
-COMMENT ON FUNCTION memory.trust(bigint, bigint, integer) IS
+COMMENT ON FUNCTION memory.trust IS
     'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';

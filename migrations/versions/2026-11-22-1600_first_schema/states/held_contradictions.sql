@@ -1,5 +1,3 @@
--- memory.held_contradictions(agent_key): what a version of a text would have superseded, had it not been too much at once, and
--- nobody has decided yet. One row per contradiction whose two observations are in use.
 CREATE OR REPLACE FUNCTION memory.held_contradictions(p_agent bigint)
 RETURNS TABLE (
     scope_id bigint, version integer, newer integer, older integer, says text, instead_of text, created_at timestamptz
@@ -25,6 +23,5 @@ AS $$
             AND e.version = c.version
       )
 $$;
-
-COMMENT ON FUNCTION memory.held_contradictions(bigint) IS
+COMMENT ON FUNCTION memory.held_contradictions IS
     'What would have been superseded and waits for a person; one row per contradiction.';

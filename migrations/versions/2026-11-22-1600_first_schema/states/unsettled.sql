@@ -1,10 +1,3 @@
--- memory.unsettled(agent_key, scopes): what lies in these scopes, or was made of what does (null: all), and hasn't the state that
--- its sources leave it. One row per observation: its state, and the one that it has to get. What was made of one source alone
--- (lineage.whole) is in use while such a source supports it; else it is what its sources are, of several states the one that
--- says least against it. What somebody has said there themselves stays; but a correction there goes with what is set aside, since it
--- has inherited the sources of what it corrects. What was merged of several is set aside with any
--- of them that is quarantined (it is erased then, unless a legal hold keeps it), and stays as it was said otherwise.
--- Only what is in use goes, and only what went for this reason (observation_states.follows) comes back.
 CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE
@@ -65,6 +58,5 @@ AS $$
         )
     )
 $$;
-
-COMMENT ON FUNCTION memory.unsettled(bigint, bigint[]) IS
+COMMENT ON FUNCTION memory.unsettled IS
     'What was made of others and hasn''t the state that these leave it; one row per observation.';

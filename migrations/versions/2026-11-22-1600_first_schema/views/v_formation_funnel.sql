@@ -1,10 +1,3 @@
--- memory.v_formation_funnel: what becomes of what is said. One row per agent and day (UTC) on which a message was stored or
--- a formation began. A message counts on the day on which it was stored, a run with all that came of it on the day on which
--- it began: each is in exactly one row, so every column may be added up over days and agents.
--- eligible = formed + discarded (put aside after it was given up) + waiting; the other messages are skipped.
--- runs = succeeded + empty (nothing worth keeping) + failed + dead (waits for a person) + runs_discarded + retired (formed
--- anew since) + under_way.
--- duplicates: observations that were known already; refused: what the model may not do, mended or left out.
 CREATE OR REPLACE VIEW memory.v_formation_funnel WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -80,6 +73,5 @@ CROSS JOIN LATERAL (
         GROUP BY 1
     ) r USING (day)
 ) e;
-
 COMMENT ON VIEW memory.v_formation_funnel IS
     'One row per agent and day (UTC): messages by what became of them, formations by outcome, and what they yielded.';

@@ -1,5 +1,3 @@
--- memory.v_imports: what imports have brought. One row per import and collection of the other store; of one that was broken
--- off there is none yet. source: documents that it had, each of which was migrated, merged into another, skipped or rejected.
 CREATE OR REPLACE VIEW memory.v_imports WITH (security_invoker = true) AS
 SELECT
     i.import_id,
@@ -14,6 +12,5 @@ SELECT
     (c.counts ->> 'rejected')::bigint AS rejected
 FROM memory.imports i
 CROSS JOIN LATERAL jsonb_each(i.accounts -> 'collections') AS c (collection, counts);
-
 COMMENT ON VIEW memory.v_imports IS
     'One row per import and collection: documents, and how many were migrated, merged, skipped and rejected.';

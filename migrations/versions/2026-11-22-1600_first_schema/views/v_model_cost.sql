@@ -1,7 +1,3 @@
--- memory.v_model_cost: what the work of the models cost. One row per agent, day (UTC) on which the work began, kind of run
--- and model; the model is null where none answered, and 'none' where nothing had to be asked. Every run is in exactly one
--- row. failures: runs whose answer was not used; tokens: as the provider counts them, also of answers that were not used;
--- latency_seconds, latency_seconds_max: mean and longest time that a model took; null where none answered.
 CREATE OR REPLACE VIEW memory.v_model_cost WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -17,6 +13,5 @@ SELECT
 FROM memory.runs r
 JOIN memory.agents a ON a.agent_key = r.agent_key
 GROUP BY 1, 2, 3, 4;
-
 COMMENT ON VIEW memory.v_model_cost IS
     'One row per agent, day (UTC), kind of run and model: runs, failures, tokens in and out, mean and longest latency.';

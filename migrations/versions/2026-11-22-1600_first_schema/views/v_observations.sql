@@ -1,13 +1,11 @@
--- memory.v_observations: every observation with its scope and state. One row per observation.
--- absorbed_by: the live version of the scope's text that holds it; null while it is pending or set aside.
 CREATE OR REPLACE VIEW memory.v_observations WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
-    'o' || o.scope_id || '-' || o.seq AS observation_id,
+    'o' || o.scope_id::text || '-' || o.seq::text AS observation_id,
     o.scope_id,
     o.seq,
     s.kind AS scope_kind,
-    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(substr(s.owner, 3), '') AS owner_id,
     nullif(s.name, '') AS scope_name,
     s.is_active AS scope_is_active,
     o.content,
@@ -52,5 +50,4 @@ LEFT JOIN LATERAL (
     ORDER BY o.seq = ANY (c.extra_seqs) DESC
     LIMIT 1
 ) v ON true;
-
 COMMENT ON VIEW memory.v_observations IS 'One row per observation, with its scope, its state and the version that absorbed it.';

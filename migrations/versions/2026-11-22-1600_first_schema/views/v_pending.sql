@@ -1,11 +1,9 @@
--- memory.v_pending: the backlog. One row per scope that has pending observations.
--- oldest_at: when the longest-waiting one was stored; due_at: from when a consolidation is due, null below the threshold.
 CREATE OR REPLACE VIEW memory.v_pending WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     s.scope_id,
     s.kind AS scope_kind,
-    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(substr(s.owner, 3), '') AS owner_id,
     nullif(s.name, '') AS scope_name,
     p.pending,
     p.oldest_at,
@@ -36,5 +34,4 @@ CROSS JOIN LATERAL (
     ) w
 ) p
 WHERE p.pending > 0;
-
 COMMENT ON VIEW memory.v_pending IS 'One row per scope with observations that wait for a consolidation.';

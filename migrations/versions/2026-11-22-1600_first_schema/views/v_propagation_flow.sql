@@ -1,7 +1,3 @@
--- memory.v_propagation_flow: what goes upwards, and what doesn't and why. One row per agent, day (UTC) on which it was decided,
--- kind of scope from which and to which, outcome and reason. An observation counts once for each wider scope for which it
--- was judged, with what holds now: what waits and is judged again moves to the later day. observations: how many; stored: how
--- many observations of the wider scopes they have become, of which several may be one; people: whose they are, 0 of groups.
 CREATE OR REPLACE VIEW memory.v_propagation_flow WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -18,6 +14,5 @@ JOIN memory.agents a ON a.agent_key = j.agent_key
 JOIN memory.scopes s ON s.agent_key = j.agent_key AND s.scope_id = j.source_scope_id
 JOIN memory.scopes t ON t.agent_key = j.agent_key AND t.scope_id = j.target_scope_id
 GROUP BY 1, 2, 3, 4, 5, 6;
-
 COMMENT ON VIEW memory.v_propagation_flow IS
     'One row per agent, day (UTC), kinds of scopes, outcome and reason: observations judged, stored, and of how many people.';

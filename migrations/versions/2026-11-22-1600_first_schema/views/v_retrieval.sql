@@ -1,9 +1,3 @@
--- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which somebody
--- asked; what was counted last may be missing for a minute. queries: contexts whose XML was asked for with a message,
--- searches, and digests, in a context or alone, that looked for words. fired_share: of the contexts in which what was
--- found decided, the share in which it was shown; null where it never decided. without_hit_share: of the queries that searched,
--- the share in which nothing was found. mean_ms, slowest_ms: milliseconds that searching took. The last three are null
--- where nothing was searched.
 CREATE OR REPLACE VIEW memory.v_retrieval WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -19,6 +13,5 @@ SELECT
 FROM memory.retrievals r
 JOIN memory.agents a ON a.agent_key = r.agent_key
 GROUP BY 1, 2;
-
 COMMENT ON VIEW memory.v_retrieval IS
     'One row per agent and day (UTC): queries, how often something was shown, nothing found, mean and slowest milliseconds.';

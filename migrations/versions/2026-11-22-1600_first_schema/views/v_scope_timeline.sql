@@ -1,11 +1,9 @@
--- memory.v_scope_timeline: how each scope's text came to be. One row per version of a scope's text.
--- absorbed: observations that went into it; words_before: length of the text that it was written on top of.
 CREATE OR REPLACE VIEW memory.v_scope_timeline WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
     c.scope_id,
     s.kind AS scope_kind,
-    CASE WHEN s.owner LIKE '_:%' THEN substr(s.owner, 3) END AS owner_id,
+    nullif(substr(s.owner, 3), '') AS owner_id,
     nullif(s.name, '') AS scope_name,
     c.version,
     c.base,
@@ -28,5 +26,4 @@ JOIN memory.scopes s ON s.agent_key = c.agent_key AND s.scope_id = c.scope_id
 JOIN memory.agents a ON a.agent_key = c.agent_key
 LEFT JOIN memory.consolidations b ON b.agent_key = c.agent_key AND b.scope_id = c.scope_id AND b.version = c.base
 LEFT JOIN memory.runs r ON r.agent_key = c.agent_key AND r.run_id = c.run_id;
-
 COMMENT ON VIEW memory.v_scope_timeline IS 'One row per version of a scope''s consolidated text, with what it absorbed and cost.';

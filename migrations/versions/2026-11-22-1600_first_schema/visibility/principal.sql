@@ -1,9 +1,3 @@
--- memory.principal(): on whose behalf this transaction works, as memory.enter() said; null where nobody has said it. Every
--- row-level policy asks it, so that without a principal there are no rows. It is bound to its transaction by the moment at
--- which that began: what somebody left behind on a pooled connection (a SET of a whole session, another transaction's
--- setting) matches no later transaction. Objects: {"agent", "user", "session"} for a user, {"serves": agent} for the
--- library's own work for one agent, {"serves_all": true} for all. The moment stands before the object, and what follows
--- another moment isn't parsed: rubbish in the setting is nobody, not an error.
 CREATE OR REPLACE FUNCTION memory.principal() RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -14,13 +8,8 @@ AS $$
         )::jsonb
     END
 $$;
-
 COMMENT ON FUNCTION memory.principal() IS
     'On whose behalf this transaction works: a user of an agent, or the library itself; null: nobody said so.';
-
--- memory.enter(agent, user, session, service): names the principal until the transaction ends or memory.leave(…) is called;
--- returns the setting as it was, for that. Without service a user, who may read what they may see; with service the
--- library's own work, which may read and write: for that agent, or for all where the agent is null.
 CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -39,13 +28,23 @@ BEGIN
     RETURN v_before;
 END
 $$;
-
 COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
     'Names the principal of this transaction; returns the setting before, for memory.leave.';
-
--- memory.asks_for(agent, user): whether this transaction may ask what that user sees: where it was entered as a user, for no
--- other; else for anybody, as the functions that are told for whom they read do. A user of an agent that isn't entered is told
--- by memory.visible_scopes and memory.visible_conversations alone, which ask this.
+CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    v_named jsonb := memory.principal();
+BEGIN
+    IF v_named IS NOT NULL AND NOT (v_named ? 'serves_all' OR v_named @> jsonb_build_object('serves', p_agent)) THEN
+        RAISE EXCEPTION 'this transaction works for a user or for another agent, and adds nothing to this one'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Call memory.leave(…) or memory.enter(…) before, or Memory.add.';
+    END IF;
+    RETURN memory.enter(p_agent, NULL, NULL, true);
+END
+$$;
+COMMENT ON FUNCTION memory.serve(text) IS
+    'Names the library''s own work for that agent as principal; returns the setting before, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -53,14 +52,10 @@ AS $$
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
 $$;
-
 COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
-
--- memory.leave(before): puts back what memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
-
 COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';

@@ -1,10 +1,3 @@
--- memory.visible_conversations(agent, user, as_of, conversation): the conversations whose messages a principal may see,
--- or of them the one that is named. One row per conversation. Beside memory.visible_scopes the only place where that is
--- decided. Who took part sees what was said; who is a member of the group in which it was said, and wasn't there,
--- doesn't. Nor does, of a conversation that takes place in a group, who has left that group (memory.left_groups). A
--- user is all the ids that they go by (memory.user_ids). Nothing of a conversation that is excluded, nor of one that
--- wasn't there at as_of. As in memory.visible_scopes, who is entered as a user asks for nobody else. Ids and groups are
--- looked up once, conversations by memory.user_tokens, a named one by its key.
 CREATE OR REPLACE FUNCTION memory.visible_conversations(
     p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL, p_conversation text DEFAULT NULL
 ) RETURNS SETOF memory.conversations
@@ -27,6 +20,5 @@ AS $$
       AND NOT s.group_ids && a.left_groups
       AND (p_as_of IS NULL OR s.created_at <= p_as_of)
 $$;
-
 COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz, text) IS
     'The conversations whose messages a user of an agent may see; one row per conversation.';

@@ -1,10 +1,3 @@
--- memory.visible_scopes(agent, user, conversation, as_of): what a principal may see. One row per scope. The only place where
--- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
--- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups, unless it is excluded; what is the
--- agent's own (collective, agent, guideline) to all. Of kind entity nobody sees but their own: what a user knows of a thing
--- lies in scopes of the user's with a name. Inactive scopes are included. A user is all the ids that they go by
--- (memory.user_ids). The agent and the owners are looked up once a query, whatever it begins with. In a transaction that was
--- entered as a user nobody else sees anything (memory.asks_for).
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
     p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
@@ -53,6 +46,5 @@ AS $$
           )
       )
 $$;
-
 COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
     'The scopes that a user of an agent may see; one row per scope.';

@@ -1,16 +1,8 @@
--- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
--- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
--- user only reads: what lies in the scopes that memory.visible_scopes names, the conversations that they took part in unless they
--- have left a group of it, nothing of what is withdrawn, of runs, events, holds, prompts and retrievals. Each (SELECT …) is computed
--- once a query, not once a row. The owner of the tables passes, until `memory-sql db roles` forces the policies on
--- it as well: a host with one role runs without walls.
-
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.agents USING (
     (SELECT memory.serves_all()) OR agent_id = (SELECT memory.principal() ->> 'serves')
 );
 CREATE POLICY users ON memory.agents FOR SELECT USING (agent_id = (SELECT memory.principal() ->> 'agent'));
-
 DO $$
 DECLARE
     v_table text;
@@ -29,21 +21,16 @@ BEGIN
     END LOOP;
 END
 $$;
-
--- Of all agents, so only for who serves them all.
 ALTER TABLE memory.imports ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.imports USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
-
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.members FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.observations FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
     AND NOT EXISTS (
@@ -53,36 +40,29 @@ CREATE POLICY users ON memory.observations FOR SELECT USING (
           AND t.withdrawn_by IS NOT NULL
     )
 );
-
 CREATE POLICY users ON memory.observation_states FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.consolidations FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.evidence FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
     AND withdrawn_by IS NULL
 );
-
 CREATE POLICY users ON memory.lineage FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
     AND source_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.judged FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND source_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
     AND target_scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
-
 CREATE POLICY users ON memory.conversations FOR SELECT USING (
     memory.user_tokens(agent_key, participants) && (SELECT memory.user_tokens(memory.my_agent(), memory.my_user_ids()))
     AND agent_key IS NOT DISTINCT FROM (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
     AND NOT group_ids && (SELECT memory.my_left_groups())
 );
-
 CREATE POLICY users ON memory.messages FOR SELECT USING (
     withdrawn_by IS NULL AND EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
         SELECT
@@ -90,9 +70,7 @@ CREATE POLICY users ON memory.messages FOR SELECT USING (
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded
     )
 );
-
 CREATE POLICY users ON memory.user_aliases FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND into_user_id = ANY ((SELECT memory.my_user_ids())::text[])
     AND withdrawn_by IS NULL
 );
-

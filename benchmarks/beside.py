@@ -1,0 +1,116 @@
+"""What lies beside the hot path: pages of a list, look-ups in views, an add beside its statement, verify, and the start.
+
+Ratios and pages in one run count. A list is asked for in scopes of three sizes in one database; look-ups before and after it
+has grown tenfold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import time
+import uuid
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+from benchmarks.crowd import AGENT, Crowd, Person
+from benchmarks.hot_paths import sentence
+from benchmarks.scale import Sent, buffers, sent, settle
+from benchmarks.server import fresh_database, plain_url
+from benchmarks.walls import medians_ms
+from memory_sql.config import Settings
+from memory_sql.db.engine import SERVER_SETTINGS
+from memory_sql.llm.offline import Offline
+from memory_sql.memory import Memory
+
+SCOPES = (10, 1_000, 100_000)
+STARTS = {
+    "from memory_sql import Memory": "from memory_sql import Memory",
+    "memory-sql --help": "from memory_sql.cli import main; main(['--help'])",
+    "memory-sql --version": "from memory_sql.cli import main; main(['--version'])",
+}
+DRIVERS = "import sqlalchemy, asyncpg"
+TIMES = 7
+
+
+async def main(scopes: tuple[int, ...] = SCOPES) -> None:
+    async with fresh_database() as url, Memory(url, Offline(), Settings(llm="offline")) as memory:
+        connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
+        crowd = await Crowd.of(connection)
+        people = [(await crowd.add(f"first{size}-", 1, size))[0] for size in scopes[:-1]]
+        await look_ups(connection, people[0])
+        people += await crowd.add(f"first{scopes[-1]}-", 1, scopes[-1])
+        await look_ups(connection, people[0])
+        await pages(memory, people)
+        await verify(memory, sum(scopes))
+        await adding(memory, connection)
+        await connection.close()
+    start()
+
+
+async def look_ups(connection: asyncpg.Connection, person: Person) -> None:
+    await settle(connection)
+    count = await connection.fetchval("SELECT count(*) FROM memory.observations")
+    asked = {"observation_id": f"o{person.scope_id}-1", "owner_id": person.user_id}
+    for column, value in asked.items():
+        item = Sent(f"SELECT * FROM memory.v_observations WHERE agent_id = $1 AND {column} = $2", (AGENT, value))  # noqa: S608
+        print(f"v_observations by {column:16} {count:10,} observations   {await buffers(connection, item):6,} pages")
+
+
+async def pages(memory: Memory, people: list[Person]) -> None:
+    whose: list[dict[str, Any]] = [{"agent_id": AGENT, "user_id": person.user_id} for person in people]
+    took = await medians_ms(*(lambda _, who=who: memory.observations.list(**who) for who in whose))  # type: ignore[misc]
+    for person, ms in zip(people, took, strict=True):
+        print(f"list, in a scope of {person.observations:10,}   p50 {ms:7.2f} ms   {ms / took[0]:5.2f} x")
+
+
+async def verify(memory: Memory, count: int) -> None:
+    for hashes in (False, True):
+        started = time.perf_counter()
+        await memory.admin.verify(hashes=hashes)
+        print(f"verify, {count:,} observations{', all hashes' * hashes}   {time.perf_counter() - started:.1f} s")
+
+
+async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
+    """Beside its own statement by bare asyncpg, with other ids each time, in turns."""
+
+    async def add(n: int) -> object:
+        said = [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}]
+        return await memory.add(said, agent_id=AGENT, user_id="mia", conversation_id=f"c{n % 50}")
+
+    with sent(memory) as seen:
+        await add(0)
+    (item,) = seen
+
+    async def bare(_: int) -> object:
+        said = [{**one, "id": uuid.uuid4().hex} for one in json.loads(item.parameters[4])]
+        return await connection.fetch(item.statement, *item.parameters[:4], json.dumps(said), *item.parameters[5:])
+
+    library, alone = await medians_ms(add, bare)
+    print(f"add (2 messages)   {library:.2f} ms   bare {alone:.2f} ms   {library / alone:.2f} x")
+
+
+def start() -> None:
+    """CPU of a process, in turns."""
+    took: dict[str, list[float]] = {}
+    for _ in range(TIMES):
+        for name, code in ({DRIVERS: DRIVERS} | STARTS).items():
+            took.setdefault(name, []).append(_cpu_ms(code))
+    for name, times in took.items():
+        ms, base = sorted(times)[TIMES // 2], sorted(took[DRIVERS])[TIMES // 2]
+        print(f"{name:32} {ms:6.0f} ms of CPU   {ms / base:5.2f} x")
+
+
+def _cpu_ms(code: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

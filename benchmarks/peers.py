@@ -1,0 +1,241 @@
+"""The same operations by this library, mem0 and LangGraph's store, each through its own public API, in turns, in one run.
+
+One server, a database each; a user with so many memories among others'. The embedder and the model are in this process,
+take no time and are the same for all, so that what is left is what each does itself. Multiples of a bare `SELECT 1` count,
+not the milliseconds of this machine. Who isn't installed is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import asyncpg  # type: ignore[import-untyped]
+from pydantic import BaseModel
+
+from benchmarks.crowd import words
+from benchmarks.server import analyze, fresh_database, has_extension, plain_url, server
+from memory_sql.config import Settings
+from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.answers import read
+from memory_sql.memory import Memory
+
+T = TypeVar("T", bound=BaseModel | str)
+Call = Callable[[int], Awaitable[object]]
+Calls = Mapping[str, Call]
+
+DIMENSIONS = 256
+MEMORIES = 1_000  # of the user, before anything is measured
+ROUNDS, WARM_UP = 200, 10
+FIVE = 5
+STORE, STORE_FIVE, EXTRACT = "store one", "store five messages", "five messages, facts extracted"
+SEARCH, GET, LIST, UPDATE, FORGET = "search, best five", "get one", "list twenty", "update one", "forget one"
+OPERATIONS = (STORE, STORE_FIVE, EXTRACT, SEARCH, GET, LIST, UPDATE, FORGET)
+USER: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+MINE = {"user_id": "mia"}
+
+
+def sentence(n: int) -> str:
+    """Of words as unevenly common as those of a language; another one for each number."""
+    return f"{words(random.Random(n), 12)} {n}."
+
+
+def facts(n: int) -> list[str]:
+    return [f"From {n}, {place}: {sentence(n)}" for place in range(FIVE)]
+
+
+def spoken(n: int) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(facts(n))]
+
+
+_vectors = [[random.Random(seed).gauss(0, 1) for _ in range(DIMENSIONS)] for seed in range(256)]
+
+
+def vector_of(text: str) -> list[float]:
+    return _vectors[hashlib.md5(text.encode()).digest()[0]]
+
+
+class Embeddings:
+    """As this library asks for vectors."""
+
+    name, dimensions, local = "instant", DIMENSIONS, True
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [vector_of(text) for text in texts]
+
+
+class Embedder:
+    """As mem0 does."""
+
+    def embed(self, text: str, _action: str | None = None) -> list[float]:
+        return vector_of(text)
+
+    def embed_batch(self, texts: Sequence[str], _action: str | None = None) -> list[list[float]]:
+        return [vector_of(text) for text in texts]
+
+
+class Model:
+    """Finds `facts`, in the shapes in which this library and mem0 ask for them."""
+
+    def __init__(self) -> None:
+        self.facts: list[str] = []
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        found = [{"content": text, "sources": [place + 1]} for place, text in enumerate(self.facts)]
+        own, *others = cast(Any, request.output).offered
+        raw = json.dumps({own: found, **{alias: [] for alias in others}})
+        return Answer(read(raw, request.output), raw, Usage("instant", 0, 0))
+
+    def generate_response(self, **_: Any) -> str:
+        return json.dumps({"memory": [{"id": str(n), "text": text} for n, text in enumerate(self.facts)]})
+
+
+@asynccontextmanager
+async def ours(url: str) -> AsyncIterator[Calls]:
+    model = Model()
+    async with Memory(url, model, Settings(llm="offline"), embeddings=Embeddings()) as memory:
+        kept = [(await memory.observe(sentence(n), **USER)).id for n in range(MEMORIES)]
+        await memory.work.embed()
+
+        async def extract(n: int) -> object:
+            model.facts = facts(n)
+            where: dict[str, Any] = {**USER, "conversation_id": f"x{n}"}
+            await memory.add(spoken(n), **where)
+            return await memory.conversations.form(agent_id="ada", conversation_id=f"x{n}")
+
+        yield {
+            STORE: lambda n: memory.observe(sentence(n), **USER),
+            STORE_FIVE: lambda n: memory.add(spoken(n), **USER, conversation_id=f"m{n}"),
+            EXTRACT: extract,
+            SEARCH: lambda n: memory.search(sentence(n), **USER),
+            GET: lambda n: memory.observations.get(kept[n % 500], **USER),
+            LIST: lambda _: memory.observations.list(**USER, limit=20),
+            UPDATE: lambda n: memory.observations.update(kept[500 + n], **USER, text=f"Now {sentence(n)}"),
+            FORGET: lambda n: memory.forget(kept[-1 - n], agent_id="ada", wait=False),
+        }
+
+
+@asynccontextmanager
+async def mem0(url: str) -> AsyncIterator[Calls]:
+    rival = import_module("benchmarks.recall.rivals.mem0_store")
+    with tempfile.TemporaryDirectory() as folder:
+        memory = rival.opened(plain_url(url), Path(folder), Embedder(), DIMENSIONS)
+        memory.llm = model = Model()
+
+        def keep(messages: object) -> list[str]:
+            return [item["id"] for item in memory.add(messages, **MINE, infer=False)["results"]]
+
+        kept = [keep(sentence(n))[0] for n in range(MEMORIES)]
+
+        def extract(n: int) -> object:
+            model.facts = facts(n)
+            return memory.add(spoken(n), **MINE)
+
+        yield {
+            STORE: _at_once(lambda n: keep(sentence(n))),
+            STORE_FIVE: _at_once(lambda n: keep(spoken(n))),
+            EXTRACT: _at_once(extract),
+            SEARCH: _at_once(lambda n: memory.search(sentence(n), top_k=5, filters=MINE)),
+            GET: _at_once(lambda n: memory.get(kept[n % 500])),
+            LIST: _at_once(lambda _: memory.get_all(filters=MINE, top_k=20)),
+            UPDATE: _at_once(lambda n: memory.update(kept[500 + n], f"Now {sentence(n)}")),
+            FORGET: _at_once(lambda n: memory.delete(kept[-1 - n])),
+        }
+        rival.close(memory)
+
+
+def _at_once(call: Callable[[int], object]) -> Call:
+    """A call that blocks: nothing else runs here meanwhile, which its own asynchronous form would pay a thread for."""
+
+    async def answer(n: int) -> object:
+        return call(n)
+
+    return answer
+
+
+@asynccontextmanager
+async def langgraph(url: str) -> AsyncIterator[Calls]:
+    module = import_module("langgraph.store.postgres")
+    put = import_module("langgraph.store.base").PutOp
+    where = ("memories", "mia")
+    index = {"dims": DIMENSIONS, "embed": Embedder().embed_batch, "fields": ["text"]}
+    async with module.AsyncPostgresStore.from_conn_string(plain_url(url), index=index) as store:
+        await store.setup()
+        for n in range(MEMORIES):
+            await store.aput(where, f"k{n}", {"text": sentence(n)})
+        yield {
+            STORE: lambda n: store.aput(where, f"s{n}", {"text": sentence(n)}),
+            STORE_FIVE: lambda n: store.abatch(
+                [put(where, f"m{n}-{place}", {"text": text}) for place, text in enumerate(facts(n))]
+            ),
+            SEARCH: lambda n: store.asearch(where, query=sentence(n), limit=5),
+            GET: lambda n: store.aget(where, f"k{n % 500}"),
+            LIST: lambda _: store.asearch(where, limit=20),
+            UPDATE: lambda n: store.aput(where, f"k{500 + n}", {"text": f"Now {sentence(n)}"}),
+            FORGET: lambda n: store.adelete(where, f"k{MEMORIES - 1 - n}"),
+        }
+
+
+RIVALS = {
+    "memory_sql": (ours, "memory-sql", "memory_sql", True),
+    "mem0": (mem0, "mem0ai", "mem0", False),
+    "LangGraph's store": (langgraph, "langgraph-checkpoint-postgres", "langgraph", False),
+}
+
+
+async def main(rounds: int = ROUNDS) -> None:
+    with server() as there:
+        if not await has_extension(there, "vector"):
+            print("the others need pgvector, which this server doesn't have")
+            return
+        installed = {name: rival for name, rival in RIVALS.items() if find_spec(rival[2]) is not None}
+        if len(installed) == 1:
+            print("nobody else is installed: see benchmarks/requirements.txt")
+            return
+        async with AsyncExitStack() as stack:
+            known: dict[str, Calls] = {}
+            for name, (opened, package, _, migrated) in installed.items():
+                url = await stack.enter_async_context(fresh_database(there, migrated=migrated))
+                known[name] = await stack.enter_async_context(opened(url))
+                await analyze(url)
+                print(f"{name} {version(package)}")
+            connection = await asyncpg.connect(plain_url(there))
+            stack.push_async_callback(connection.close)
+            await compare(connection, known, rounds)
+
+
+async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], rounds: int) -> None:
+    """The median of each in milliseconds and in multiples of a `SELECT 1` of the same turns."""
+    print(f"\n{'':32}" + "".join(f"{name:>28}" for name in known))
+    for operation in OPERATIONS:
+        calls: dict[str, Call] = {"SELECT 1": lambda _: connection.fetchval("SELECT 1")}
+        calls |= {name: each[operation] for name, each in known.items() if operation in each}
+        took: dict[str, list[float]] = {name: [] for name in calls}
+        for n in range(-WARM_UP, rounds):
+            for name, call in calls.items():
+                started = time.perf_counter()
+                await call(n + WARM_UP)
+                took[name] += [time.perf_counter() - started] if n >= 0 else []
+        medians = {name: statistics.median(times) * 1000 for name, times in took.items()}
+        base = medians.pop("SELECT 1")
+        told = [f"{medians[name]:10.2f} ms {medians[name] / base:8.1f} x" if name in medians else "–" for name in known]
+        print(f"{operation:32}" + "".join(f"{one:>28}" for one in told), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each operation, in turns")
+    asyncio.run(main(parser.parse_args().rounds))

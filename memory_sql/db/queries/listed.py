@@ -1,0 +1,88 @@
+"""Observations that a principal may see, one by its number or page by page: one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, DateTime, Integer, Text, bindparam, column, func, or_, select, tuple_
+
+from memory_sql.db.direct import Reader
+from memory_sql.db.models import ObservationRow, ScopeRow
+from memory_sql.db.queries.search import read_from
+from memory_sql.db.repositories.observations import OWN, PAST_OBSERVATION, PAST_STATUS, to_observation
+from memory_sql.domain.observations import Observation
+
+Before = tuple[datetime, int, int]
+"""When the last observation of a page was known, its scope and its number."""
+
+
+async def one(reader: Reader, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+    """None: there is none, it is set aside, or the principal may not see it."""
+    found = await reader.execute(_LISTED, {**principal, **_NONE, "scope_id": scope_id, "seq": seq, "limit": 1})
+    return next(map(to_observation, found), None)
+
+
+async def page(
+    reader: Reader, principal: Mapping[str, Any], scope_id: int | None, limit: int, before: Before | None
+) -> list[Observation]:
+    """The active ones, newest known first; `before` continues a listing."""
+    found = await reader.execute(
+        _LISTED, {**principal, **_behind(before), "scope_id": scope_id, "seq": None, "limit": limit}
+    )
+    return [to_observation(row) for row in found]
+
+
+async def past_page(
+    reader: Reader,
+    principal: Mapping[str, Any],
+    scope_id: int | None,
+    limit: int,
+    before: Before | None,
+    as_of: datetime,
+) -> list[Observation]:
+    """As `page`, of those that were active at that moment."""
+    found = await reader.execute(
+        _PAST, {**principal, **_behind(before), "scope_id": scope_id, "limit": limit, "as_of": as_of}
+    )
+    return [to_observation(row) for row in found]
+
+
+_BEFORE = ("before", "before_scope", "before_seq")
+_NONE = dict.fromkeys(_BEFORE)
+
+
+def _behind(before: Before | None) -> Mapping[str, Any]:
+    return _NONE if before is None else dict(zip(_BEFORE, before, strict=True))
+
+
+_scope_id, _limit = (bindparam(name, type_=BigInteger) for name in ("scope_id", "limit"))
+_at = bindparam("before", type_=DateTime(timezone=True))
+_before = (_at, *(bindparam(name, type_=BigInteger) for name in _BEFORE[1:]))
+_listed = func.memory.listed(
+    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
+    _scope_id,
+    bindparam("seq", type_=BigInteger),
+    _limit,
+    *_before,
+).table_valued(
+    column("observation"),
+    *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
+    *(column(name, Integer) for name in ("superseded_by", "version")),
+    column("pending", Boolean),
+    name="listed",
+)
+_LISTED = select(*(item for item in _listed.c if item.name != "observation"), *read_from(_listed.c.observation, OWN))
+
+_o = ObservationRow
+_PAST = (
+    PAST_OBSERVATION.where(
+        func.memory.in_use(PAST_STATUS),
+        ScopeRow.is_active,
+        or_(_scope_id.is_(None), _o.scope_id == _scope_id),
+        or_(_at.is_(None), tuple_(_o.created_at, _o.scope_id, _o.seq) < tuple_(*_before)),
+    )
+    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .limit(_limit)
+)

@@ -1,0 +1,302 @@
+"""The statements of a formation, built once; each is one round trip, and can commit by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    DateTime,
+    Integer,
+    Interval,
+    Text,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from memory_sql.config import Settings
+from memory_sql.db.direct import reader_of
+from memory_sql.db.engine import Session
+from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
+from memory_sql.db.queries.related import RELATED, asked_as
+from memory_sql.db.repositories.conversations import (
+    STATE,
+    BufferedMessage,
+    ConversationState,
+    formation_limits,
+    is_free,
+    to_state,
+)
+from memory_sql.db.repositories.groups import TAKING_FROM
+from memory_sql.db.repositories.observations import Draft, stored_as
+from memory_sql.db.repositories.runs import RunKey
+from memory_sql.domain.query import Query
+from memory_sql.domain.scopes import AbsorbedObservation
+
+MOST_GROUPS = 10  # of a user, whom what is said to the agent alone may be proposed to
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a formation reads next. `unfinished`: runs of the conversation that didn't end."""
+
+    messages: list[BufferedMessage]
+    groups: Sequence[str]
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a draft, by its place: `memory.store_drafts` says which there are."""
+
+    place: int | None
+    scope_id: int | None
+    seq: int | None
+    outcome: str
+    more: bool = False
+
+    @property
+    def key(self) -> tuple[int, int] | None:
+        return None if self.scope_id is None or self.seq is None else (self.scope_id, self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class FormationRepository:
+    _session: Session
+
+    async def _ask(self, statement: Any, **given: Any) -> list[Any]:
+        return list(await (await reader_of(self._session)).execute(statement, given))
+
+    async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
+        """A new lease with a new fence; None while another one holds, or where there is no such conversation."""
+        rows = await self._ask(_CLAIM, agent_id=agent_id, wanted=conversation_id, lease=lease)
+        return to_state(rows[0]) if rows else None
+
+    async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
+        """A new lease on what has been due longest and nobody works on; None where there is nothing.
+
+        Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
+        """
+        if agent_id is None:
+            rows = await self._ask(_CLAIM_DUE, by=by, lease=lease)
+        else:
+            rows = await self._ask(_CLAIM_DUE_OF, by=by, lease=lease, agent_id=agent_id)
+        return to_state(rows[0]) if rows else None
+
+    async def batch(self, state: ConversationState, settings: Settings) -> Batch:
+        """The next messages that no formation has read: whole ones, at least one, in the order of arrival.
+
+        And the groups to which what the only participant says may be proposed. None where the lease was lost.
+        """
+        alone = len(state.participants) == 1 and not state.group_ids
+        rows = await self._ask(
+            _BATCH,
+            agent_key=state.agent_key,
+            conversation_id=state.conversation_id,
+            fence=state.fence,
+            after=state.formed_number,
+            messages=settings.formation_window_messages,
+            characters=settings.formation_window_characters,
+            user_id=state.participants[0] if alone else None,
+            sharing=settings.sharing,
+            most=MOST_GROUPS,
+        )
+        if not rows:
+            return Batch([], (), 0)
+        own = len(BufferedMessage.__slots__)
+        return Batch([BufferedMessage(*row[:own]) for row in rows], tuple(rows[0].groups or ()), rows[0].unfinished)
+
+    async def start(
+        self,
+        state: ConversationState,
+        numbers: tuple[int, int],
+        seen: Mapping[str, Any],
+        queries: Sequence[Query],
+        most: int,
+        now: datetime,
+    ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]]:
+        """A run, and what the queries find for its prompt, by scope (`queries.related`)."""
+        rows = await self._ask(
+            _START,
+            key=state.agent_key,
+            of=state.conversation_id,
+            under=state.fence,
+            after=numbers[0],
+            to=numbers[1],
+            showing=seen,
+            **asked_as(state.agent_id, queries, most, now),
+        )
+        found = [(row.scope_id, AbsorbedObservation(*row[2:])) for row in rows if row.scope_id is not None]
+        return RunKey(state.agent_key, rows[0].run_id, state.fence), found
+
+    async def store(
+        self,
+        agent_key: int,
+        drafts: Sequence[Draft],
+        shown: Mapping[int, int],
+        run_id: int,
+        settings: Settings,
+        now: datetime,
+    ) -> list[Outcome]:
+        """Stores the drafts, as far as they may still go there; locks the scopes (`memory.store_drafts`)."""
+        given = _given(drafts, shown, settings, now)
+        return [Outcome(*row) for row in await self._ask(_STORE, agent_key=agent_key, run_id=run_id, **given)]
+
+    async def apply(
+        self,
+        state: ConversationState,
+        run: RunKey,
+        to_number: int,
+        drafts: Sequence[Draft],
+        shown: Mapping[int, int],
+        refused: Mapping[str, int],
+        settings: Settings,
+        now: datetime,
+    ) -> list[Outcome]:
+        """All that ends a formation (`memory.apply_formation`)."""
+        read = {
+            "agent": state.agent_key,
+            "conversation": state.conversation_id,
+            "fence": state.fence,
+            "formed": state.formed_number,
+            "epoch": state.epoch,
+            "run": run.run_id,
+            "run_fence": run.fence,
+            "up_to": to_number,
+            "refused": refused,
+        }
+        kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
+        given = _given(drafts, shown, settings, now)
+        rows = await self._ask(_APPLY, agent_id=state.agent_id, run=read, limits=kept, **given)
+        return [Outcome(*row) for row in rows]
+
+
+def _given(drafts: Sequence[Draft], shown: Mapping[int, int], settings: Settings, now: datetime) -> dict[str, Any]:
+    wanted = {(draft.scope.owner, draft.scope.name): draft.scope for draft in drafts}
+    return {
+        "wanted": [scope.row(settings) for scope in wanted.values()],
+        "shown": shown,
+        "drafts": stored_as(drafts),
+        "threshold": settings.consolidation_threshold,
+        "now": now,
+    }
+
+
+_c, _m, _r = ConversationRow, MessageRow, RunRow
+_KEY, _ID = bindparam("agent_key", type_=BigInteger), bindparam("conversation_id", type_=Text)
+_LEASED = {
+    "fence": _c.fence + 1,
+    "lease_until": func.clock_timestamp() + bindparam("lease", type_=Interval),
+}
+_AGENT = AgentRow.agent_id == bindparam("agent_id", type_=Text)
+_claimed = (
+    update(_c)
+    .where(_c.agent_key == AgentRow.agent_key, _AGENT, _c.conversation_id == bindparam("wanted", type_=Text), is_free())
+    .values(_LEASED)
+    .returning(*STATE)
+    .cte("claimed")
+)
+_CLAIM = select(_claimed)
+
+
+def _claim_due(*conditions: Any) -> Any:
+    due = (
+        select(_c.agent_key, _c.conversation_id)
+        .where(_c.due_at <= bindparam("by", type_=DateTime(timezone=True)), is_free(), *conditions)
+        .order_by(_c.due_at)
+        .limit(1)
+        .with_for_update(skip_locked=True, key_share=True)
+        .cte("due")
+    )
+    claimed = (
+        update(_c)
+        .where(
+            _c.agent_key == due.c.agent_key,
+            _c.conversation_id == due.c.conversation_id,
+            AgentRow.agent_key == _c.agent_key,
+        )
+        .values(_LEASED)
+        .returning(*STATE)
+    )
+    return select(claimed.cte("claimed"))
+
+
+_CLAIM_DUE = _claim_due()
+_CLAIM_DUE_OF = _claim_due(_c.agent_key == select(AgentRow.agent_key).where(_AGENT).scalar_subquery())
+
+_after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
+_unread = (
+    select(
+        *columns_of(_m, BufferedMessage.__slots__),
+        func.sum(func.coalesce(func.length(_m.content), 0)).over(order_by=_m.number).label("characters"),
+    )
+    .where(_m.agent_key == _KEY, _m.conversation_id == _ID, _m.number > _after)
+    .order_by(_m.number)
+    .limit(bindparam("messages", type_=BigInteger))
+    .subquery("unread")
+)
+_unfinished = select(func.count()).where(_r.agent_key == _KEY, _r.conversation_id == _ID, _open).scalar_subquery()
+_groups = TAKING_FROM.subquery("groups")
+_BATCH = (
+    select(
+        *(_unread.c[name] for name in BufferedMessage.__slots__),
+        select(func.array_agg(_groups.c.group_id, type_=ARRAY(Text))).scalar_subquery().label("groups"),
+        _unfinished.label("unfinished"),
+    )
+    .join_from(_unread, _c, and_(_c.agent_key == _KEY, _c.conversation_id == _ID))
+    .where(
+        _c.fence == bindparam("fence", type_=BigInteger),
+        or_(_unread.c.characters <= bindparam("characters", type_=BigInteger), _unread.c.number == _after + 1),
+    )
+    .order_by(_unread.c.number)
+)
+
+_started = (  # the parameters aren't called as the columns are: SQLAlchemy would take them for values
+    insert(_r)
+    .values(
+        agent_key=bindparam("key", type_=BigInteger),
+        kind="formation",
+        conversation_id=bindparam("of", type_=Text),
+        from_number=bindparam("after", type_=BigInteger),
+        to_number=bindparam("to", type_=BigInteger),
+        fence=bindparam("under", type_=BigInteger),
+        state="running",
+        started_at=bindparam("now", type_=DateTime(timezone=True)),
+        seen=bindparam("showing", type_=JSONB),
+    )
+    .returning(_r.run_id)
+    .cte("started")
+)
+_found = RELATED.subquery("shown")
+_START = select(_started.c.run_id, *_found.c).select_from(_started.outerjoin(_found, true()))
+
+_STORED = (
+    *(bindparam(name, type_=JSONB) for name in ("wanted", "shown", "drafts")),
+    bindparam("threshold", type_=Integer),
+    bindparam("now", type_=DateTime(timezone=True)),
+)
+_STORE = select(
+    func.memory.store_drafts(_KEY, *_STORED[:3], bindparam("run_id", type_=BigInteger), *_STORED[3:]).table_valued(
+        "place", "scope_id", "seq", "outcome"
+    )
+)
+_APPLY = select(
+    func.memory.apply_formation(
+        bindparam("agent_id", type_=Text),
+        bindparam("run", type_=JSONB),
+        *_STORED[:4],
+        bindparam("limits", type_=JSONB),
+        _STORED[4],
+    ).table_valued("place", "scope_id", "seq", "outcome", "more")
+)

@@ -1,0 +1,94 @@
+-- memory.save_observations(agent_key, drafts, run, at, replaced): numbers and stores what is new of these drafts, and
+-- adds evidence to what isn't. One row per draft, by its `place`. The caller has locked the scopes. A draft is an
+-- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else),
+-- evidence (objects), columns of memory.observations. Known is what the scope learnt last, if it is in use, undisputed,
+-- not about to be replaced (`replaced`, its number), of the same fact key, lane and days, and what stands in the batch
+-- already. Anything older is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word
+-- counts; a consolidation that supersedes the first "tea" may never come. Known is also what is set aside: it doesn't
+-- come back, unless it is withdrawn, and said again.
+CREATE OR REPLACE FUNCTION memory.save_observations(
+    p_agent bigint, p_drafts jsonb, p_run bigint, p_at timestamptz, p_replaced integer
+) RETURNS TABLE (place integer, scope_id bigint, seq integer, is_new boolean)
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
+               s.language AS words, d.value ->> 'lane' AS goes, (d.value ->> 'dates')::datemultirange AS days,
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
+        FROM jsonb_array_elements(p_drafts) d
+        CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
+            SELECT s.scope_id, s.last_seq, s.language
+            FROM memory.scopes s
+            WHERE s.agent_key = p_agent AND s.owner = d.value ->> 'owner' AND s.name = d.value ->> 'name' LIMIT 1
+        ) s
+    ), looked AS MATERIALIZED (
+        SELECT g.*, coalesce((
+            SELECT max(o.seq)
+            FROM memory.observation_states t
+            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+            WHERE t.agent_key = p_agent AND t.scope_id = g.scope AND o.content_hash = g.hash
+              AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
+        ), (
+            SELECT o.seq
+            FROM memory.observations o
+            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = g.scope AND t.seq = o.seq
+            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = g.hash
+              AND o.dates IS NOT DISTINCT FROM g.days
+              AND o.seq = g.last
+              AND o.seq IS DISTINCT FROM p_replaced
+              AND o.lane = g.goes
+              AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
+              AND memory.in_use(t.status)
+              AND t.verification IS DISTINCT FROM 'disputed'
+        )) AS known
+        FROM given g
+    ), batched AS (
+        SELECT l.*, CASE WHEN l.known IS NULL THEN min(l.place) FILTER (WHERE l.known IS NULL) OVER same END AS first
+        FROM looked l
+        WINDOW same AS (PARTITION BY l.scope, l.goes, coalesce(l.hash, int4send(l.place)), l.days)
+    ), numbered AS (
+        SELECT b.place, (b.last + row_number() OVER (PARTITION BY b.scope ORDER BY b.place))::integer AS number
+        FROM batched b
+        WHERE b.first = b.place
+    ), placed AS MATERIALIZED (
+        SELECT b.*, coalesce(b.known, n.number) AS number, b.first IS NOT DISTINCT FROM b.place AS is_new
+        FROM batched b
+        LEFT JOIN numbered n ON n.place = b.first
+    ), stored AS (
+        INSERT INTO memory.observations (
+            agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, speaker,
+            message_ids, related_users, subjects, run_id, lane, confidence, sensitivity, no_propagate, confidential,
+            proposed, tags, metadata, content_hash, hash_version, language, search_extra, terms, dates, fact_key,
+            categories
+        )
+        SELECT p_agent, p.scope, p.number, content, observed_at, given_at, p_at, source_kind, conversation_id, speaker,
+               message_ids, related_users, subjects, p_run, lane, confidence, sensitivity, no_propagate, confidential,
+               proposed, tags, metadata, p.hash, hash_version, p.words, search_extra, terms, dates, fact_key, categories
+        FROM placed p
+        CROSS JOIN jsonb_populate_record(NULL::memory.observations, p.draft) r
+        WHERE p.is_new
+        ORDER BY p.place
+    ), supported AS (  -- what an answer names twice supports it once
+        INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)
+        SELECT p_agent, p.scope, p.number, e.conversation_id, e.number, e.user_id, p_run, p_at
+        FROM placed p
+        CROSS JOIN jsonb_to_recordset(p.draft -> 'evidence') AS e (conversation_id text, number bigint, user_id text)
+        GROUP BY p.scope, p.number, e.conversation_id, e.number, e.user_id
+        ORDER BY min(p.place), e.number
+    ), counted AS (
+        UPDATE memory.scopes s
+        SET last_seq = n.last, last_activity_at = p_at, speakers = memory.newest_speakers(n.speakers || s.speakers)
+        FROM (
+            SELECT p.scope, max(p.number) AS last, array_agg(p.draft ->> 'speaker' ORDER BY p.place DESC) AS speakers
+            FROM placed p WHERE p.is_new GROUP BY p.scope
+        ) n
+        WHERE s.agent_key = p_agent AND s.scope_id = n.scope
+    )
+    SELECT p.place, p.scope, p.number, p.is_new FROM placed p ORDER BY p.place;
+END
+$$;
+COMMENT ON FUNCTION memory.save_observations(bigint, jsonb, bigint, timestamptz, integer) IS
+    'Stores what is new of these drafts and adds evidence to what is known; one row per draft.';

@@ -1,0 +1,74 @@
+-- memory.listed(…): observations that the principal may see. One row per observation: the one of that scope and number, whatever
+-- its state unless it is set aside; or, where p_seq is null, the p_limit newest known in use, newest first, of that scope or of all
+-- active ones, behind the one that p_before, p_before_scope and p_before_seq name. Each scope is read along
+-- observations_created_at_idx, and only those whose first is among the p_limit newest: what a page doesn't hold is never sorted. It
+-- runs as its owner and asks memory.visible_scopes itself, so that it is one round trip behind walls as well.
+CREATE OR REPLACE FUNCTION memory.listed(
+    p_agent text, p_user text, p_conversation text, p_scope bigint, p_seq bigint, p_limit bigint,
+    p_before timestamptz, p_before_scope bigint, p_before_seq bigint
+) RETURNS TABLE (
+    observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
+    superseded_by integer, pending boolean, version integer
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH visible AS MATERIALIZED (  -- `behind`: before which number, of what was known at that very moment
+        SELECT s.agent_key, s.scope_id, coalesce(p_before, 'infinity') AS at,
+               CASE WHEN s.scope_id = p_before_scope THEN p_before_seq
+                    WHEN s.scope_id > p_before_scope THEN 0 ELSE 1::bigint << 40 END AS behind
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE (s.is_active OR p_seq IS NOT NULL) AND (p_scope IS NULL OR s.scope_id = p_scope)
+    ), newest AS MATERIALIZED (
+        SELECT v.*
+        FROM visible v
+        CROSS JOIN LATERAL memory.newest_known(v.agent_key, v.scope_id, v.at, v.behind, 1) n
+        WHERE p_seq IS NULL
+        ORDER BY n.created_at DESC, v.scope_id DESC
+        LIMIT p_limit
+    ), page AS MATERIALIZED (
+        SELECT v.agent_key, v.scope_id, n.seq, n.created_at
+        FROM newest v
+        CROSS JOIN LATERAL memory.newest_known(v.agent_key, v.scope_id, v.at, v.behind, p_limit) n
+        ORDER BY n.created_at DESC, v.scope_id DESC, n.seq DESC
+        LIMIT p_limit
+    )
+    SELECT o.*
+    FROM (
+        SELECT * FROM page
+        UNION ALL SELECT agent_key, scope_id, least(p_seq, 2147483647)::integer, NULL FROM visible WHERE p_seq IS NOT NULL
+    ) p
+    CROSS JOIN LATERAL memory.observation_as_read(p.agent_key, p.scope_id, p.seq) o
+    WHERE p_seq IS NULL OR NOT memory.is_aside(o.status)
+    ORDER BY p.created_at DESC, p.scope_id DESC, p.seq DESC;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) IS
+    'What a user of an agent may see, by its number or newest first; one row per observation.';
+
+-- memory.newest_known(…): the observations in use that a scope knew before a moment, or at it before that number, newest first.
+CREATE OR REPLACE FUNCTION memory.newest_known(p_agent bigint, p_scope bigint, p_at timestamptz, p_behind bigint, p_limit bigint)
+RETURNS TABLE (seq integer, created_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT o.seq, o.created_at
+    FROM memory.observations o
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND (o.created_at, o.seq) < (p_at, p_behind)
+      AND memory.in_use((
+          SELECT t.status
+          FROM memory.observation_states t
+          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq
+      ))
+    ORDER BY o.created_at DESC, o.seq DESC
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION memory.newest_known(bigint, bigint, timestamptz, bigint, bigint) IS
+    'The newest observations of a scope that are in use; one row per observation.';

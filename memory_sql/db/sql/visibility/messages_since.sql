@@ -1,0 +1,28 @@
+-- memory.messages_since(agent, conversation, since, as_of): what memory.retained_messages brings, for whoever knows the
+-- agent's key and since when its messages are kept.
+CREATE OR REPLACE FUNCTION memory.messages_since(
+    p_agent bigint, p_conversation text, p_since timestamptz, p_as_of timestamptz
+) RETURNS SETOF memory.messages
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT m.*
+    FROM memory.messages m
+    WHERE m.agent_key = p_agent
+      AND m.conversation_id = p_conversation
+      AND m.content IS NOT NULL
+      AND m.eligible
+      AND m.withdrawn_by IS NULL
+      AND m.created_at >= p_since
+      AND (p_as_of IS NULL OR m.created_at <= p_as_of)
+      AND NOT EXISTS (
+          SELECT
+          FROM memory.evidence e
+          JOIN memory.observation_states t
+              ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq AND memory.is_aside(t.status)
+                  AND t.status <> 'withdrawn'
+          WHERE e.agent_key = m.agent_key AND e.conversation_id = m.conversation_id AND e.number = m.number
+      )
+$$;
+
+COMMENT ON FUNCTION memory.messages_since(bigint, text, timestamptz, timestamptz) IS
+    'The messages of a conversation that a search may show, of those that came since a moment; one row per message.';

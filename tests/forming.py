@@ -1,0 +1,19 @@
+"""The steps of a formation, as the engine takes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories.conversations import ConversationState
+from memory_sql.formation import formation
+from memory_sql.formation.window import Loaded
+
+
+async def loading(
+    unit: Session, agent_id: str, conversation_id: str, settings: Settings, now: datetime, reason: str
+) -> tuple[ConversationState, Loaded | None]:
+    """The conversation, leased, and its next window."""
+    state = await formation.take(unit, agent_id, conversation_id, settings)
+    return state, await formation.load_claimed(unit, state, settings, now, reason)

@@ -5,7 +5,8 @@
 The process is `memory-sql import mongo` from the interpreter on. Most kills come while it stores (the transaction of an
 agent is open), others at any time. Once it has come through, what stands there is compared with that of an import that
 nobody disturbed, by a hash over references, texts, states and order, and with its accounts; then it is taken back, and
-begins anew until there were so many kills. Prints how many came while it stored; exits with 1 for any difference.
+begins anew until there were so many kills, and one of them while it stored (about half of them miss it, so that three
+may all do). Prints how many came while it stored; exits with 1 for any difference.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ STORING = """
 """
 AT_ANY_TIME = 0.25  # of the kills; the others while it stores
 PATIENCE_SECONDS = 120
+MOST_MISSES = 30
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class Killing:
     memory: Memory
     command: list[str]
     chance: random.Random
+    wanted: int
     whole_seconds: float = 0.0
     storing_seconds: float = 0.0
     kills: int = 0
@@ -59,9 +62,13 @@ class Killing:
         await self._ended(process)
         self.whole_seconds, self.storing_seconds = time.monotonic() - began, time.monotonic() - storing
 
-    async def until_it_comes_through(self, most: int) -> None:
+    @property
+    def is_enough(self) -> bool:
+        return self.kills >= self.wanted and (self.while_storing > 0 or self.kills >= self.wanted + MOST_MISSES)
+
+    async def until_it_comes_through(self) -> None:
         """With as many kills as it takes, and no more. One that comes when all is stored already is one as well."""
-        while self.kills < most:
+        while not self.is_enough:
             process = await self._start()
             await self._until_some_moment(process)
             is_storing = await self._is_storing()
@@ -114,21 +121,21 @@ async def prove(url: str, folder: Path, kills: int, agents: int, seed: int) -> l
     command = [sys.executable, "-W", "ignore", "-m", "memory_sql.cli", "import", "mongo", "--url", url]
     command += ["--dump", str(folder / "dump"), "--key-file", str(folder / "key")]
     async with Memory(url, Offline(), Settings(url=url, llm="offline")) as memory:
-        killing = Killing(memory, command, random.Random(seed))
+        killing = Killing(memory, command, random.Random(seed), kills)
         await killing.undisturbed()
         wanted = await result(memory)
         print(
             f"undisturbed: {killing.whole_seconds:.1f} s, of which it stores {killing.storing_seconds:.1f} s; {wanted[0]}"
         )
-        while killing.kills < kills and not killing.problems:
+        while not (killing.is_enough or killing.problems):
             await memory.imports.rollback((await memory.imports.list())[-1].run)
-            await killing.until_it_comes_through(kills)
+            await killing.until_it_comes_through()
             killing.problems += differing(wanted, await result(memory))
             killing.problems += [f"{v.invariant}: {v.key}" for v in await memory.admin.verify()]
         print(
             f"{killing.kills} kills, {killing.while_storing} while it stored; {killing.imports - 1} times it came through"
         )
-    if killing.kills and not killing.while_storing:
+    if not killing.while_storing:
         killing.problems.append("no kill came while it stored: that proves nothing")
     return killing.problems
 

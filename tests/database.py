@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -47,6 +47,18 @@ def statements(memory: Memory) -> Iterator[list[str]]:
     finally:
         event.remove(engine, "before_cursor_execute", note)
         asyncpg.Connection.fetch = fetch
+
+
+@asynccontextmanager
+async def refusing(memory: Memory, table: str) -> AsyncIterator[None]:
+    """Nothing can be inserted there meanwhile: a model's answer comes, is kept, and can't be applied."""
+    refuses = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$"
+    await rows(memory, refuses)
+    await rows(memory, f"CREATE TRIGGER t BEFORE INSERT ON memory.{table} FOR EACH ROW EXECUTE FUNCTION refuse()")
+    try:
+        yield
+    finally:
+        await rows(memory, "DROP FUNCTION refuse() CASCADE")
 
 
 async def are_waiting(memory: Memory, count: int) -> None:

@@ -1,4 +1,4 @@
-"""All that goes with what is forgotten, and where: `memory.forget_closure`."""
+"""All that goes with what is forgotten, and where: `memory.forget_closure`. The statements are built once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, cast, func, select, true, union
+from sqlalchemy import (
+    BindParameter,
+    Boolean,
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    true,
+    tuple_,
+    union,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
-from memory_sql.db.models import EvidenceRow, JudgedRow, LineageRow, ObservationRow
+from memory_sql.db.models import EvidenceRow, ImportedMessageRow, ImportedRow, JudgedRow, LineageRow, ObservationRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +48,13 @@ class Seeds:
     @property
     def arguments(self) -> dict[str, Any]:
         return {
-            "users": cast(list(self.users), ARRAY(Text)),
-            "conversations": cast(list(self.conversations), ARRAY(Text)),
-            "scopes": cast(list(self.scopes), ARRAY(BigInteger)),
-            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
-            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
-            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
+            "users": list(self.users),
+            "conversations": list(self.conversations),
+            "scopes": list(self.scopes),
+            "scope_ids": [scope_id for scope_id, _ in self.observations],
+            "seqs": [seq for _, seq in self.observations],
+            "conversation_ids": [conversation_id for conversation_id, _ in self.messages],
+            "numbers": [number for _, number in self.messages],
             "confirmable": self.confirmable,
         }
 
@@ -63,11 +80,11 @@ class Taken:
     @property
     def arrays(self) -> dict[str, Any]:
         return {
-            "scope_ids": cast([scope_id for scope_id, _ in self.observations], ARRAY(BigInteger)),
-            "seqs": cast([seq for _, seq in self.observations], ARRAY(Integer)),
-            "conversation_ids": cast([conversation_id for conversation_id, _ in self.messages], ARRAY(Text)),
-            "numbers": cast([number for _, number in self.messages], ARRAY(BigInteger)),
-            "evidence_ids": cast(list(self.evidence), ARRAY(BigInteger)),
+            "scope_ids": [scope_id for scope_id, _ in self.observations],
+            "seqs": [seq for _, seq in self.observations],
+            "conversation_ids": [conversation_id for conversation_id, _ in self.messages],
+            "numbers": [number for _, number in self.messages],
+            "evidence_ids": list(self.evidence),
         }
 
 
@@ -98,23 +115,61 @@ class Closure:
         return {*self.heard, *(scope_id for scope_id, _ in self.going.observations)}
 
 
-def closed_over(agent_key: int, seeds: Seeds, texts: Iterable[int]) -> Select[Any]:
-    """One row: what `closure_of_row` reads. `texts`: scopes that lose something else."""
-    columns = ("scope_ids", "seqs", "conversation_ids", "numbers", "evidence_ids")
-    every = (*columns, *(f"held_{name}" for name in columns))
+def speaks_of(users: Any) -> ColumnElement[bool]:
+    """Whether an observation speaks of any of these users, who are an array."""
+    some = ObservationRow.subjects != literal_column("'{}'", ARRAY(Text))  # as its index says it
+    return and_(some, ObservationRow.subjects.op("&&")(users))
+
+
+TAKEN = {
+    "scope_ids": BigInteger,
+    "seqs": Integer,
+    "conversation_ids": Text,
+    "numbers": BigInteger,
+    "evidence_ids": BigInteger,
+}
+_SEEDS = {"users": Text, "conversations": Text, "scopes": BigInteger, **TAKEN}
+_AGENT = bindparam("agent_key", type_=BigInteger)
+
+
+def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
+    return {name: bindparam(name, type_=ARRAY(kind)) for name, kind in kinds.items()}
+
+
+def _closed(*, of_users: bool) -> Select[Any]:
+    """One row: what `closure_of_row` reads. `texts` are scopes that lose something else."""
+    every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
+    seeds = _arrays({**_SEEDS, "texts": BigInteger})
+    texts, _ = seeds.pop("texts"), seeds.pop("evidence_ids")
     closed = (
-        select(func.memory.forget_closure(agent_key, *seeds.arguments.values()).table_valued(*every))
+        select(
+            func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean)).table_valued(
+                *every
+            )
+        )
         .cte("closed")
         .prefix_with("MATERIALIZED")
     )
     going = [closed.c[name].op("||")(closed.c[f"held_{name}"]) for name in ("scope_ids", "seqs", "evidence_ids")]
-    heard, reached = around(agent_key, closed, going, seeds.users, [*seeds.scopes, *texts])
+    heard, reached = _around(closed, going, seeds["users"] if of_users else None, seeds["scopes"].op("||")(texts))
     return select(*(closed.c[name] for name in every), heard, reached)
 
 
-def around(
-    agent_key: int, given: Any, going: Sequence[Any], users: Sequence[str], scopes: Sequence[int]
-) -> tuple[Any, Any]:
+def reached_from(begun: Any) -> Select[Any]:
+    """The scopes in which something was made of what these hold, over all levels."""
+    line = _made_of(begun.subquery("begun")).cte("line", recursive=True)
+    return select(line.union(_made_of(line)).c.scope_id)
+
+
+def _made_of(scopes: Any) -> Select[Any]:
+    """One look by the index for each: else all links of the agent might be read."""
+    link = LineageRow
+    made = select(link.scope_id).where(link.agent_key == _AGENT, link.source_scope_id == scopes.c.scope_id)
+    each = made.correlate(scopes).offset(literal_column("0")).lateral()
+    return select(each.c.scope_id).select_from(scopes.join(each, true()))
+
+
+def _around(given: Any, going: Sequence[Any], users: Any, scopes: Any) -> tuple[Any, Any]:
     """The scopes of the evidence, those of other sources of what goes and those that speak of `users`: judged again.
 
     And those in which something was made of what any of these holds, or `scopes` do, over all levels.
@@ -127,24 +182,21 @@ def around(
     parts = [
         select(e.scope_id)
         .select_from(given.join(said, true()))
-        .join(e, and_(e.agent_key == agent_key, e.evidence_id == said.c.evidence_id)),
+        .join(e, and_(e.agent_key == _AGENT, e.evidence_id == said.c.evidence_id)),
         select(link.source_scope_id).where(
-            link.agent_key == agent_key, link.scope_id == gone.c.scope_id, link.seq == gone.c.seq
+            link.agent_key == _AGENT, link.scope_id == gone.c.scope_id, link.seq == gone.c.seq
         ),
         select(j.source_scope_id).where(
-            j.agent_key == agent_key, j.target_scope_id == gone.c.scope_id, j.seq == gone.c.seq
+            j.agent_key == _AGENT, j.target_scope_id == gone.c.scope_id, j.seq == gone.c.seq
         ),
     ]
-    if users:
-        parts.append(select(o.scope_id).where(o.agent_key == agent_key, speaks_of(users)))
+    if users is not None:
+        parts.append(select(o.scope_id).where(o.agent_key == _AGENT, speaks_of(users)))
     heard = union(*parts).cte("heard")
-    mine = link.agent_key == agent_key
-    begun = union(select(heard.c.scope_id), select(gone.c.scope_id), select(func.unnest(keys_of(scopes))))
-    line = select(link.scope_id).where(mine, link.source_scope_id.in_(begun)).cte("line", recursive=True)
-    line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id))
+    begun = union(select(heard.c.scope_id), select(gone.c.scope_id), select(func.unnest(scopes).label("scope_id")))
     return (
         func.array(select(heard.c.scope_id).order_by(heard.c.scope_id).scalar_subquery()).label("heard"),
-        func.array(select(line.c.scope_id).order_by(line.c.scope_id).scalar_subquery()).label("reached"),
+        func.array(reached_from(begun).order_by("scope_id").scalar_subquery()).label("reached"),
     )
 
 
@@ -175,11 +227,65 @@ def released_rows(rows: Iterable[Any]) -> Taken:
     )
 
 
-def keys_of(scopes: Sequence[int]) -> Any:
-    return cast(sorted(scopes), ARRAY(BigInteger))
+def _heard() -> Select[Any]:
+    given = _arrays(TAKEN)
+    going = select(*(given[name].label(name) for name in ("scope_ids", "seqs", "evidence_ids"))).cte("given")
+    return select(*_around(going, [*going.c], None, cast([], ARRAY(BigInteger))))
 
 
-def speaks_of(users: Sequence[str]) -> ColumnElement[bool]:
-    """Whether an observation speaks of any of these users."""
-    them = cast(list(users), ARRAY(Text))
-    return and_(ObservationRow.subjects != cast([], ARRAY(Text)), ObservationRow.subjects.op("&&")(them))
+def _tainted() -> Select[Any]:
+    """For each of `scopes`, and of those whose text holds what goes, the first live version that does."""
+    given = _arrays({"scopes": BigInteger, **TAKEN})
+    tainted = func.memory.tainted_versions(_AGENT, given["scopes"], given["scope_ids"], given["seqs"]).table_valued(
+        "scope_id", "version", "live"
+    )
+    version = func.min(tainted.c.version).label("version")
+    return select(tainted.c.scope_id, version).where(tainted.c.live).group_by(tainted.c.scope_id)
+
+
+def _imported() -> CompoundSelect[Any]:
+    """The hashed references of what goes, and of the texts of `scopes`."""
+    i, m, given = ImportedRow, ImportedMessageRow, _arrays({"scopes": BigInteger, **TAKEN})
+    gone = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
+    theirs = func.unnest(given["conversation_ids"], given["numbers"])
+    messages = theirs.table_valued("conversation_id", "number").render_derived()
+    return union(
+        select(i.ref_hash).join(gone, and_(i.agent_key == _AGENT, i.scope_id == gone.c.scope_id, i.seq == gone.c.seq)),
+        select(i.ref_hash).where(i.agent_key == _AGENT, i.scope_id == any_(given["scopes"]), i.seq.is_(None)),
+        select(m.ref_hash).where(m.agent_key == _AGENT, tuple_(m.conversation_id, m.number).in_(select(messages))),
+    )
+
+
+def _beside() -> Select[Any]:
+    """One row: `tainted`, what stays of what these touch (`kept`), and the hashed references of what goes (`refs`)."""
+    given = _arrays(TAKEN)
+    kept = func.memory.kept_beside(_AGENT, given["scope_ids"], given["seqs"], given["evidence_ids"]).table_valued(
+        "scope_id", "seq", "reason", "users"
+    )
+    parts = {"tainted": _tainted().subquery(), "kept": kept, "refs": _imported().subquery()}
+    return select(*(_rows_of(part).label(name) for name, part in parts.items()))
+
+
+def _rows_of(found: Any) -> Any:
+    """All rows as an array of arrays."""
+    row = func.jsonb_build_array(*found.c)
+    return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()
+
+
+_o = ObservationRow
+_is_there = (
+    select(_o.seq)
+    .where(
+        _o.agent_key == _AGENT,
+        tuple_(_o.scope_id, _o.seq).in_(
+            select(func.unnest(*list(_arrays(TAKEN).values())[:2]).table_valued("scope_id", "seq").render_derived())
+        ),
+    )
+    .exists()
+)
+CLOSED, CLOSED_OF_USERS = _closed(of_users=False), _closed(of_users=True)
+CLOSED_IF_THERE = CLOSED.where(_is_there)
+HEARD, TAINTED, BESIDE = _heard(), _tainted().order_by("scope_id"), _beside()
+ALL_IMPORTED = union(
+    *(select(table.ref_hash).where(table.agent_key == _AGENT) for table in (ImportedRow, ImportedMessageRow))
+)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import ARRAY, BigInteger, Select, any_, bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.arrays import among
 from memory_sql.db.engine import taken_back_on_error
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
@@ -89,38 +88,57 @@ class Locks:
 
 
 async def under_locks(
-    session: AsyncSession, agent_key: int, act: Callable[[Locks], Awaitable[Done]], *, keys_change: bool = False
+    session: AsyncSession,
+    agent_key: int,
+    act: Callable[[Locks], Awaitable[Done]],
+    *,
+    keys_change: bool = False,
+    shared: bool = False,
 ) -> Done:
     """What `act` returns, done under the locks on all that it says it needs (`Locks.need`), taken in order.
 
     `act` looks, says what it needs, and only then changes anything. It is called without locks first, and again whenever
-    it needs more: what it did is undone, and the locks are given back. `keys_change`: the ids themselves change.
+    it needs more: what it did is undone, and the locks are given back. `keys_change`: the ids themselves change. `shared`:
+    the agent is shared before anything is locked, as by `share_agent`.
     """
     rows = Rows()
     while True:
         try:
             if rows == Rows():
                 return await act(Locks(rows))  # nothing is changed before something is needed
-            return await _act(session, agent_key, act, rows, keys_change=keys_change)
+            async with taken_back_on_error(session):  # a savepoint, whose rollback gives the locks back too
+                await _lock(session, agent_key, rows, keys_change=keys_change, shared=shared)
+                return await act(Locks(rows))
         except _MoreError as more:
             rows |= more.rows
 
 
-async def _act(
-    session: AsyncSession, agent_key: int, act: Callable[[Locks], Awaitable[Done]], rows: Rows, *, keys_change: bool
-) -> Done:
-    """In a savepoint, whose rollback gives the locks back too."""
-    async with taken_back_on_error(session):
-        await _lock(session, agent_key, rows, keys_change=keys_change)
-        return await act(Locks(rows))
-
-
-async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool) -> None:
+async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool, shared: bool) -> None:
     for key, wanted in ((ConversationRow.conversation_id, rows.conversations), (ScopeRow.scope_id, rows.scopes)):
         if wanted:
-            await session.execute(
-                select(key)
-                .where(key.class_.agent_key == agent_key, among(key, wanted))
-                .order_by(key)
-                .with_for_update(key_share=not keys_change)
-            )
+            given = {"agent_key": agent_key, "wanted": sorted(wanted)}
+            await session.execute(_LOCKING[key, keys_change, shared], given)
+            shared = False
+
+
+def _locking(key: Any, *, keys_change: bool, shared: bool) -> Select[Any]:
+    """The agent is shared first: it has to be known before any row is looked for."""
+    agent: Any = bindparam("agent_key", type_=BigInteger)
+    if shared:
+        agent = (
+            select(AgentRow.agent_key).where(AgentRow.agent_key == agent).with_for_update(read=True).scalar_subquery()
+        )
+    return (
+        select(key)
+        .where(key.class_.agent_key == agent, key == any_(bindparam("wanted", type_=ARRAY(key.type))))
+        .order_by(key)
+        .with_for_update(key_share=not keys_change)
+    )
+
+
+_LOCKING = {
+    (key, keys_change, shared): _locking(key, keys_change=keys_change, shared=shared)
+    for key in (ConversationRow.conversation_id, ScopeRow.scope_id)
+    for keys_change in (False, True)
+    for shared in (False, True)
+}

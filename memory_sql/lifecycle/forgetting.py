@@ -16,7 +16,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.engine import taken_back
-from memory_sql.db.locks import Locks, lock_whole_agent, share_agent, under_locks
+from memory_sql.db.locks import Locks, lock_whole_agent, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.following import FollowingRepository
@@ -93,8 +93,7 @@ async def forget(session: Session, asked: Asked, agent_key: int, selection: Sele
         receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
         return await _erase(session, asked, agent_key, found, receipt)
 
-    await share_agent(session, agent_key)
-    return await under_locks(session, agent_key, act)
+    return await under_locks(session, agent_key, act, shared=True)
 
 
 async def preview(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Receipt:
@@ -133,8 +132,7 @@ async def take_out(
         named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
         return (await _erase(session, asked, agent_key, found, receipt.model_copy(update=named))).receipt
 
-    await share_agent(session, agent_key)
-    return await under_locks(session, agent_key, act)
+    return await under_locks(session, agent_key, act, shared=True)
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
@@ -148,25 +146,27 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
     counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
-    more = await _settle(session, asked, agent_key, found.scopes, now)
-    withheld = await repository.await_rebuild(sorted({*tainted, *more})) if tainted or more else []
-    receipt = receipt.model_copy(
-        update={"counts": counts, "kept": kept, "withheld": tuple(f"s{key}" for key in withheld)}
-    )
+    receipt = receipt.model_copy(update={"counts": counts, "kept": kept})
     threshold = asked.settings.consolidation_threshold
-    await repository.record(receipt, found.scopes, threshold, actor=asked.actor, reason=asked.reason)
+    standing, is_unsettled = await repository.record(
+        receipt, found.scopes, threshold, actor=asked.actor, reason=asked.reason
+    )
+    if tainted or standing or is_unsettled:
+        more = await _settle(session, asked, agent_key, found.scopes, standing, now)
+        withheld = await repository.await_rebuild(sorted({*tainted, *more}))
+        await ScopeRepository(session).refresh_due(agent_key, found.scopes, threshold, now)
+        receipt = receipt.model_copy(update={"withheld": tuple(f"s{key}" for key in withheld)})
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found, refs))
 
 
-async def _settle(session: Session, asked: Asked, agent_key: int, scope_ids: Sequence[int], now: datetime) -> list[int]:
-    """What gave way to what has gone, or was made of it, follows; the scopes whose text is to be rewritten for that."""
-    following = FollowingRepository(session, agent_key)
-    standing, is_unsettled = await following.look(scope_ids)
+async def _settle(
+    session: Session, asked: Asked, agent_key: int, scope_ids: Sequence[int], standing: Sequence[int], now: datetime
+) -> list[int]:
+    """What gave way to what has gone (in the scopes `standing`), or was made of it, follows; the scopes to be rewritten."""
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=standing) if standing else ():
         await StateRepository(session).stand_again(state, now)
-    if not standing and not is_unsettled:
-        return []
-    _, more = await following.settle(scope_ids, asked.settings.consolidation_threshold, now, actor=asked.actor)
+    following, threshold = FollowingRepository(session, agent_key), asked.settings.consolidation_threshold
+    _, more = await following.settle(scope_ids, threshold, now, actor=asked.actor)
     return more
 
 
@@ -239,8 +239,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
         return await _erase(session, asked, agent_key, found, receipt)
 
-    await share_agent(session, agent_key)
-    return (await under_locks(session, agent_key, act)).receipt
+    return (await under_locks(session, agent_key, act, shared=True)).receipt
 
 
 def _entry(receipt: Receipt, agent_id: str, found: Found, refs: tuple[str, ...]) -> Entry:

@@ -36,7 +36,7 @@ from memory_sql.formation import formation
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from tests.conftest import administer
-from tests.database import TOLD, rows, statements
+from tests.database import TOLD, refusing, rows, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 from tests.forming import loading
@@ -369,7 +369,7 @@ async def test_dry_run_says_what_would_go_and_leaves_everything(memory: Memory) 
     assert (planned.dry_run, done.dry_run) == (True, False)
 
 
-async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory, parrot: Parrot) -> None:
+async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory) -> None:
     """Of every kind: versions that are undone, judgements, what was made of it, stored answers, memberships."""
     await memory.add([message("Hello.", user_id="jonas")], **MIA, conversation_id="crew", group_ids=["crew"])
     await say(memory, "I hide my ruby.", "We keep the opal.", group_ids=["crew"])
@@ -380,10 +380,9 @@ async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory, parrot:
     await tell(memory)
     await memory.scopes.undo(**ADA, scope_id=deadline.scope.id)
     await memory.add([message("I lost the onyx.", n=9)], **MIA, conversation_id="t")
-    parrot.failing = UnavailableError("unavailable", "down")
-    with pytest.raises(UnavailableError):
-        await memory.conversations.form(**ADA, conversation_id="t")
-    parrot.failing = None
+    async with refusing(memory, "evidence"):
+        with pytest.raises(Exception, match="refused"):
+            await memory.conversations.form(**ADA, conversation_id="t")
     done = await forget_and_compare(memory, Selection(user_id="mia"))
     assert min(done.counts.values()) > 0, done.counts
 

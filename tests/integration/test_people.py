@@ -20,7 +20,7 @@ from memory_sql.domain.people import RenameKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConflictError, InputError, NotFoundError, StaleError, TooLargeError
 from memory_sql.memory import Memory
-from tests.database import are_waiting, rows, statements
+from tests.database import are_waiting, refusing, rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted
 
@@ -292,6 +292,10 @@ async def test_renamed_id_stands_nowhere_any_more(
     memory: Memory, llm: Scripted, kind: Any, old: str, new: str, places: set[str]
 ) -> None:
     await live(memory, llm)
+    llm.then(extracted(("Says hello.", "individual")))
+    async with refusing(memory, "evidence"):  # a run that hasn't ended knows what it has shown
+        with pytest.raises(Exception, match="refused"):
+            await memory.conversations.form(**ADA, conversation_id="monday-1")
     assert await columns_that_hold(memory, old) == places
     everything = await counts(memory)
     renamed = await memory.people.rename(
@@ -412,14 +416,9 @@ async def test_consolidation_under_way_is_refused_when_an_id_changes(memory: Mem
 async def test_stored_answer_of_before_a_renaming_is_not_applied(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Tea, please.")], **MIA, conversation_id="s")
     llm.then(extracted(("Likes tea.", "individual")))
-    await rows(
-        memory,
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
-    )
-    await rows(memory, "CREATE TRIGGER t BEFORE INSERT ON memory.evidence FOR EACH ROW EXECUTE FUNCTION refuse()")
-    with pytest.raises(Exception, match="refused"):
-        await memory.conversations.form(**ADA, conversation_id="s")
-    await rows(memory, "DROP TRIGGER t ON memory.evidence")
+    async with refusing(memory, "evidence"):
+        with pytest.raises(Exception, match="refused"):
+            await memory.conversations.form(**ADA, conversation_id="s")
     assert await rows(memory, "SELECT state FROM memory.runs") == [("answered",)]
     await memory.people.rename(**ADA, kind="user", old="mia", new="zoe")
     llm.then(extracted(("Loves tea.", "individual")))

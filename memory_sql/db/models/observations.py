@@ -85,6 +85,13 @@ class ObservationRow(Base):
             "seq",
             postgresql_where=text("tags <> '{}'"),
         ),
+        # What goes with a conversation though it has none of its messages.
+        Index(
+            "observations_conversation_id_idx",
+            "agent_key",
+            "conversation_id",
+            postgresql_where=text("source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL"),
+        ),
         # observation_id of the views
         Index("observations_seq_idx", text("((('o'::text || scope_id::text) || '-'::text) || seq::text)")),
         Index("observations_created_at_idx", "agent_key", "scope_id", "created_at", "seq"),

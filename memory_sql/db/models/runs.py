@@ -56,6 +56,7 @@ class RunRow(Base):
         Index("runs_scope_id_idx", "agent_key", "scope_id", "to_seq", postgresql_where=text("scope_id IS NOT NULL")),
         Index("runs_held_idx", "agent_key", "scope_id", "run_id", postgresql_where=text("held IS NOT NULL")),
         Index("runs_import_id_idx", "agent_key", "import_id", postgresql_where=text("import_id IS NOT NULL")),
+        Index("runs_finished_at_idx", "agent_key", "run_id", postgresql_where=text("finished_at IS NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
     )
@@ -95,7 +96,7 @@ class RunRow(Base):
     started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
     finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
     seen: Mapped[dict[str, Any]] = host_id(
-        "What a formation's prompt showed: the epochs of its conversation and scopes, the scopes by their names in it.",
+        "What a formation's prompt showed, until it ends: the epochs of its conversation and scopes, these by their names.",
         server_default=NO_PAIRS,
     )
     calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    CompoundSelect,
-    Select,
-    and_,
-    any_,
-    cast,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    tuple_,
-    union,
-    update,
-)
+from sqlalchemy import Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, BigInteger, Text
+from sqlalchemy.types import ARRAY, BigInteger, DateTime, Integer, Text
 
 from memory_sql.db.arrays import among, are_among
 from memory_sql.db.closures import (
+    ALL_IMPORTED,
+    BESIDE,
+    CLOSED,
+    CLOSED_IF_THERE,
+    CLOSED_OF_USERS,
+    HEARD,
+    TAINTED,
+    TAKEN,
     Closure,
     Seeds,
-    around,
-    closed_over,
     closure_of_row,
-    keys_of,
     released_rows,
     speaks_of,
 )
@@ -45,14 +36,13 @@ from memory_sql.db.models import (
     EventRow,
     EvidenceRow,
     ForgottenRefRow,
-    ImportedMessageRow,
-    ImportedRow,
     MessageRow,
     ObservationRow,
     ScopeRow,
 )
 from memory_sql.db.participants import took_part
 from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.states import standing_again
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.results import Kept, Receipt
@@ -107,7 +97,7 @@ class ForgettingRepository:
         owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
         owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
         o = ObservationRow
-        of_them_alone = select(o.scope_id, o.seq).where(speaks_of(users), o.subjects.op("<@")(them))
+        of_them_alone = select(o.scope_id, o.seq).where(speaks_of(them), o.subjects.op("<@")(them))
         return Seeds(
             users=users,
             conversations=conversations,
@@ -164,11 +154,10 @@ class ForgettingRepository:
 
     async def _stated_in(self, conversation_id: str) -> tuple[tuple[int, int], ...]:
         """What the host stated in the conversation, or another store had of it, without a message."""
+        o = ObservationRow
+        kinds = bindparam("kinds", ("observe", "import"), expanding=True, literal_execute=True)  # as the index says it
         return await self._keys(
-            select(ObservationRow.scope_id, ObservationRow.seq).where(
-                ObservationRow.conversation_id == conversation_id,
-                ObservationRow.source_kind.in_(("observe", "import")),
-            )
+            select(o.scope_id, o.seq).where(o.conversation_id == conversation_id, o.source_kind.in_(kinds))
         )
 
     async def selected(self, selection: Selection, words: Query | None = None) -> tuple[tuple[int, int], ...]:
@@ -213,19 +202,29 @@ class ForgettingRepository:
 
     async def closure_of(self, key: tuple[int, int]) -> tuple[Seeds, Closure] | None:
         """All that goes with this observation; None: it isn't there."""
-        o, seeds = ObservationRow, Seeds(observations=(key,))
-        is_there = exists().where(o.agent_key == self._agent_key, o.scope_id == key[0], o.seq == key[1])
-        row = (await self._session.execute(closed_over(self._agent_key, seeds, ()).where(is_there))).one_or_none()
+        seeds = Seeds(observations=(key,))
+        found = await self._session.execute(CLOSED_IF_THERE, self._given(seeds.arguments, texts=[]))
+        row = found.one_or_none()
         return None if row is None else (seeds, closure_of_row(row))
 
     async def closure(self, seeds: Seeds, texts: Iterable[int] = ()) -> Closure:
         """All that goes with these. `texts`: scopes that lose something else."""
-        return closure_of_row((await self._session.execute(closed_over(self._agent_key, seeds, texts))).one())
+        closed = CLOSED_OF_USERS if seeds.users else CLOSED
+        found = await self._session.execute(closed, self._given(seeds.arguments, texts=list(texts)))
+        return closure_of_row(found.one())
+
+    def _given(self, given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        """The parameters of a statement."""
+        return {"agent_key": self._agent_key, **given, **more}
 
     async def _told_of(self, users: Sequence[str]) -> tuple[tuple[int, int], ...]:
         """What speaks of any of these users, whoever said it."""
         o = ObservationRow
-        return await self._keys(select(o.scope_id, o.seq).where(speaks_of(users))) if users else ()
+        return (
+            await self._keys(select(o.scope_id, o.seq).where(speaks_of(cast(list(users), ARRAY(Text)))))
+            if users
+            else ()
+        )
 
     async def kept_about(self, users: Sequence[str], closure: Closure) -> tuple[Kept, ...]:
         """What others have said of these users and stays, in the order of the keys. To be asked before `erase`."""
@@ -258,15 +257,13 @@ class ForgettingRepository:
         return {key: await self._heard_of(Closure(released_rows(waiting[key]))) for key in sorted(waiting)}
 
     async def _heard_of(self, closure: Closure) -> Closure:
-        arrays = closure.going.arrays
-        given = select(*(arrays[name].label(name) for name in ("scope_ids", "seqs", "evidence_ids"))).cte("given")
-        row = (await self._session.execute(select(*around(self._agent_key, given, [*given.c], (), ())))).one()
+        row = (await self._session.execute(HEARD, self._given(closure.going.arrays))).one()
         return replace(closure, heard=tuple(row.heard), reached=tuple(row.reached))
 
     async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
         """For each scope whose text holds what goes, the first live version that does."""
-        found = await self._session.execute(self._tainted(scopes, closure).order_by("scope_id"))
-        return {row.scope_id: row.version for row in found}
+        given = self._given(closure.going.arrays, scopes=list(scopes))
+        return {row.scope_id: row.version for row in await self._session.execute(TAINTED, given)}
 
     async def beside(
         self, closure: Closure, scopes: Sequence[int]
@@ -275,16 +272,7 @@ class ForgettingRepository:
 
         Kept are the observations that lose something with these, or were made of them, and stay, in the order of their keys.
         """
-        arrays = closure.going.arrays
-        tainted, refs = self._tainted(scopes, closure).subquery(), self._imported(closure, scopes).subquery()
-        kept = func.memory.kept_beside(
-            self._agent_key, arrays["scope_ids"], arrays["seqs"], arrays["evidence_ids"]
-        ).table_valued("scope_id", "seq", "reason", "users")
-        found = await self._session.execute(
-            select(
-                *(_rows_of(part).label(name) for name, part in {"tainted": tainted, "kept": kept, "refs": refs}.items())
-            )
-        )
+        found = await self._session.execute(BESIDE, self._given(closure.going.arrays, scopes=list(scopes)))
         row = found.one()
         return (
             dict(row.tainted),
@@ -295,28 +283,9 @@ class ForgettingRepository:
             tuple(sorted(ref.removeprefix("\\x") for (ref,) in row.refs)),
         )
 
-    def _tainted(self, scopes: Sequence[int], closure: Closure) -> Select[Any]:
-        arrays = closure.going.arrays
-        tainted = func.memory.tainted_versions(
-            self._agent_key, cast(list(scopes), ARRAY(BigInteger)), arrays["scope_ids"], arrays["seqs"]
-        ).table_valued("scope_id", "version", "live")
-        version = func.min(tainted.c.version).label("version")
-        return select(tainted.c.scope_id, version).where(tainted.c.live).group_by(tainted.c.scope_id)
-
     async def imported(self) -> tuple[str, ...]:
         """The hashed references of all that the agent has."""
-        return tuple(sorted(ref.hex() for ref in await self._session.scalars(self._imported(None))))
-
-    def _imported(self, closure: Closure | None, scopes: Sequence[int] = ()) -> CompoundSelect[Any]:
-        """The hashed references of what goes, and of the texts of these scopes; without a closure all of the agent's."""
-        i, m = ImportedRow, ImportedMessageRow
-        found = select(i.ref_hash).where(i.agent_key == self._agent_key)
-        said = select(m.ref_hash).where(m.agent_key == self._agent_key)
-        if closure is not None:
-            keys = are_among((i.scope_id, i.seq), closure.going.observations)
-            found = found.where(or_(keys, and_(among(i.scope_id, scopes), i.seq.is_(None))))
-            said = said.where(are_among((m.conversation_id, m.number), closure.going.messages))
-        return union(found, said)
+        return tuple(sorted(ref.hex() for ref in await self._session.scalars(ALL_IMPORTED, self._given({}))))
 
     async def keep_out(self, refs: Sequence[str], now: datetime) -> None:
         """What has these hashed references isn't imported any more."""
@@ -328,20 +297,15 @@ class ForgettingRepository:
         self, closure: Closure, scopes: Sequence[int], users: Sequence[str], forgetting: str, now: datetime
     ) -> dict[str, int]:
         """Takes it all out, and says how many rows of each table; what is withdrawn waits for `forgetting`, by its id."""
-        erased = await self._session.execute(
-            select(
-                func.memory.erase(
-                    self._agent_key,
-                    *closure.erased.arrays.values(),
-                    *closure.withdrawn.arrays.values(),
-                    cast(list(scopes), ARRAY(BigInteger)),
-                    cast(list(users), ARRAY(Text)),
-                    cast(forgetting, Text),
-                    now,
-                ).table_valued("what", "counted")
-            )
+        given = self._given(
+            closure.erased.arrays,
+            **{f"held_{name}": rows for name, rows in closure.withdrawn.arrays.items()},
+            scopes=list(scopes),
+            users=list(users),
+            forgetting=forgetting,
+            now=now,
         )
-        return {row.what: row.counted for row in erased}
+        return {row.what: row.counted for row in await self._session.execute(_ERASE, given)}
 
     async def erase_agent(self) -> dict[str, int]:
         """The caller has locked the whole agent."""
@@ -387,8 +351,11 @@ class ForgettingRepository:
 
     async def record(
         self, receipt: Receipt, scopes: Sequence[int], threshold: int, *, actor: str | None, reason: str | None
-    ) -> None:
-        """The tombstone: which ids went, when, and why; no text. And `refresh_due` of the scopes that have lost something."""
+    ) -> tuple[list[int], bool]:
+        """The tombstone: which ids went, when, and why; no text. And `refresh_due` of the scopes that have lost something.
+
+        In which of these something gave way to what isn't there any more, and whether anything has to follow its sources.
+        """
         detail = {
             "id": receipt.id,
             "target": receipt.target,
@@ -397,14 +364,36 @@ class ForgettingRepository:
         }
         if receipt.withdrawn:
             detail["withdrawn"] = list(receipt.withdrawn)
-        told = insert(EventRow).values(
-            agent_key=self._agent_key, kind="forget", created_at=receipt.at, actor=actor, reason=reason, detail=detail
-        )
-        refreshed = func.memory.refresh_due(self._agent_key, keys_of(scopes), threshold, receipt.at)
-        await self._session.execute(select(refreshed).add_cte(told.cte("told")))
+        told = {"actor": actor, "reason": reason, "detail": detail, "now": receipt.at}
+        found = await self._session.execute(_RECORD, self._given(told, scopes=sorted(scopes), threshold=threshold))
+        row = found.one()
+        return row.standing, row.is_unsettled
 
 
-def _rows_of(found: Any) -> Any:
-    """All rows as an array of arrays."""
-    row = func.jsonb_build_array(*found.c)
-    return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()
+_AGENT, _NOW = bindparam("agent_key", type_=BigInteger), bindparam("now", type_=DateTime(timezone=True))
+_ACTOR, _REASON = bindparam("actor", type_=Text), bindparam("reason", type_=Text)
+_SCOPES, _USERS = bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("users", type_=ARRAY(Text))
+_told = insert(EventRow).values(
+    agent_key=_AGENT,
+    kind="forget",
+    created_at=_NOW,
+    actor=_ACTOR,
+    reason=_REASON,
+    detail=bindparam("detail", type_=JSONB),
+)
+_unsettled = func.memory.unsettled(_AGENT, _SCOPES).table_valued("seq")
+_RECORD = select(
+    func.memory.refresh_due(_AGENT, _SCOPES, bindparam("threshold", type_=Integer), _NOW),
+    func.array(standing_again(_AGENT, _SCOPES).scalar_subquery()).label("standing"),
+    exists(select(_unsettled.c.seq).select_from(_unsettled)).label("is_unsettled"),
+).add_cte(_told.cte("told"))
+_ERASE = select(
+    func.memory.erase(
+        _AGENT,
+        *(bindparam(f"{held}{name}", type_=ARRAY(kind)) for held in ("", "held_") for name, kind in TAKEN.items()),
+        _SCOPES,
+        _USERS,
+        bindparam("forgetting", type_=Text),
+        _NOW,
+    ).table_valued("what", "counted")
+)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, cast, exists, func, select
+from sqlalchemy import ARRAY, BigInteger, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.arrays import among
-from memory_sql.db.closures import Closure, Taken
+from memory_sql.db.closures import Closure, Taken, reached_from
 from memory_sql.db.locks import Locks, under_locks
-from memory_sql.db.models import LineageRow, ScopeRow
+from memory_sql.db.models import ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.observations import ObservationKey
@@ -53,22 +52,7 @@ class FollowingRepository:
 
     async def reach(self, scope_ids: Collection[int]) -> set[int]:
         """These, and those in which something was made of what they hold, over all levels."""
-        link = LineageRow
-        mine = link.agent_key == self._agent_key
-        line = select(link.scope_id).where(mine, among(link.source_scope_id, scope_ids)).cte(recursive=True)
-        line = line.union(select(link.scope_id).where(mine, link.source_scope_id == line.c.scope_id))
-        return {*scope_ids, *await self._session.scalars(select(line.c.scope_id))}
-
-    async def look(self, scope_ids: Collection[int]) -> tuple[list[int], bool]:
-        """In which of these something gave way to what isn't there any more, and whether `settle` has anything to do."""
-        standing = StateRepository.standing_again(self._agent_key, scope_ids)
-        unsettled = self._settling(scope_ids)
-        row = (
-            await self._session.execute(
-                select(func.array(standing.scalar_subquery()), exists(select(unsettled.c.seq).select_from(unsettled)))
-            )
-        ).one()
-        return list(row[0]), row[1]
+        return {*scope_ids, *await self._session.scalars(_REACH, self._given(scope_ids))}
 
     async def settle(
         self, scope_ids: Iterable[int], threshold: int, now: datetime, **cause: Any
@@ -91,13 +75,11 @@ class FollowingRepository:
         return sorted(changed), withheld
 
     async def _unsettled(self, scope_ids: Collection[int]) -> list[Unsettled]:
-        found = self._settling(scope_ids)
-        rows = await self._session.execute(select(found).order_by(found.c.scope_id, found.c.seq))
+        rows = await self._session.execute(_UNSETTLED, self._given(scope_ids))
         return [Unsettled((row.scope_id, row.seq), row.status, row.becomes) for row in rows]
 
-    def _settling(self, scope_ids: Collection[int]) -> Any:
-        wanted = cast(sorted(scope_ids), ARRAY(BigInteger))
-        return func.memory.unsettled(self._agent_key, wanted).table_valued("scope_id", "seq", "status", "becomes")
+    def _given(self, scope_ids: Collection[int]) -> dict[str, Any]:
+        return {"agent_key": self._agent_key, "scope_ids": sorted(scope_ids)}
 
     async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
         """The scopes whose texts held any of these."""
@@ -121,3 +103,9 @@ class FollowingRepository:
         if not scope_ids:
             return []
         return await ScopeRepository(self._session).lock(self._agent_key, scope_ids=sorted(scope_ids))
+
+
+_AGENT, _SCOPES = bindparam("agent_key", type_=BigInteger), bindparam("scope_ids", type_=ARRAY(BigInteger))
+_unsettled = func.memory.unsettled(_AGENT, _SCOPES).table_valued("scope_id", "seq", "status", "becomes")
+_UNSETTLED = select(_unsettled).order_by(_unsettled.c.scope_id, _unsettled.c.seq)
+_REACH = reached_from(select(func.unnest(_SCOPES).label("scope_id")))

@@ -122,7 +122,7 @@ class RunRepository:
         ended = await self._session.scalar(
             update(RunRow)
             .where(*_is(key), didnt_end())
-            .values(state="succeeded" if something else "empty", answer=None, finished_at=now, **outcome)
+            .values(state="succeeded" if something else "empty", answer=None, seen={}, finished_at=now, **outcome)
             .returning(RunRow.run_id)
         )
         if ended is None:
@@ -154,6 +154,7 @@ class RunRepository:
             .values(
                 state="dead" if gives_up else "failed",
                 answer=None,
+                seen={},
                 error_code=reason,
                 error=message,
                 finished_at=now,

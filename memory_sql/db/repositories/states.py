@@ -5,12 +5,12 @@ And calls `refresh_due` at the end (rule 11): what is set aside isn't pending an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, any_, case, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -192,12 +192,6 @@ class StateRepository:
         """Those that are active again because what superseded them is gone, or withdrawn."""
         return await self._bring_back(scope, "superseded", _stands_again(), now, **cause)
 
-    @staticmethod
-    def standing_again(agent_key: int, scope_ids: Collection[int]) -> Select[Any]:
-        """Those of these scopes in which `stand_again` finds something."""
-        mine = and_(_t.agent_key == agent_key, among(_t.scope_id, scope_ids))
-        return select(_t.scope_id).distinct().where(mine, _t.status == "superseded", _stands_again())
-
     async def _bring_back(
         self, scope: ScopeState, status: str | None, which: Any, now: datetime, **cause: Any
     ) -> list[int]:
@@ -262,6 +256,12 @@ def _stands_again() -> ColumnElement[bool]:
     same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
     is_there = select(newer.seq).outerjoin(its, same).where(is_its, its.withdrawn_by.is_(None)).correlate(_t).exists()
     return _t.superseded_by.is_not(None) & ~is_there
+
+
+def standing_again(agent_key: Any, scope_ids: Any) -> Select[Any]:
+    """Those of these scopes, an array, in which `stand_again` finds something."""
+    mine = and_(_t.agent_key == agent_key, _t.scope_id == any_(scope_ids))
+    return select(_t.scope_id).distinct().where(mine, _t.status == "superseded", _stands_again())
 
 
 def _sort_out(

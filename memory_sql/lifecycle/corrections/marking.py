@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
-from memory_sql.db.locks import Locks, share_agent, under_locks
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
@@ -52,8 +52,7 @@ async def mark(
         observation = await observation_at(session, agent_key, key)
         return Marked(observation=observation, retracted=retracted, withdrawn=withdrawn, withheld=tuple(withheld))
 
-    await share_agent(session, agent_key)
-    return await under_locks(session, agent_key, act)
+    return await under_locks(session, agent_key, act, shared=True)
 
 
 def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
-from memory_sql.db.locks import Locks, share_agent, under_locks
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -84,8 +84,7 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
         withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
         return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
 
-    await share_agent(session, agent_key)  # what is merged may be held
-    return await under_locks(session, agent_key, act)
+    return await under_locks(session, agent_key, act, shared=True)  # what is merged may be held
 
 
 async def _rewound(

@@ -537,6 +537,7 @@ CREATE TABLE memory.runs (
 );
 CREATE INDEX runs_conversation_id_idx ON memory.runs (agent_key, conversation_id, to_number) WHERE conversation_id IS NOT NULL;
 CREATE INDEX runs_dead_idx ON memory.runs (agent_key, run_id) WHERE state = 'dead';
+CREATE INDEX runs_finished_at_idx ON memory.runs (agent_key, run_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_held_idx ON memory.runs (agent_key, scope_id, run_id) WHERE held IS NOT NULL;
 CREATE INDEX runs_import_id_idx ON memory.runs (agent_key, import_id) WHERE import_id IS NOT NULL;
 CREATE INDEX runs_scope_id_idx ON memory.runs (agent_key, scope_id, to_seq) WHERE scope_id IS NOT NULL;
@@ -566,7 +567,7 @@ COMMENT ON COLUMN memory.runs.error_code IS 'Why it failed, in one word.';
 COMMENT ON COLUMN memory.runs.error IS 'Why it failed, in a sentence without remembered text.';
 COMMENT ON COLUMN memory.runs.started_at IS 'When it was begun.';
 COMMENT ON COLUMN memory.runs.finished_at IS 'When it ended; null while it runs.';
-COMMENT ON COLUMN memory.runs.seen IS 'What a formation''s prompt showed: the epochs of its conversation and scopes, the scopes by their names in it.';
+COMMENT ON COLUMN memory.runs.seen IS 'What a formation''s prompt showed, until it ends: the epochs of its conversation and scopes, these by their names.';
 COMMENT ON COLUMN memory.runs.calls IS 'Calls of the model that it took.';
 COMMENT ON COLUMN memory.runs.import_id IS 'The import that brought what it stored.';
 COMMENT ON COLUMN memory.runs.forgotten IS 'Of its observations: forgotten since.';
@@ -696,6 +697,7 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
 );
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer';
+CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
 CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq);
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);

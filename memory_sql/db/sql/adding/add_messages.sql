@@ -217,7 +217,7 @@ BEGIN
 
     IF v_excluded AND NOT v_conversation.excluded THEN  -- also an answer that was stored and waits to be applied
         UPDATE memory.runs r
-        SET state = 'failed', answer = NULL, error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
+        SET state = 'failed', answer = NULL, seen = '{}', error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
         WHERE r.agent_key = v_agent AND r.conversation_id = p_conversation AND r.state IN ('running', 'answered');
     END IF;
 

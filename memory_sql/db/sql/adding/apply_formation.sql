@@ -64,7 +64,7 @@ BEGIN
         PERFORM memory.end_retention(p_agent, v_read.conversation, 0, p_at, 0, '', 1, v_conversation.last_number);
     END IF;
     UPDATE memory.runs r
-    SET state = CASE WHEN v_stored + v_known > 0 THEN 'succeeded' ELSE 'empty' END, answer = NULL, finished_at = p_at,
+    SET state = CASE WHEN v_stored + v_known > 0 THEN 'succeeded' ELSE 'empty' END, answer = NULL, seen = '{}', finished_at = p_at,
         observations = v_stored, duplicates = v_known, refused = v_counts
     WHERE r.agent_key = v_read.agent AND r.run_id = v_read.run AND r.finished_at IS NULL;
     IF NOT FOUND THEN  -- by who holds no lock that is held here; again, and it is known

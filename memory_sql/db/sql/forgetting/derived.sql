@@ -28,7 +28,12 @@ BEGIN
         UNION
         SELECT l.scope_id, l.seq
         FROM touched t
-        JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = t.scope_id AND l.source_seq = t.seq
+        CROSS JOIN LATERAL (  -- one look by the index for each: else all of the agent's might be read
+            SELECT m.scope_id, m.seq
+            FROM memory.lineage m
+            WHERE m.agent_key = p_agent AND m.source_scope_id = t.scope_id AND m.source_seq = t.seq
+            OFFSET 0
+        ) l
     )
     SELECT array_agg(t.scope_id), array_agg(t.seq) INTO v_touched_scope_ids, v_touched_seqs FROM touched t;
 

@@ -9,24 +9,22 @@ LANGUAGE sql STABLE
 AS $$
     WITH RECURSIVE tainted AS (
         SELECT c.scope_id, c.version, c.live
-        FROM memory.consolidations c
-        WHERE c.agent_key = p_agent AND (
-            c.scope_id = ANY (p_scopes)
-            OR c.scope_id IN (SELECT * FROM unnest(p_scope_ids)) AND EXISTS (
-                SELECT FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-                LEFT JOIN memory.observation_states t
-                    ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
-                WHERE k.scope_id = c.scope_id AND (
-                    k.seq = ANY (c.extra_seqs)
-                    OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND (
-                        coalesce(t.repend, false)
-                        OR EXISTS (
-                            SELECT FROM memory.consolidations e
-                            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.live
-                              AND k.seq = ANY (e.extra_seqs)
-                        )
-                    ))
-                )
+        FROM (SELECT unnest(p_scopes) UNION SELECT unnest(p_scope_ids)) AS w (scope_id)
+        JOIN memory.consolidations c ON c.agent_key = p_agent AND c.scope_id = w.scope_id
+        WHERE c.scope_id = ANY (p_scopes) OR EXISTS (
+            SELECT FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            LEFT JOIN memory.observation_states t
+                ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
+            WHERE k.scope_id = c.scope_id AND (
+                k.seq = ANY (c.extra_seqs)
+                OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND (
+                    coalesce(t.repend, false)
+                    OR EXISTS (
+                        SELECT FROM memory.consolidations e
+                        WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.live
+                          AND k.seq = ANY (e.extra_seqs)
+                    )
+                ))
             )
         )
         UNION

@@ -190,7 +190,7 @@ BEGIN
     WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation;
     IF v_excluded AND NOT v_conversation.excluded THEN  -- also an answer that was stored and waits to be applied
         UPDATE memory.runs r
-        SET state = 'failed', answer = NULL, error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
+        SET state = 'failed', answer = NULL, seen = '{}', error_code = 'abandoned', error = 'the session was excluded', finished_at = v_at
         WHERE r.agent_key = v_agent AND r.conversation_id = p_conversation AND r.state IN ('running', 'answered');
     END IF;
     IF cardinality(p_groups) > 0 THEN

@@ -81,11 +81,17 @@ BEGIN
     RETURN QUERY
     WITH gone AS (
         DELETE FROM memory.lineage l
-        WHERE l.agent_key = p_agent
-          AND (
-              (l.scope_id, l.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-              OR (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-          )
+        USING (
+            SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
+            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            JOIN memory.lineage m ON m.agent_key = p_agent AND m.scope_id = k.scope_id AND m.seq = k.seq
+            UNION
+            SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
+            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            JOIN memory.lineage m ON m.agent_key = p_agent AND m.source_scope_id = k.scope_id AND m.source_seq = k.seq
+        ) g
+        WHERE l.agent_key = p_agent AND (l.scope_id, l.seq) = (g.scope_id, g.seq)
+          AND (l.source_scope_id, l.source_seq) = (g.source_scope_id, g.source_seq)
         RETURNING l.seq
     ) SELECT 'lineage', count(*) FROM gone;
     -- What is left of what was made of it stands on what somebody has said there, where no source is left.
@@ -180,14 +186,20 @@ BEGIN
     -- that is taken out again may.
     WITH gone AS (
         DELETE FROM memory.imported i
-        WHERE i.agent_key = p_agent
-          AND ((i.scope_id, i.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs)) OR i.scope_id = ANY (p_scopes) AND i.seq IS NULL)
+        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        WHERE i.agent_key = p_agent AND i.scope_id = k.scope_id AND i.seq = k.seq
+        RETURNING i.ref_hash
+    ), gone_texts AS (
+        DELETE FROM memory.imported i
+        WHERE i.agent_key = p_agent AND i.scope_id = ANY (p_scopes) AND i.seq IS NULL
         RETURNING i.ref_hash
     )
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
     SELECT DISTINCT p_agent, g.ref_hash, p_at
     FROM (
         SELECT ref_hash FROM gone
+        UNION ALL
+        SELECT ref_hash FROM gone_texts
         UNION ALL
         SELECT i.ref_hash
         FROM memory.imported i
@@ -239,9 +251,17 @@ BEGIN
             answer = NULL,
             held = NULL,
             seen = '{}'
-        WHERE r.agent_key = p_agent AND (r.answer IS NOT NULL OR r.held IS NOT NULL OR r.seen <> '{}' OR r.finished_at IS NULL) AND (
-            r.conversation_id = ANY (v_conversations) OR r.scope_id = ANY (v_touched)
-            OR EXISTS (SELECT FROM jsonb_object_keys(r.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+        WHERE r.agent_key = p_agent AND r.run_id IN (
+            SELECT u.run_id
+            FROM memory.runs u
+            WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
+                u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
+                OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+            )
+            UNION
+            SELECT h.run_id
+            FROM memory.runs h
+            WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
         )
         RETURNING r.run_id
     ) SELECT 'runs', count(*) FROM gone;
@@ -249,7 +269,9 @@ BEGIN
     SET reason = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
-    PERFORM memory.count_unformed(p_agent, v_conversations);
+    IF cardinality(v_conversations) > 0 THEN
+        PERFORM memory.count_unformed(p_agent, v_conversations);
+    END IF;
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,
         display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END
@@ -258,10 +280,12 @@ BEGIN
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
-    UPDATE memory.conversations t
-    SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
-    WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
-      AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
+    IF cardinality(p_users) > 0 THEN
+        UPDATE memory.conversations t
+        SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
+        WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
+          AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
+    END IF;
     -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
     WITH of_them AS (
         SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member

@@ -20,16 +20,18 @@ BEGIN
     numbers := '{}';
     SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
     INTO v_round_scope_ids, v_round_seqs
-    FROM memory.observations o
-    WHERE o.agent_key = p_agent AND (
-        o.scope_id = ANY (p_scopes) OR (o.scope_id, o.seq) IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-        OR (o.scope_id, o.seq) IN (
-            SELECT e.scope_id, e.repeated_seq
-            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-            JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
-            WHERE e.repeated_seq IS NOT NULL
-        )
-    );
+    FROM (
+        SELECT o.scope_id, o.seq FROM memory.observations o WHERE o.agent_key = p_agent AND o.scope_id = ANY (p_scopes)
+        UNION
+        SELECT o.scope_id, o.seq
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        UNION
+        SELECT e.scope_id, e.repeated_seq
+        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+        JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+        WHERE e.repeated_seq IS NOT NULL
+    ) o;
     -- The agent's turn answers the newest user's turn before it.
     SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
     INTO v_round_conversation_ids, v_round_numbers
@@ -38,11 +40,14 @@ BEGIN
                max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
                    PARTITION BY m.conversation_id ORDER BY m.number
                ) AS asked
-        FROM memory.messages m
-        WHERE m.agent_key = p_agent AND (
-            m.conversation_id = ANY (p_conversations) OR m.conversation_id = ANY (p_conversation_ids)
-            OR m.conversation_id IN (SELECT u.conversation_id FROM memory.messages u WHERE u.agent_key = p_agent AND u.user_id = ANY (p_users))
-        )
+        FROM (
+            SELECT c FROM unnest(p_conversations || p_conversation_ids) c
+            UNION
+            SELECT u.conversation_id
+            FROM memory.messages u
+            WHERE cardinality(p_users) > 0 AND u.agent_key = p_agent AND u.user_id = ANY (p_users)
+        ) AS k (conversation_id)
+        JOIN memory.messages m ON m.agent_key = p_agent AND m.conversation_id = k.conversation_id
     ) m
     LEFT JOIN memory.messages q ON q.agent_key = p_agent AND q.conversation_id = m.conversation_id AND q.number = m.asked
     WHERE (
@@ -63,14 +68,25 @@ BEGIN
         numbers := numbers || v_round_numbers;
         SELECT coalesce(array_agg(e.evidence_id), '{}')
         INTO evidence_ids
-        FROM memory.evidence e
-        WHERE e.agent_key = p_agent
-          AND (
-              e.user_id = ANY (p_users)
-              OR (e.scope_id, e.seq) IN (SELECT * FROM unnest(scope_ids, seqs))
-              OR e.repeated_seq IS NOT NULL AND (e.scope_id, e.repeated_seq) IN (SELECT * FROM unnest(scope_ids, seqs))
-              OR (e.conversation_id, e.number) IN (SELECT * FROM unnest(conversation_ids, numbers))
-          );
+        FROM (  -- each by its index: one condition for all of them would read all of the agent's
+            SELECT e.evidence_id
+            FROM memory.evidence e
+            WHERE e.agent_key = p_agent AND e.user_id = ANY (p_users) AND e.user_id IS NOT NULL
+            UNION
+            SELECT e.evidence_id
+            FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+            JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+            UNION
+            SELECT e.evidence_id
+            FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+            JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.repeated_seq = k.seq
+            WHERE e.repeated_seq IS NOT NULL
+            UNION
+            SELECT e.evidence_id
+            FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
+            JOIN memory.evidence e ON e.agent_key = p_agent AND e.conversation_id = k.conversation_id AND e.number = k.number
+            WHERE e.number IS NOT NULL
+        ) e;
         SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
         INTO v_round_scope_ids, v_round_seqs
         FROM (

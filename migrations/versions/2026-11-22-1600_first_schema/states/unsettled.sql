@@ -4,9 +4,16 @@ LANGUAGE sql STABLE
 AS $$
     WITH concerned AS (
         SELECT l.scope_id, l.seq
-        FROM memory.observation_states t
+        FROM (
+            SELECT s.scope_id, s.seq
+            FROM memory.observation_states s
+            WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
+            UNION ALL
+            SELECT s.scope_id, s.seq
+            FROM memory.observation_states s
+            WHERE p_scopes IS NULL AND s.agent_key = p_agent AND NOT memory.supports(s.status)
+        ) t
         JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = t.scope_id AND l.source_seq = t.seq
-        WHERE t.agent_key = p_agent AND (p_scopes IS NULL OR t.scope_id = ANY (p_scopes)) AND NOT memory.supports(t.status)
         UNION
         SELECT l.scope_id, l.seq
         FROM memory.lineage l
